@@ -1,0 +1,242 @@
+"""The people: journeys of an embedded city, and what a cell makes of them.
+
+A cell is one simulated day: a block (one SUMO seed, one demand seed) at one demand multiplier.
+Departures move by at most 120 s; the shift belongs to the passenger and the block, not to the
+level, and a higher level contains everybody of a lower one.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip
+from evenline.errors import InputError
+
+DEMAND_LEVELS = (0.75, 1.00, 1.25)
+DEPARTURE_SHIFT_S = 120
+RATE_BIN_S = 1800
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One environment: SUMO seed and demand seed make the block, the multiplier the level."""
+
+    sumo_seed: int
+    demand_seed: int
+    demand: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.demand) and self.demand >= 0):
+            raise InputError(f"demand {self.demand}: must be a number of at least 0")
+        for name, seed in (("SUMO", self.sumo_seed), ("demand", self.demand_seed)):
+            if not 0 <= seed < 2**31:
+                raise InputError(f"{name} seed {seed}: must be from 0 to 2147483647")
+
+    @property
+    def name(self) -> str:
+        return f"{self.sumo_seed}-{self.demand_seed}-{self.demand:.2f}"
+
+
+@dataclass(frozen=True, eq=False)
+class Passengers:
+    """Who departs in a cell, sorted by departure; `journey` points into the city's journeys."""
+
+    journey: Ints
+    departure_s: Ints
+
+
+def realise(city: City, cell: Cell) -> Passengers:
+    """The passengers of a cell with the second at which each begins to wait."""
+    journeys = city.journeys
+    most = float(journeys.min_demand.max()) if len(journeys) else 0.0
+    if cell.demand > max(1.0, most) + 1e-9:
+        raise InputError(
+            f"demand {cell.demand}: the journeys of {city.name} go up to {max(1.0, most):.2f}"
+        )
+    rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
+    shift = np.rint((2 * rng.random(len(journeys)) - 1) * DEPARTURE_SHIFT_S).astype(np.int32)
+    moved = np.clip(journeys.departure_s + shift, 0, city.horizon_s - 1)
+    chosen = np.flatnonzero(journeys.min_demand <= cell.demand).astype(np.int32)
+    order = np.argsort(moved[chosen], kind="stable")
+    return Passengers(chosen[order], moved[chosen][order].astype(np.int32))
+
+
+def arrival_rates(city: City, demand: float) -> Floats:
+    """Expected arrivals a second by service-stop and half hour: what a planner would know.
+
+    Row `first + i` is position `i` of a service, `first` its offset in the services' order.
+    First legs only, at the level's demand, before the day's random shifts; a passenger counts
+    for every service that may carry the leg.
+    """
+    bins = -(-city.horizon_s // RATE_BIN_S)
+    first = service_stop_offsets(city)
+    rates = np.zeros((int(first[-1]), bins))
+    journeys = city.journeys
+    present = np.flatnonzero(journeys.min_demand <= demand)
+    legs = journeys.leg_start[present]
+    slot = journeys.departure_s[present] // RATE_BIN_S
+    place = {
+        (index, stop): int(first[index]) + position
+        for index, service in enumerate(city.services)
+        for position, stop in enumerate(service.stops)
+    }
+    counts: dict[tuple[int, int, int], int] = defaultdict(int)
+    keys = zip(
+        journeys.leg_board[legs].tolist(),
+        journeys.leg_carriers[legs].tolist(),
+        slot.tolist(),
+        strict=True,
+    )
+    for key in keys:
+        counts[key] += 1
+    for (stop, carriers, at), count in counts.items():
+        for service in journeys.carriers[carriers]:
+            rates[place[service, stop], at] += count / RATE_BIN_S
+    return rates
+
+
+def service_stop_offsets(city: City) -> Ints:
+    """Where each service's stops begin when all services' stops are laid end to end."""
+    return np.concatenate([[0], np.cumsum([len(s.stops) for s in city.services])]).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class DemandPlan:
+    """How people use an embedded city. Peaks are (centre_s, width_s, height)."""
+
+    passengers: int
+    transfer_share: float
+    floor: float
+    peaks: tuple[tuple[float, float, float], ...]
+    tail_s: float
+    tail_intensity: float
+    speed_mps: float
+    ride_share: float
+    weights: tuple[tuple[str, float], ...] = ()
+    max_level: float = 1.25
+
+    def intensity(self, clock_s: Floats) -> Floats:
+        """Relative demand at a time of day, seen from the first stop."""
+        peaks = [h * np.exp(-(((clock_s - c) / w) ** 2)) for c, w, h in self.peaks]
+        return self.floor + np.sum(peaks, axis=0)
+
+
+def make_journeys(
+    plan: DemandPlan,
+    services: Sequence[Service],
+    trips: Sequence[Trip],
+    horizon_s: int,
+    rng: np.random.Generator,
+) -> Journeys:
+    """Everyone who may travel: drawn service by service, then offered every line that carries."""
+    count = round(plan.passengers * plan.max_level)
+    weight = dict(plan.weights)
+    runs = np.array([sum(t.service == i for t in trips) for i in range(len(services))])
+    share = np.cumsum(runs * np.array([weight.get(s.id, 1.0) for s in services]))
+    clocks = [_departure_clock(plan, i, trips) for i in range(len(services))]
+    changes = _changes(services)
+    carriers_of: dict[tuple[int, int], tuple[int, ...]] = {}
+    rows: list[tuple[int, float, list[tuple[int, int]]]] = []
+    ranks = np.argsort(np.argsort(rng.random(count), kind="stable"), kind="stable")
+    for person in range(count):
+        index = int(np.searchsorted(share / share[-1], rng.random(), side="right"))
+        service = services[index]
+        board, alight = _ride(plan, service, rng)
+        legs = [(service.stops[board], service.stops[alight])]
+        if rng.random() < plan.transfer_share and changes[index]:
+            legs = _with_change(plan, services, index, changes[index], rng)
+            board = service.stops.index(legs[0][0])
+        clock, cumulative = clocks[index]
+        begin = float(np.interp(rng.random(), cumulative, clock))
+        depart = begin + (service.distance_m[board] - service.distance_m[0]) / plan.speed_mps
+        last = horizon_s - 2 * DEPARTURE_SHIFT_S
+        departure = int(min(max(depart, DEPARTURE_SHIFT_S), last))
+        rows.append((departure, round((ranks[person] + 1) / count * plan.max_level, 6), legs))
+    rows.sort(key=lambda row: (row[0], row[1]))
+    for _, _, legs in rows:
+        for leg in legs:
+            if leg not in carriers_of:
+                carriers_of[leg] = carrying(services, *leg)
+    sets = sorted(set(carriers_of.values()))
+    number = {carriers: i for i, carriers in enumerate(sets)}
+    flat = [leg for _, _, legs in rows for leg in legs]
+    return Journeys(
+        departure_s=np.array([row[0] for row in rows], np.int32),
+        min_demand=np.array([row[1] for row in rows]),
+        leg_start=np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])]).astype(np.int32),
+        leg_board=np.array([leg[0] for leg in flat], np.int32),
+        leg_alight=np.array([leg[1] for leg in flat], np.int32),
+        leg_carriers=np.array([number[carriers_of[leg]] for leg in flat], np.int32),
+        carriers=tuple(sets),
+    )
+
+
+def carrying(services: Sequence[Service], board: int, alight: int) -> tuple[int, ...]:
+    """The services that go from one stop to the other."""
+    return tuple(
+        index
+        for index, service in enumerate(services)
+        if board in service.stops
+        and alight in service.stops
+        and service.stops.index(board) < service.stops.index(alight)
+    )
+
+
+def _departure_clock(plan: DemandPlan, index: int, trips: Sequence[Trip]) -> tuple[Floats, Floats]:
+    """Inverse-transform table: when people of a service set out, seen from its first stop.
+
+    Demand begins shortly before the first bus and goes on `tail_s` after the last.
+    """
+    departures = [trip.departure_s for trip in trips if trip.service == index]
+    gap = (departures[-1] - departures[0]) / max(1, len(departures) - 1)
+    clock = np.arange(departures[0] - 0.8 * gap, departures[-1] + plan.tail_s, 10.0)
+    density = plan.intensity(clock)
+    density[clock > departures[-1]] *= plan.tail_intensity
+    cumulative = np.cumsum(density)
+    return clock, (cumulative - cumulative[0]) / (cumulative[-1] - cumulative[0])
+
+
+def _ride(plan: DemandPlan, service: Service, rng: np.random.Generator) -> tuple[int, int]:
+    """Board anywhere but the last stop, ride some share of the service: mostly towards its middle."""
+    count = len(service.stops)
+    centre = 0.5 * (rng.random() + rng.random())
+    board = min(int(centre * 0.9 * count * 0.95), count - 2)
+    span = plan.ride_share * (0.3 + 1.4 * rng.random()) * count
+    alight = board + max(1, round(span))
+    return board, min(alight, count - 1)
+
+
+def _changes(services: Sequence[Service]) -> list[list[tuple[int, int, int]]]:
+    """For each service: (position, other service, its position) at stops of both where a change
+    leads somewhere the first service does not go."""
+    options: list[list[tuple[int, int, int]]] = [[] for _ in services]
+    for a, first in enumerate(services):
+        for b, second in enumerate(services):
+            if a == b or first.route == second.route:
+                continue
+            for i, stop in enumerate(first.stops):
+                if i > 0 and stop in second.stops:
+                    j = second.stops.index(stop)
+                    beyond = [s for s in second.stops[j + 1 :] if s not in first.stops]
+                    if beyond:
+                        options[a].append((i, b, j))
+    return options
+
+
+def _with_change(
+    plan: DemandPlan,
+    services: Sequence[Service],
+    index: int,
+    changes: list[tuple[int, int, int]],
+    rng: np.random.Generator,
+) -> list[tuple[int, int]]:
+    at, other, start = changes[int(rng.random() * len(changes))]
+    first, second = services[index], services[other]
+    reach = max(1, round(plan.ride_share * len(first.stops)))
+    board = max(0, at - 1 - int(rng.random() * reach))
+    beyond = [j for j in range(start + 1, len(second.stops)) if second.stops[j] not in first.stops]
+    near = beyond[: max(1, round(2 * plan.ride_share * len(second.stops)))]
+    alight = near[int(rng.random() * len(near))]
+    return [(first.stops[board], first.stops[at]), (second.stops[start], second.stops[alight])]

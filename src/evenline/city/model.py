@@ -1,0 +1,295 @@
+"""What is operated: roads, stops, services, the timetable, vehicles and the journeys people make.
+
+Plain frozen data. Indices are positions in the tuples of `City`; passengers, who are many, are
+columns of arrays. `City` promises consistency: it cannot be built with a stop on no road, a
+service that runs backwards, or a journey that no service carries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.errors import InputError
+
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A junction; `offset_s` shifts its signal cycle and counts only where `signal` is true."""
+
+    id: str
+    x_m: float
+    y_m: float
+    signal: bool
+    offset_s: int = 0
+
+
+@dataclass(frozen=True)
+class Road:
+    """One direction of a street. A bus lane is one lane more, at the kerb, for buses alone."""
+
+    id: str
+    from_node: str
+    to_node: str
+    length_m: float
+    bus_lane: bool
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A stopping place: a bay beside a road, `pos_m` from the road's start."""
+
+    id: str
+    road: str
+    pos_m: float
+    x_m: float
+    y_m: float
+
+
+@dataclass(frozen=True)
+class Service:
+    """One direction of a route: its stops in order, where along the way they lie, its roads."""
+
+    id: str
+    route: str
+    stops: tuple[int, ...]
+    distance_m: tuple[float, ...]
+    roads: tuple[str, ...]
+    length_m: float
+
+
+@dataclass(frozen=True)
+class Trip:
+    """One scheduled run of a service, starting at its first stop."""
+
+    id: str
+    service: int
+    departure_s: int
+
+
+@dataclass(frozen=True)
+class Vehicle:
+    """The bus type: one for the whole fleet."""
+
+    capacity: int = 50
+    min_dwell_s: int = 12
+    exchange_s_per_passenger: int = 4
+    length_m: float = 12.0
+    max_speed_mps: float = 13.9
+    accel_mps2: float = 1.2
+    decel_mps2: float = 2.5
+
+
+@dataclass(frozen=True, eq=False)
+class Journeys:
+    """Everyone who may travel, sorted by departure.
+
+    Passenger `p` exists at a demand multiplier of at least `min_demand[p]`, and makes the legs
+    `leg_start[p]` up to `leg_start[p + 1]`; leg `l` may be ridden on any service of
+    `carriers[leg_carriers[l]]`.
+    """
+
+    departure_s: Ints
+    min_demand: Floats
+    leg_start: Ints
+    leg_board: Ints
+    leg_alight: Ints
+    leg_carriers: Ints
+    carriers: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.departure_s)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Cars: the routes they take with their weights, and how many enter each hour."""
+
+    routes: tuple[tuple[str, ...], ...] = ()
+    weights: tuple[float, ...] = ()
+    cars_per_hour: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class City:
+    """A bus network with its day: the whole of what a world needs to know."""
+
+    name: str
+    horizon_s: int
+    vehicle: Vehicle
+    nodes: tuple[Node, ...]
+    roads: tuple[Road, ...]
+    stops: tuple[Stop, ...]
+    services: tuple[Service, ...]
+    trips: tuple[Trip, ...]
+    journeys: Journeys
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def __post_init__(self) -> None:
+        _check_day(self)
+        _check_places(self)
+        _check_journeys(self)
+
+    @cached_property
+    def trips_of(self) -> tuple[tuple[int, ...], ...]:
+        """The trips of each service, in timetable order."""
+        rows: list[list[int]] = [[] for _ in self.services]
+        for index, trip in enumerate(self.trips):
+            rows[trip.service].append(index)
+        return tuple(tuple(row) for row in rows)
+
+    @cached_property
+    def decisions(self) -> int:
+        """Non-terminal stop visits of a day on which every trip is finished."""
+        return sum(len(self.services[trip.service].stops) - 1 for trip in self.trips)
+
+    def headway_targets(self) -> tuple[Floats, Floats]:
+        """For each trip, the timetable's gap to the trip before and after it (0 where none)."""
+        ahead, behind = np.zeros(len(self.trips)), np.zeros(len(self.trips))
+        for trips in self.trips_of:
+            for first, second in zip(trips, trips[1:], strict=False):
+                gap = self.trips[second].departure_s - self.trips[first].departure_s
+                behind[first] = ahead[second] = gap
+        return ahead, behind
+
+
+def _check_day(city: City) -> None:
+    if not city.trips:
+        raise InputError("trips: the timetable is empty")
+    if city.vehicle.capacity < 1:
+        raise InputError(f"vehicle: capacity {city.vehicle.capacity} must be at least 1")
+    first = min(trip.departure_s for trip in city.trips)
+    if city.horizon_s <= first:
+        raise InputError(f"horizon_s {city.horizon_s}: not after the first trip at {first} s")
+    last: dict[int, Trip] = {}
+    for row, trip in enumerate(city.trips, 1):
+        before = last.get(trip.service)
+        if trip.departure_s < 0 or trip.departure_s >= city.horizon_s:
+            raise InputError(
+                f"trips row {row} ({trip.id}): departure {trip.departure_s} s is outside the day "
+                f"of {city.horizon_s} s"
+            )
+        if before is not None and trip.departure_s <= before.departure_s:
+            raise InputError(
+                f"trips row {row} ({trip.id}): departure {trip.departure_s} s is not after "
+                f"{before.id} at {before.departure_s} s; the timetable runs backwards"
+            )
+        last[trip.service] = trip
+
+
+def _check_places(city: City) -> None:
+    for kind, ids in (
+        ("nodes", [node.id for node in city.nodes]),
+        ("roads", [road.id for road in city.roads]),
+        ("stops", [stop.id for stop in city.stops]),
+        ("services", [service.id for service in city.services]),
+        ("trips", [trip.id for trip in city.trips]),
+    ):
+        if len(set(ids)) != len(ids):
+            twice = next(name for name in ids if ids.count(name) > 1)
+            raise InputError(f"{kind}: {twice} stands twice")
+    nodes = {node.id for node in city.nodes}
+    roads = {road.id: road for road in city.roads}
+    for row, road in enumerate(city.roads, 1):
+        for end in (road.from_node, road.to_node):
+            if end not in nodes:
+                raise InputError(f"roads row {row} ({road.id}): no node {end}")
+        if road.length_m <= 0:
+            raise InputError(f"roads row {row} ({road.id}): length {road.length_m} m")
+    for row, stop in enumerate(city.stops, 1):
+        if stop.road not in roads:
+            raise InputError(f"stops row {row} ({stop.id}): no road {stop.road}")
+        if not 0 < stop.pos_m <= roads[stop.road].length_m:
+            raise InputError(
+                f"stops row {row} ({stop.id}): {stop.pos_m} m is not on {stop.road}, "
+                f"{roads[stop.road].length_m} m long"
+            )
+    for row, service in enumerate(city.services, 1):
+        _check_service(city, row, service, roads)
+
+
+def _check_service(city: City, row: int, service: Service, roads: dict[str, Road]) -> None:
+    where = f"services row {row} ({service.id})"
+    if len(service.stops) < 2:
+        raise InputError(f"{where}: needs at least two stops, has {len(service.stops)}")
+    if len(set(service.stops)) != len(service.stops):
+        raise InputError(f"{where}: serves a stop twice")
+    for road in service.roads:
+        if road not in roads:
+            raise InputError(f"{where}: no road {road}")
+    for first, second in zip(service.roads, service.roads[1:], strict=False):
+        if roads[first].to_node != roads[second].from_node:
+            raise InputError(f"{where}: road {second} does not follow {first}")
+    for before, after in zip(service.distance_m, service.distance_m[1:], strict=False):
+        if after <= before:
+            raise InputError(f"{where}: stops run backwards at {after} m after {before} m")
+    for stop in service.stops:
+        if city.stops[stop].road not in service.roads:
+            raise InputError(f"{where}: stop {city.stops[stop].id} is not on its way")
+
+
+def _check_journeys(city: City) -> None:
+    journeys = city.journeys
+    if not len(journeys):
+        return
+    if not np.all(np.isfinite(journeys.min_demand)) or journeys.min_demand.min() < 0:
+        row = int(np.argmax(~(journeys.min_demand >= 0)))
+        raise InputError(f"passengers row {row + 1}: demand {journeys.min_demand[row]} is not >= 0")
+    outside = (journeys.departure_s < 0) | (journeys.departure_s >= city.horizon_s)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise InputError(
+            f"passengers row {row + 1}: departure {journeys.departure_s[row]} s is outside the "
+            f"day of {city.horizon_s} s"
+        )
+    if (np.diff(journeys.departure_s) < 0).any():
+        row = int(np.argmax(np.diff(journeys.departure_s) < 0)) + 1
+        raise InputError(f"passengers row {row + 1}: not sorted by departure")
+    if (np.diff(journeys.leg_start) < 1).any():
+        row = int(np.argmax(np.diff(journeys.leg_start) < 1))
+        raise InputError(f"passengers row {row + 1}: has no leg")
+    places = service_positions(city.services)
+    checked: dict[tuple[int, int, int], bool] = {}
+    legs = zip(
+        journeys.leg_board.tolist(),
+        journeys.leg_alight.tolist(),
+        journeys.leg_carriers.tolist(),
+        strict=True,
+    )
+    for row, leg in enumerate(legs, 1):
+        if leg not in checked:
+            checked[leg] = True
+            _check_leg(city, places, row, *leg)
+    inner = np.setdiff1d(np.arange(1, len(journeys.leg_board)), journeys.leg_start)
+    apart = journeys.leg_alight[inner - 1] != journeys.leg_board[inner]
+    if apart.any():
+        raise InputError(f"legs row {inner[apart][0] + 1}: does not start where the last leg ended")
+
+
+def _check_leg(
+    city: City, places: dict[tuple[int, int], int], row: int, board: int, alight: int, carriers: int
+) -> None:
+    services = city.journeys.carriers[carriers]
+    if not services:
+        raise InputError(f"legs row {row}: no service carries it")
+    for service in services:
+        start, end = places.get((service, board)), places.get((service, alight))
+        if start is None or end is None or end <= start:
+            raise InputError(
+                f"legs row {row}: {city.services[service].id} does not carry it from "
+                f"{city.stops[board].id} to {city.stops[alight].id}"
+            )
+
+
+def service_positions(services: Sequence[Service]) -> dict[tuple[int, int], int]:
+    """Where each service has each of its stops: (service, stop) to position in the order."""
+    return {
+        (index, stop): position
+        for index, service in enumerate(services)
+        for position, stop in enumerate(service.stops)
+    }

@@ -1,0 +1,166 @@
+"""The raw event: what is known when a bus reaches a non-terminal stop, in 16 named numbers.
+
+`Headways` keeps, in flat arrays that a compiled kernel can use as they are, who runs ahead and
+behind on each service, and when every bus reached every stop. All worlds measure with it.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import service_stop_offsets
+from evenline.city.model import City
+
+RAW_FEATURES = (
+    "service",
+    "stop",
+    "time_s",
+    "headway_ahead_s",
+    "headway_behind_s",
+    "target_ahead_s",
+    "target_behind_s",
+    "waiting",
+    "on_board",
+    "arrival_rate_per_s",
+    "base_dwell_s",
+    "bus_ahead",
+    "bus_behind",
+    "capacity",
+    "system_waiting",
+    "system_on_board",
+)
+(
+    SERVICE,
+    STOP,
+    TIME,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
+    WAITING,
+    ON_BOARD,
+    RATE,
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    CAPACITY,
+    SYSTEM_WAITING,
+    SYSTEM_ON_BOARD,
+) = range(16)
+
+Array = npt.NDArray[np.float64]
+
+
+class Batch(NamedTuple):
+    """The arrivals of one moment, in order of service and vehicle: `raw` has a row for each."""
+
+    time_s: int
+    trips: npt.NDArray[np.int32]
+    raw: Array
+
+
+class Headways(NamedTuple):
+    """Positions and arrival times of the day so far. `none` is -1 throughout."""
+
+    service: npt.NDArray[np.int32]  # of each trip
+    first_stop: npt.NDArray[np.int32]  # where a service's stops begin, end to end
+    first_visit: npt.NDArray[np.int32]  # where a trip's visits begin, end to end
+    visited_s: npt.NDArray[np.int32]  # arrival of each visit
+    last_s: npt.NDArray[np.int32]  # latest arrival of each service at each of its stops
+    position: npt.NDArray[np.int32]  # latest stop of each trip
+    ahead: npt.NDArray[np.int32]  # running order within a service, as a linked list
+    behind: npt.NDArray[np.int32]
+    tail: npt.NDArray[np.int32]  # last bus of each service
+
+
+def new_headways(city: City) -> Headways:
+    """The state before the first arrival."""
+    trips, services = len(city.trips), len(city.services)
+    service = np.array([trip.service for trip in city.trips], np.int32)
+    stops = np.array([len(s.stops) for s in city.services], np.int32)
+    visits = np.concatenate([[0], np.cumsum(stops[service])]).astype(np.int32)
+    first_stop = service_stop_offsets(city)
+
+    def none(size: int) -> npt.NDArray[np.int32]:
+        return np.full(size, -1, np.int32)
+
+    return Headways(
+        service,
+        first_stop,
+        visits,
+        none(int(visits[-1])),
+        none(int(first_stop[-1])),
+        none(trips),
+        none(trips),
+        none(trips),
+        none(services),
+    )
+
+
+@numba.njit(cache=True)
+def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
+    """Note that a bus has reached a stop; the time since the service's last arrival there, or -1.
+
+    A bus that reaches a stop before the one ahead of it has overtaken it.
+    """
+    service = h.service[trip]
+    if stop == 0:
+        h.ahead[trip] = h.tail[service]
+        if h.tail[service] >= 0:
+            h.behind[h.tail[service]] = trip
+        h.tail[service] = trip
+    h.position[trip] = stop
+    h.visited_s[h.first_visit[trip] + stop] = now
+    other = h.ahead[trip]
+    while other >= 0 and h.position[other] < stop:
+        _swap(h, service, other, trip)
+        other = h.ahead[trip]
+    place = h.first_stop[service] + stop
+    before = h.last_s[place]
+    h.last_s[place] = now
+    return now - before if before >= 0 else -1
+
+
+@numba.njit(cache=True)
+def _swap(h: Headways, service: int, front: int, rear: int) -> None:
+    beyond, after = h.ahead[front], h.behind[rear]
+    h.ahead[rear], h.behind[rear] = beyond, front
+    h.ahead[front], h.behind[front] = rear, after
+    if beyond >= 0:
+        h.behind[beyond] = rear
+    if after >= 0:
+        h.ahead[after] = front
+    else:
+        h.tail[service] = front
+
+
+@numba.njit(cache=True)
+def record_finish(h: Headways, trip: int) -> None:
+    """Take a bus out of the running order: it has reached its last stop."""
+    front, rear = h.ahead[trip], h.behind[trip]
+    if front >= 0:
+        h.behind[front] = rear
+    if rear >= 0:
+        h.ahead[rear] = front
+    else:
+        h.tail[h.service[trip]] = front
+    h.ahead[trip] = h.behind[trip] = -1
+
+
+@numba.njit(cache=True)
+def headway_behind(h: Headways, trip: int, now: int) -> int:
+    """The gap to the bus behind, from what has been seen of it, or -1 where there is none.
+
+    It is the gap at the last stop the follower reached, or the time since this bus was at the
+    follower's next stop, whichever is longer.
+    """
+    follower = h.behind[trip]
+    if follower < 0:
+        return -1
+    mine, its = h.first_visit[trip], h.position[follower]
+    gap = h.visited_s[h.first_visit[follower] + its] - h.visited_s[mine + its]
+    if its < h.position[trip]:
+        gap = max(gap, now - h.visited_s[mine + its + 1])
+    return gap

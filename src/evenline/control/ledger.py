@@ -1,0 +1,36 @@
+"""The passenger ledger: how long people wait and ride, charged once, to the second.
+
+Counts are constant between events, so the integral of the paper's cost equation is a sum of
+count times seconds, kept in whole numbers. `charge` gives the cost since the last charge: a
+token's own cost, zero inside a batch.
+"""
+
+from dataclasses import dataclass
+
+WEIGHT_WAITING = 2
+WEIGHT_RIDING = 1
+
+
+@dataclass
+class Ledger:
+    """Passenger-seconds so far. The one thing in a world that only ever grows."""
+
+    waiting_s: int = 0
+    riding_s: int = 0
+    charged: int = 0
+
+    def advance(self, waiting: int, riding: int, seconds: int = 1) -> None:
+        """Let time pass with so many people waiting and riding."""
+        self.waiting_s += waiting * seconds
+        self.riding_s += riding * seconds
+
+    @property
+    def cost(self) -> int:
+        """Generalized passenger-seconds from the beginning of the day."""
+        return WEIGHT_WAITING * self.waiting_s + WEIGHT_RIDING * self.riding_s
+
+    def charge(self) -> int:
+        """The cost since the last call, and not a second twice."""
+        due = self.cost - self.charged
+        self.charged += due
+        return due

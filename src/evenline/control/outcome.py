@@ -1,0 +1,70 @@
+"""What a day came to: the paper's endpoints and a few figures every analyst asks for."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evenline.control.ledger import WEIGHT_RIDING, WEIGHT_WAITING
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One finished episode. Times are passenger-seconds unless the name says otherwise."""
+
+    departed: int
+    completed: int
+    waiting_s: int
+    riding_s: int
+    pre_control_cost: int
+    token_cost: int
+    decisions: int
+    zero_duration_tokens: int
+    holds_zero: int
+    hold_total_s: float
+    denied_boardings: int
+    trips_completed: int
+    trip_duration_total_s: int
+    teleports: int = 0
+
+    @property
+    def cost(self) -> int:
+        """Generalized passenger-seconds of the whole horizon."""
+        return WEIGHT_WAITING * self.waiting_s + WEIGHT_RIDING * self.riding_s
+
+    @property
+    def generalized_s(self) -> float:
+        """Y: generalized passenger time per departed passenger."""
+        return self.cost / self.departed if self.departed else 0.0
+
+    @property
+    def completion(self) -> float:
+        return self.completed / self.departed if self.departed else 1.0
+
+    @property
+    def unfinished(self) -> int:
+        return self.departed - self.completed
+
+    @property
+    def mean_hold_s(self) -> float:
+        return self.hold_total_s / self.decisions if self.decisions else 0.0
+
+    @property
+    def zero_hold_share(self) -> float:
+        return self.holds_zero / self.decisions if self.decisions else 1.0
+
+    @property
+    def trip_duration_s(self) -> float:
+        """Mean duration of the vehicle trips that were completed."""
+        return self.trip_duration_total_s / self.trips_completed if self.trips_completed else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, derived figures included, ready for JSON."""
+        derived = (
+            "cost",
+            "generalized_s",
+            "completion",
+            "unfinished",
+            "mean_hold_s",
+            "zero_hold_share",
+            "trip_duration_s",
+        )
+        return asdict(self) | {name: getattr(self, name) for name in derived}

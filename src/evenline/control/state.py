@@ -1,0 +1,199 @@
+"""The state a policy sees: 245 raw numbers, or 229 without units.
+
+`pack` puts a batch and the actions already taken into one vector; `canonical` frees it of units.
+Both follow the paper's widths: 5 + 16 (1 + 13 + 1) and 5 + 16 (1 + 12 + 1). The code knows
+nothing of a simulator, and the number of services is free.
+"""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.model import City
+from evenline.control.action import NO_HOLD
+from evenline.control.event import (
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    CAPACITY,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    ON_BOARD,
+    RATE,
+    SERVICE,
+    STOP,
+    SYSTEM_ON_BOARD,
+    SYSTEM_WAITING,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
+    TIME,
+    WAITING,
+    Array,
+    Batch,
+)
+
+MAX_SLOTS = 16
+PREFIX = 5
+LOCAL = (
+    SERVICE,
+    STOP,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
+    WAITING,
+    ON_BOARD,
+    RATE,
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    CAPACITY,
+)
+RAW_SLOT = 1 + len(LOCAL) + 1
+SLOT = 1 + 12 + 1
+PACKED_WIDTH = PREFIX + MAX_SLOTS * RAW_SLOT
+CANONICAL_WIDTH = PREFIX + MAX_SLOTS * SLOT
+
+# Units of the canonical state, and the largest value each feature keeps.
+HEADWAY_UNIT_S = 600.0
+DWELL_UNIT_S = 60.0
+RATE_WINDOW_S = 600.0  # arrivals are counted in bus loads in ten minutes
+HEADWAY_CAP = 6.0
+WAITING_CAP = 20.0
+RATE_CAP = 10.0
+DWELL_CAP = 10.0
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a policy must agree on with a city: the services, their lengths, the day."""
+
+    services: tuple[str, ...]
+    stops: tuple[int, ...]
+    horizon_s: int
+    capacity: int
+
+    @property
+    def scale(self) -> Array:
+        """(horizon, unit of the system-wide counts, last stop of each service)."""
+        return np.array(
+            [
+                float(self.horizon_s),
+                float(max(1, self.capacity) * len(self.services)),
+                *(max(1, count - 1) for count in self.stops),
+            ]
+        )
+
+
+def contract_of(city: City) -> Contract:
+    """The contract a city offers."""
+    return Contract(
+        tuple(service.id for service in city.services),
+        tuple(len(service.stops) for service in city.services),
+        city.horizon_s,
+        city.vehicle.capacity,
+    )
+
+
+def pack(batch: Batch, token: int, taken: npt.ArrayLike) -> Array:
+    """The 245-wide state of one token: the whole batch, and the actions taken before it."""
+    out = np.zeros(PACKED_WIDTH)
+    write_packed(out, batch.raw, token, np.asarray(taken, np.float64))
+    return out
+
+
+@numba.njit(cache=True)
+def write_packed(out: Array, raw: Array, token: int, taken: Array) -> None:
+    """Write a packed state into `out`. Slots not yet decided keep the no-hold sentinel."""
+    count = raw.shape[0]
+    out[:] = 0.0
+    out[0], out[1], out[2] = raw[0, TIME], count, token
+    out[3], out[4] = raw[0, SYSTEM_WAITING], raw[0, SYSTEM_ON_BOARD]
+    for slot in range(MAX_SLOTS):
+        base = PREFIX + slot * RAW_SLOT
+        out[base + RAW_SLOT - 1] = taken[slot] if slot < token else NO_HOLD
+        if slot < count:
+            out[base] = 1.0
+            for k, feature in enumerate(LOCAL):
+                out[base + 1 + k] = raw[slot, feature]
+
+
+def canonical(packed: Array, contract: Contract) -> npt.NDArray[np.float32]:
+    """The 229-wide state without units, for one packed state or many (along leading axes)."""
+    flat = np.ascontiguousarray(packed, np.float64).reshape(-1, PACKED_WIDTH)
+    out = np.zeros((len(flat), CANONICAL_WIDTH), np.float32)
+    _normalise(out, flat, contract.scale)
+    return out.reshape(*np.shape(packed)[:-1], CANONICAL_WIDTH)
+
+
+@numba.njit(cache=True)
+def _normalise(out: npt.NDArray[np.float32], packed: Array, scale: Array) -> None:
+    for row in range(packed.shape[0]):
+        write_prefix(
+            out[row], packed[row, 0], packed[row, 1], packed[row, 2], packed[row, 3],
+            packed[row, 4], scale,
+        )  # fmt: skip
+        for slot in range(MAX_SLOTS):
+            start, base = PREFIX + slot * RAW_SLOT, PREFIX + slot * SLOT
+            out[row, base + SLOT - 1] = packed[row, start + RAW_SLOT - 1]
+            if packed[row, start] == 1.0:
+                f = packed[row, start + 1 : start + 14]
+                write_slot(
+                    out[row, base : base + SLOT - 1], f[0], f[1], f[2], f[3], f[4], f[5], f[6],
+                    f[7], f[8], f[9], f[10], f[11], f[12], scale,
+                )  # fmt: skip
+
+
+@numba.njit(cache=True)
+def write_prefix(
+    out: npt.NDArray[np.float32],
+    time_s: float,
+    count: float,
+    token: float,
+    waiting: float,
+    on_board: float,
+    scale: Array,
+) -> None:
+    """The five values a batch has in common, without units."""
+    out[0] = time_s / scale[0]
+    out[1] = count / MAX_SLOTS
+    out[2] = token / MAX_SLOTS
+    out[3] = waiting / scale[1]
+    out[4] = on_board / scale[1]
+
+
+@numba.njit(cache=True)
+def write_slot(
+    out: npt.NDArray[np.float32],
+    service: float,
+    stop: float,
+    ahead_s: float,
+    behind_s: float,
+    target_ahead_s: float,
+    target_behind_s: float,
+    waiting: float,
+    on_board: float,
+    rate: float,
+    dwell_s: float,
+    bus_ahead: float,
+    bus_behind: float,
+    capacity: float,
+    scale: Array,
+) -> None:
+    """Active flag and the twelve local features; capacity serves as the unit of people."""
+    room = max(capacity, 1.0)
+    out[0] = 1.0
+    out[1] = service
+    out[2] = stop / scale[2 + int(service)]
+    out[3] = min(ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP)
+    out[4] = min(behind_s / HEADWAY_UNIT_S, HEADWAY_CAP)
+    out[5] = min(target_ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP)
+    out[6] = min(target_behind_s / HEADWAY_UNIT_S, HEADWAY_CAP)
+    out[7] = min(waiting / room, WAITING_CAP)
+    out[8] = on_board / room
+    out[9] = min(rate * RATE_WINDOW_S / room, RATE_CAP)
+    out[10] = min(dwell_s / DWELL_UNIT_S, DWELL_CAP)
+    out[11] = bus_ahead
+    out[12] = bus_behind

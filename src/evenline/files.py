@@ -1,0 +1,100 @@
+"""Lasting files: written aside, synced, renamed, hashed.
+
+A reader sees either the old content or the whole new one, whatever kills the writer.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evenline.errors import InputError
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, as hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names inside a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file's content whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(aside, 0o644)
+        os.replace(aside, path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Replace a text file whole, as UTF-8."""
+    write_bytes(path, content.encode())
+
+
+def to_json(value: Any) -> str:
+    """JSON the way we keep it: readable, keys in a fixed order, no NaN."""
+    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, or say in one line why it cannot be read."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from None
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Fill a folder aside; it appears under its name only when the block ends without error.
+
+    An existing folder of that name is replaced at that moment and not before.
+    """
+    target = target.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        yield aside
+        aside.chmod(0o755)
+        for path in sorted(aside.rglob("*")):
+            if path.is_dir():
+                sync_folder(path)
+            else:
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        sync_folder(aside)
+        if target.exists():
+            retired = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+            os.replace(target, retired / "old")
+            os.replace(aside, target)
+            shutil.rmtree(retired)
+        else:
+            os.replace(aside, target)
+        sync_folder(target.parent)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise

@@ -1,0 +1,98 @@
+"""Which SUMO runs: the one installed with evenline, or another version in a folder of its own.
+
+libsumo is one per process, so another version means another process: `runtime_environment` gives
+the environment in which a worker finds that version first. Every result records the version that
+SUMO itself reports.
+"""
+
+import importlib
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from evenline.errors import InputError
+
+DEFAULT_VERSION = "1.27.1"
+PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
+
+
+def runtimes_folder() -> Path:
+    """Where further SUMO versions are installed, one folder each."""
+    named = os.environ.get("EVENLINE_RUNTIMES")
+    return Path(named) if named else Path.home() / ".local" / "share" / "evenline" / "runtimes"
+
+
+@cache
+def libsumo() -> ModuleType:
+    """The libsumo of this process."""
+    try:
+        return importlib.import_module("libsumo")
+    except ImportError as error:
+        raise InputError(
+            f"SUMO is not installed here ({error}); install it with: pip install evenline"
+        ) from None
+
+
+@cache
+def runtime_version() -> str:
+    """The version this process's SUMO reports of itself, such as 1.27.1."""
+    reported = str(libsumo().simulation.getVersion()[1])
+    return reported.removeprefix("SUMO ").removeprefix("v").replace("_", ".").strip()
+
+
+def binary(name: str) -> str:
+    """The path of a SUMO program (`sumo`, `netconvert`) beside this process's libsumo."""
+    try:
+        home = Path(importlib.import_module("sumo").SUMO_HOME)
+    except ImportError:
+        raise InputError("eclipse-sumo is not installed here: pip install evenline") from None
+    return str(home / "bin" / name)
+
+
+def runtime_environment(version: str | None) -> dict[str, str]:
+    """The environment for a worker process that is to run a SUMO version."""
+    environment = dict(os.environ)
+    if version is None or version == installed_version():
+        return environment
+    folder = runtimes_folder() / version
+    if not (folder / "libsumo").is_dir():
+        raise InputError(
+            f"SUMO {version} is not installed; install it with: evenline runtime install {version}"
+        )
+    path = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = str(folder) + (os.pathsep + path if path else "")
+    return environment
+
+
+@cache
+def installed_version() -> str | None:
+    """The version of the libsumo package in our own environment, without loading it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("libsumo")
+    except PackageNotFoundError:
+        return None
+
+
+def install_runtime(version: str) -> Path:
+    """Install a SUMO version into its own folder; the five packages are pinned together."""
+    from evenline.files import new_folder
+
+    folder = runtimes_folder() / version
+    if (folder / "libsumo").is_dir():
+        return folder
+    with new_folder(folder) as aside:
+        command = [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"),
+            *("--target", str(aside)),
+            *(f"{package}=={version}" for package in PACKAGES),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise InputError(f"SUMO {version} could not be installed: {last}")
+    return folder

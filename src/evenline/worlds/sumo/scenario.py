@@ -1,0 +1,281 @@
+"""The files SUMO reads: network, stops, buses, cars and people of one cell.
+
+The network depends on the city alone and is compiled by netconvert once, into a cache that can
+be deleted at any time; everything else is written per cell in well under a second.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from evenline.city.build import SIGNAL_CYCLE_S
+from evenline.city.demand import Cell, realise
+from evenline.city.model import City, Node, Road
+from evenline.errors import InputError
+from evenline.files import new_folder, write_text
+from evenline.worlds.sumo.runtime import binary, runtime_version
+
+STOP_LENGTH_M = 30.0
+BAY_LENGTH_M = 200.0
+SPEED_LIMIT_MPS = 13.9
+CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Where the input files of a cell lie, and the options SUMO gets."""
+
+    options: tuple[str, ...]
+    folder: Path
+
+
+def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
+    """Write a cell's files into a folder and say how SUMO is to be started on them."""
+    network = compiled_network(city)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "stops.add.xml").write_text(_stops_xml(city))
+    (folder / "buses.rou.xml").write_text(_buses_xml(city))
+    (folder / "cars.rou.xml").write_text(_cars_xml(city, cell))
+    (folder / "people.rou.xml").write_text(_people_xml(city, cell))
+    routes = ",".join(str(folder / f"{kind}.rou.xml") for kind in ("buses", "cars", "people"))
+    return Scenario(
+        options=(
+            *("--net-file", str(network)),
+            *("--additional-files", str(folder / "stops.add.xml")),
+            *("--route-files", routes),
+            *("--begin", "0", "--end", str(city.horizon_s), "--step-length", "1"),
+            *("--seed", str(cell.sumo_seed)),
+            *("--default.departspeed", "0", "--default.departlane", "best"),
+            *("--pedestrian.model", "nonInteracting"),
+            *("--time-to-teleport", "300", "--max-depart-delay", "-1"),
+            *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),
+            *("--xml-validation", "never", "--xml-validation.net", "never"),
+        ),
+        folder=folder,
+    )
+
+
+def cache_folder() -> Path:
+    """Where compiled networks are kept; safe to delete."""
+    if named := os.environ.get("EVENLINE_CACHE"):
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "evenline"
+
+
+def compiled_network(city: City) -> Path:
+    """The city's network as SUMO reads it, compiled at first use."""
+    nodes, edges, connections = _nodes_xml(city), _edges_xml(city), _connections_xml(city)
+    recipe = "\n".join((nodes, edges, connections, runtime_version()))
+    key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    folder = cache_folder() / f"network-{city.name}-{key}"
+    network = folder / "city.net.xml"
+    if network.exists():
+        return network
+    with new_folder(folder) as aside:
+        (aside / "city.nod.xml").write_text(nodes)
+        (aside / "city.edg.xml").write_text(edges)
+        (aside / "city.con.xml").write_text(connections)
+        command = [
+            binary("netconvert"),
+            *("--node-files", str(aside / "city.nod.xml")),
+            *("--edge-files", str(aside / "city.edg.xml")),
+            *("--connection-files", str(aside / "city.con.xml")),
+            *("--tls.cycle.time", str(SIGNAL_CYCLE_S), "--tls.default-type", "static"),
+            *("--no-turnarounds.except-deadend", "true", "--no-internal-links", "false"),
+            *("--output-file", str(aside / "city.net.xml"), "--no-warnings", "true"),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise InputError(f"roads of {city.name}: netconvert refused them: {last}")
+        text = (aside / "city.net.xml").read_text()
+        write_text(aside / "city.net.xml", _with_offsets(text, city.nodes))
+    return network
+
+
+def _with_offsets(net: str, nodes: Iterable[Node]) -> str:
+    """Give each signal its own offset, and drop the comment that holds the time of making."""
+    offset = {node.id: node.offset_s for node in nodes}
+    net = re.sub(r"<!--.*?-->\s*", "", net, flags=re.DOTALL)
+    return re.sub(
+        r'(<tlLogic id="([^"]+)"[^>]* offset=")[^"]*"',
+        lambda match: f'{match.group(1)}{offset.get(match.group(2), 0)}"',
+        net,
+    )
+
+
+def _document(tag: str, lines: Iterable[str]) -> str:
+    return "\n".join((f"<{tag}>", *lines, f"</{tag}>", ""))
+
+
+def _element(tag: str, **attributes: object) -> str:
+    text = " ".join(f"{name}={quoteattr(str(value))}" for name, value in attributes.items())
+    return f"<{tag} {text}/>"
+
+
+def _nodes_xml(city: City) -> str:
+    return _document(
+        "nodes",
+        (
+            _element(
+                "node",
+                id=node.id,
+                x=node.x_m,
+                y=node.y_m,
+                type="traffic_light" if node.signal else "priority",
+            )
+            for node in city.nodes
+        ),
+    )
+
+
+def _edges_xml(city: City) -> str:
+    lines = []
+    for road in city.roads:
+        head = (
+            f'<edge id="{road.id}" from="{road.from_node}" to="{road.to_node}" '
+            f'numLanes="{2 if road.bus_lane else 1}" speed="{SPEED_LIMIT_MPS}" '
+            f'length="{road.length_m}" priority="2"'
+        )
+        lane = '><lane index="0" allow="bus"/></edge>' if road.bus_lane else "/>"
+        lines.append(head + lane)
+    return _document("edges", lines)
+
+
+def _connections_xml(city: City) -> str:
+    """Connections are netconvert's own, except that buses may turn from a bus lane anywhere."""
+    onward: dict[str, list[Road]] = {}
+    for road in city.roads:
+        onward.setdefault(road.from_node, []).append(road)
+    lines = []
+    for road in city.roads:
+        after = [r for r in onward.get(road.to_node, []) if r.to_node != road.from_node]
+        if not road.bus_lane or not after:
+            continue
+        for target in after:
+            car_lane = 1 if target.bus_lane else 0
+            lines.append(_link(road, target, 1, car_lane))
+            lines.append(_link(road, target, 0, 0))
+    return _document("connections", lines)
+
+
+def _link(road: Road, target: Road, start: int, end: int) -> str:
+    return f'<connection from="{road.id}" to="{target.id}" fromLane="{start}" toLane="{end}"/>'
+
+
+def _stops_xml(city: City) -> str:
+    return _document(
+        "additional",
+        (
+            _element(
+                "busStop",
+                id=stop.id,
+                lane=f"{stop.road}_0",
+                startPos=round(stop.pos_m - STOP_LENGTH_M, 1),
+                endPos=stop.pos_m,
+                parkingLength=BAY_LENGTH_M,
+                personCapacity=10_000,
+            )
+            for stop in city.stops
+        ),
+    )
+
+
+def _buses_xml(city: City) -> str:
+    vehicle = city.vehicle
+    lines = [
+        _element(
+            "vType",
+            id="bus",
+            vClass="bus",
+            length=vehicle.length_m,
+            maxSpeed=vehicle.max_speed_mps,
+            accel=vehicle.accel_mps2,
+            decel=vehicle.decel_mps2,
+            speedFactor="normc(0.78,0.10,0.55,1.00)",
+            personCapacity=vehicle.capacity,
+            boardingDuration=vehicle.exchange_s_per_passenger,
+        )
+    ]
+    for service in city.services:
+        halts = "".join(
+            f'<stop busStop="{city.stops[stop].id}" duration="{vehicle.min_dwell_s}" '
+            'parking="true"/>'
+            for stop in service.stops
+        )
+        lines.append(f'<route id="{service.id}" edges="{" ".join(service.roads)}">{halts}</route>')
+    for trip in sorted(city.trips, key=lambda trip: (trip.departure_s, trip.id)):
+        line = city.services[trip.service].id
+        lines.append(
+            f'<vehicle id="{trip.id}" type="bus" route="{line}" line="{line}" '
+            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"/>'
+        )
+    return _document("routes", lines)
+
+
+def _cars_xml(city: City, cell: Cell) -> str:
+    """Cars of a block: the hour's volume times the block's own factor, at random seconds."""
+    traffic = city.traffic
+    rng = np.random.Generator(np.random.PCG64([cell.sumo_seed, 0xCA25]))
+    factor = 1 + CAR_VOLUME_SPREAD * (2 * rng.random() - 1)
+    lines = [
+        '<vType id="car" vClass="passenger" length="4.5" accel="2.6" decel="4.5" '
+        'speedFactor="normc(1.00,0.10,0.70,1.30)"/>'
+    ]
+    for number, route in enumerate(traffic.routes):
+        lines.append(f'<route id="c{number}" edges="{" ".join(route)}"/>')
+    cars = []
+    share = np.cumsum(traffic.weights) / np.sum(traffic.weights) if traffic.weights else []
+    for hour, volume in enumerate(traffic.cars_per_hour):
+        count = round(volume * factor) if len(traffic.routes) else 0
+        when = np.floor((hour + rng.random(count)) * 3600).astype(int)
+        which = np.searchsorted(share, rng.random(count), side="right")
+        cars += list(zip(when.tolist(), which.tolist(), strict=True))
+    for number, (second, route) in enumerate(sorted(cars)):
+        if second < city.horizon_s:
+            lines.append(
+                f'<vehicle id="car{number}" type="car" route="c{route}" depart="{second}" '
+                'departPos="base" departLane="best" departSpeed="max"/>'
+            )
+    return _document("routes", lines)
+
+
+def _people_xml(city: City, cell: Cell) -> str:
+    """Each passenger waits at a stop from the second of departure and rides leg after leg."""
+    journeys, people = city.journeys, realise(city, cell)
+    lines_of = [" ".join(city.services[s].id for s in row) for row in journeys.carriers]
+    stops = [stop.id for stop in city.stops]
+    begin, end = journeys.leg_start[people.journey], journeys.leg_start[people.journey + 1]
+    board, alight = journeys.leg_board.tolist(), journeys.leg_alight.tolist()
+    carriers = journeys.leg_carriers.tolist()
+    lines = []
+    for number, second, first, last in zip(
+        people.journey.tolist(),
+        people.departure_s.tolist(),
+        begin.tolist(),
+        end.tolist(),
+        strict=True,
+    ):
+        place = city.stops[board[first]]
+        rides = "".join(
+            f'<ride {_start(place.road, leg == first)}busStop="{stops[alight[leg]]}" '
+            f'lines="{lines_of[carriers[leg]]}"/>'
+            for leg in range(first, last)
+        )
+        lines.append(
+            f'<person id="p{number}" depart="{second}" '
+            f'departPos="{place.pos_m - STOP_LENGTH_M / 2:.1f}">{rides}</person>'
+        )
+    return _document("routes", lines)
+
+
+def _start(road: str, first: bool) -> str:
+    return f'from="{road}" ' if first else ""
