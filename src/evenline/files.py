@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from evenline.errors import InputError
 
 
@@ -51,6 +54,13 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """Replace a text file whole, as UTF-8."""
     write_bytes(path, content.encode())
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Replace a Parquet file whole."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    write_bytes(path, sink.getvalue().to_pybytes())
 
 
 def to_json(value: Any) -> str:

@@ -4,6 +4,7 @@ Everything follows from the plan and its seed, to the byte: only uniform draws o
 are used, in a fixed order. The people are made in `demand`.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,11 +102,11 @@ def _lay_streets(
 ) -> tuple[dict[str, Node], dict[str, Road]]:
     ways = [legs_of(service.corners) for service in plan.services]
     corners = sorted({corner for way in ways for corner in way})
-    streets = {tuple(sorted(pair)) for way in ways for pair in zip(way, way[1:], strict=False)}
+    streets = {tuple(sorted(pair)) for way in ways for pair in itertools.pairwise(way)}
     lanes = {
         tuple(sorted(pair))
         for way in map(legs_of, plan.bus_lanes)
-        for pair in zip(way, way[1:], strict=False)
+        for pair in itertools.pairwise(way)
     }
     nodes: dict[str, Node] = {}
     for corner in corners:
@@ -160,11 +161,11 @@ def _place_stops(
     services: list[Service] = []
     for service in plan.services:
         way = [_node_id(corner) for corner in legs_of(service.corners)]
-        path = [roads[_road_id(a, b)] for a, b in zip(way, way[1:], strict=False)]
+        path = [roads[_road_id(a, b)] for a, b in itertools.pairwise(way)]
         starts = np.concatenate([[0.0], np.cumsum([road.length_m for road in path])])
         express = legs_of(service.express) if service.express else []
         closed = {
-            _road_id(_node_id(a), _node_id(b)) for a, b in zip(express, express[1:], strict=False)
+            _road_id(_node_id(a), _node_id(b)) for a, b in itertools.pairwise(express)
         }
         served = [
             (float(starts[i]) + stops[s].pos_m, s)
@@ -272,11 +273,12 @@ def _make_traffic(plan: CityPlan, roads: dict[str, Road], rng: np.random.Generat
             _road_id(_node_id(a), _node_id(b))
             for service in plan.services
             for way in [legs_of(service.corners)]
-            for a, b in zip(way, way[1:], strict=False)
+            for a, b in itertools.pairwise(way)
         }
     )
     entries = [road for road in every if road.id in set(bus_roads)]
-    routes, weights = [], []
+    routes: list[tuple[str, ...]] = []
+    weights: list[float] = []
     while len(routes) < plan.car_routes:
         road = entries[int(rng.random() * len(entries))]
         route = [road]

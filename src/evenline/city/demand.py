@@ -120,7 +120,7 @@ class DemandPlan:
     def intensity(self, clock_s: Floats) -> Floats:
         """Relative demand at a time of day, seen from the first stop."""
         peaks = [h * np.exp(-(((clock_s - c) / w) ** 2)) for c, w, h in self.peaks]
-        return self.floor + np.sum(peaks, axis=0)
+        return np.asarray(self.floor + np.sum(peaks, axis=0))
 
 
 def make_journeys(
@@ -199,7 +199,7 @@ def _departure_clock(plan: DemandPlan, index: int, trips: Sequence[Trip]) -> tup
 
 
 def _ride(plan: DemandPlan, service: Service, rng: np.random.Generator) -> tuple[int, int]:
-    """Board anywhere but the last stop, ride some share of the service: mostly towards its middle."""
+    """Board mostly in the middle, never at the last stop, and ride some share of the service."""
     count = len(service.stops)
     centre = 0.5 * (rng.random() + rng.random())
     board = min(int(centre * 0.9 * count * 0.95), count - 2)

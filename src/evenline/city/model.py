@@ -5,6 +5,7 @@ columns of arrays. `City` promises consistency: it cannot be built with a stop o
 service that runs backwards, or a journey that no service carries.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -152,7 +153,7 @@ class City:
         """For each trip, the timetable's gap to the trip before and after it (0 where none)."""
         ahead, behind = np.zeros(len(self.trips)), np.zeros(len(self.trips))
         for trips in self.trips_of:
-            for first, second in zip(trips, trips[1:], strict=False):
+            for first, second in itertools.pairwise(trips):
                 gap = self.trips[second].departure_s - self.trips[first].departure_s
                 behind[first] = ahead[second] = gap
         return ahead, behind

@@ -163,4 +163,4 @@ def headway_behind(h: Headways, trip: int, now: int) -> int:
     gap = h.visited_s[h.first_visit[follower] + its] - h.visited_s[mine + its]
     if its < h.position[trip]:
         gap = max(gap, now - h.visited_s[mine + its + 1])
-    return gap
+    return int(gap)

@@ -1,0 +1,332 @@
+"""A city on disk: a folder of readable tables and a manifest with the SHA-256 of each.
+
+`save_city` writes the same bytes for the same city; `load_city` checks the manifest, then every
+row, and says which file and row is wrong. Column names follow GTFS where it has one.
+"""
+
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evenline.city.embedded import PLANS, embedded_city
+from evenline.city.model import (
+    City,
+    Journeys,
+    Node,
+    Road,
+    Service,
+    Stop,
+    Traffic,
+    Trip,
+    Vehicle,
+)
+from evenline.errors import InputError
+from evenline.files import new_folder, read_json, to_json
+
+FORMAT = "evenline-city-1"
+COLUMNS = {
+    "nodes.csv": ("node_id", "x_m", "y_m", "signal", "offset_s"),
+    "roads.csv": ("road_id", "from_node", "to_node", "length_m", "bus_lane"),
+    "stops.csv": ("stop_id", "road_id", "pos_m", "x_m", "y_m"),
+    "services.csv": ("service_id", "route_id", "length_m", "roads"),
+    "service_stops.csv": ("service_id", "stop_sequence", "stop_id", "shape_dist_traveled_m"),
+    "trips.csv": ("trip_id", "service_id", "departure_s"),
+    "passengers.csv": ("passenger_id", "departure_s", "min_demand"),
+    "legs.csv": ("passenger_id", "leg", "board_stop_id", "alight_stop_id", "services"),
+    "car_routes.csv": ("weight", "roads"),
+    "car_volumes.csv": ("hour", "cars_per_hour"),
+}
+T = TypeVar("T")
+
+
+def open_city(name_or_folder: str) -> City:
+    """An embedded city by name, or a city folder by path."""
+    if name_or_folder in PLANS:
+        return embedded_city(name_or_folder)
+    folder = Path(name_or_folder)
+    if not folder.is_dir():
+        raise InputError(
+            f"city {name_or_folder!r}: neither an embedded city ({', '.join(PLANS)}) nor a folder"
+        )
+    return load_city(folder)
+
+
+def digest(city: City) -> str:
+    """One SHA-256 for everything a city is: that of its manifest."""
+    return hashlib.sha256(to_json(_manifest(city, _tables(city))).encode()).hexdigest()
+
+
+def save_city(city: City, folder: Path) -> None:
+    """Write a city as a folder of tables; the folder appears whole or not at all."""
+    tables = _tables(city)
+    with new_folder(folder) as aside:
+        for name, text in tables.items():
+            (aside / name).write_text(text)
+        (aside / "manifest.json").write_text(to_json(_manifest(city, tables)))
+
+
+def _manifest(city: City, tables: dict[str, str]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "name": city.name,
+        "horizon_s": city.horizon_s,
+        "vehicle": asdict(city.vehicle),
+        "files": {
+            name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()
+        },
+    }
+
+
+def _csv(name: str, rows: Iterable[Iterable[object]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS[name])
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _tables(city: City) -> dict[str, str]:
+    journeys, services, stops = city.journeys, city.services, city.stops
+    rows: dict[str, Iterable[Iterable[object]]] = {
+        "nodes.csv": ((n.id, n.x_m, n.y_m, int(n.signal), n.offset_s) for n in city.nodes),
+        "roads.csv": (
+            (r.id, r.from_node, r.to_node, r.length_m, int(r.bus_lane)) for r in city.roads
+        ),
+        "stops.csv": ((s.id, s.road, s.pos_m, s.x_m, s.y_m) for s in stops),
+        "services.csv": ((s.id, s.route, s.length_m, " ".join(s.roads)) for s in services),
+        "service_stops.csv": (
+            (s.id, i, stops[stop].id, at)
+            for s in services
+            for i, (stop, at) in enumerate(zip(s.stops, s.distance_m, strict=True))
+        ),
+        "trips.csv": ((t.id, services[t.service].id, t.departure_s) for t in city.trips),
+        "passengers.csv": (
+            (p, int(journeys.departure_s[p]), float(journeys.min_demand[p]))
+            for p in range(len(journeys))
+        ),
+        "legs.csv": (
+            (
+                p,
+                leg - int(journeys.leg_start[p]),
+                stops[journeys.leg_board[leg]].id,
+                stops[journeys.leg_alight[leg]].id,
+                " ".join(services[s].id for s in journeys.carriers[journeys.leg_carriers[leg]]),
+            )
+            for p in range(len(journeys))
+            for leg in range(int(journeys.leg_start[p]), int(journeys.leg_start[p + 1]))
+        ),
+        "car_routes.csv": (
+            (w, " ".join(r))
+            for w, r in zip(city.traffic.weights, city.traffic.routes, strict=True)
+        ),
+        "car_volumes.csv": enumerate(map(float, city.traffic.cars_per_hour)),
+    }
+    return {name: _csv(name, table) for name, table in rows.items()}
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class _Row(dict[str, str]):
+    """A row that knows where it stands, for messages."""
+
+    def __init__(self, where: str, values: dict[str, str]) -> None:
+        super().__init__(values)
+        self.where = where
+
+    def number(self, column: str, kind: Callable[[str], T]) -> T:
+        try:
+            return kind(self[column])
+        except ValueError:
+            raise InputError(f"{self.where}: {column} {self[column]!r} is not a number") from None
+
+    def one_of(self, column: str, known: dict[str, T], what: str) -> T:
+        if self[column] not in known:
+            raise InputError(f"{self.where}: unknown {what} {self[column]!r}")
+        return known[self[column]]
+
+
+def load_city(folder: Path) -> City:
+    """Read a city folder. Every failure is one line that names file and row."""
+    manifest = read_json(folder / "manifest.json")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{folder / 'manifest.json'}: format is not {FORMAT!r}")
+    for key, kind in (("name", str), ("horizon_s", int), ("vehicle", dict), ("files", dict)):
+        if not isinstance(manifest.get(key), kind):
+            raise InputError(f"{folder / 'manifest.json'}: {key} is missing or not a {kind.__name__}")
+    rows = {name: _read(folder, name, manifest["files"]) for name in COLUMNS}
+    try:
+        return _assemble(manifest, rows, folder)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if str(folder) in text else f"{folder}: {text}") from None
+
+
+def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:
+    path = folder / name
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != hashes.get(name):
+        raise InputError(
+            f"{path}: does not match the SHA-256 in manifest.json; "
+            "if you changed it on purpose, run: evenline city seal " + str(folder)
+        )
+    try:
+        reader = csv.reader(io.StringIO(content.decode()), strict=True)
+        lines = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file ({error})") from None
+    if not lines or tuple(lines[0]) != COLUMNS[name]:
+        raise InputError(f"{path}: the header must be {','.join(COLUMNS[name])}")
+    rows = []
+    for number, line in enumerate(lines[1:], 1):
+        if len(line) != len(COLUMNS[name]):
+            raise InputError(
+                f"{path} row {number}: {len(line)} values for {len(COLUMNS[name])} columns"
+            )
+        rows.append(_Row(f"{path} row {number}", dict(zip(COLUMNS[name], line, strict=True))))
+    return rows
+
+
+def _vehicle(values: dict[str, Any], folder: Path) -> Vehicle:
+    known = {field.name for field in fields(Vehicle)}
+    if set(values) != known or not all(isinstance(v, int | float) for v in values.values()):
+        raise InputError(f"{folder / 'manifest.json'}: vehicle needs the numbers {sorted(known)}")
+    return Vehicle(**values)
+
+
+def _assemble(manifest: dict[str, Any], rows: dict[str, list[_Row]], folder: Path) -> City:
+    stops = tuple(
+        Stop(
+            row["stop_id"],
+            row["road_id"],
+            row.number("pos_m", float),
+            row.number("x_m", float),
+            row.number("y_m", float),
+        )
+        for row in rows["stops.csv"]
+    )
+    stop_index = {stop.id: i for i, stop in enumerate(stops)}
+    services = _services(rows, stop_index)
+    service_index = {service.id: i for i, service in enumerate(services)}
+    return City(
+        name=manifest["name"],
+        horizon_s=manifest["horizon_s"],
+        vehicle=_vehicle(manifest["vehicle"], folder),
+        nodes=tuple(
+            Node(
+                row["node_id"],
+                row.number("x_m", float),
+                row.number("y_m", float),
+                bool(row.number("signal", int)),
+                row.number("offset_s", int),
+            )
+            for row in rows["nodes.csv"]
+        ),
+        roads=tuple(
+            Road(
+                row["road_id"],
+                row["from_node"],
+                row["to_node"],
+                row.number("length_m", float),
+                bool(row.number("bus_lane", int)),
+            )
+            for row in rows["roads.csv"]
+        ),
+        stops=stops,
+        services=services,
+        trips=tuple(
+            Trip(
+                row["trip_id"],
+                row.one_of("service_id", service_index, "service"),
+                row.number("departure_s", int),
+            )
+            for row in rows["trips.csv"]
+        ),
+        journeys=_journeys(rows, stop_index, service_index),
+        traffic=Traffic(
+            tuple(tuple(row["roads"].split()) for row in rows["car_routes.csv"]),
+            tuple(row.number("weight", float) for row in rows["car_routes.csv"]),
+            tuple(_volume(row) for row in rows["car_volumes.csv"]),
+        ),
+    )
+
+
+def _volume(row: _Row) -> float:
+    volume = row.number("cars_per_hour", float)
+    if not (np.isfinite(volume) and volume >= 0):
+        raise InputError(f"{row.where}: cars_per_hour {volume} is not >= 0")
+    return volume
+
+
+def _services(rows: dict[str, list[_Row]], stop_index: dict[str, int]) -> tuple[Service, ...]:
+    order: dict[str, list[tuple[int, float]]] = {row["service_id"]: [] for row in rows["services.csv"]}
+    for row in rows["service_stops.csv"]:
+        here = row.one_of("service_id", order, "service")
+        if row.number("stop_sequence", int) != len(here):
+            raise InputError(
+                f"{row.where}: stop_sequence {row['stop_sequence']} of {row['service_id']} "
+                f"should be {len(here)}"
+            )
+        stop = row.one_of("stop_id", stop_index, "stop")
+        here.append((stop, row.number("shape_dist_traveled_m", float)))
+    return tuple(
+        Service(
+            row["service_id"],
+            row["route_id"],
+            tuple(stop for stop, _ in order[row["service_id"]]),
+            tuple(at for _, at in order[row["service_id"]]),
+            tuple(row["roads"].split()),
+            row.number("length_m", float),
+        )
+        for row in rows["services.csv"]
+    )
+
+
+def _journeys(
+    rows: dict[str, list[_Row]], stops: dict[str, int], services: dict[str, int]
+) -> Journeys:
+    people = rows["passengers.csv"]
+    legs: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in people]
+    for number, row in enumerate(people):
+        if row.number("passenger_id", int) != number:
+            raise InputError(f"{row.where}: passenger_id should be {number}")
+    for row in rows["legs.csv"]:
+        person = row.number("passenger_id", int)
+        if not 0 <= person < len(people):
+            raise InputError(f"{row.where}: unknown passenger {person}")
+        if row.number("leg", int) != len(legs[person]):
+            raise InputError(f"{row.where}: leg should be {len(legs[person])}")
+        carriers = []
+        for name in row["services"].split():
+            if name not in services:
+                raise InputError(f"{row.where}: unknown service {name!r}")
+            carriers.append(services[name])
+        if not carriers:
+            raise InputError(f"{row.where}: no service carries it")
+        legs[person].append(
+            (
+                row.one_of("board_stop_id", stops, "stop"),
+                row.one_of("alight_stop_id", stops, "stop"),
+                tuple(carriers),
+            )
+        )
+    flat = [leg for row in legs for leg in row]
+    sets = sorted({leg[2] for leg in flat})
+    number_of = {carriers: i for i, carriers in enumerate(sets)}
+    return Journeys(
+        departure_s=np.array([row.number("departure_s", int) for row in people], np.int32),
+        min_demand=np.array([row.number("min_demand", float) for row in people]),
+        leg_start=np.concatenate([[0], np.cumsum([len(row) for row in legs])]).astype(np.int32),
+        leg_board=np.array([leg[0] for leg in flat], np.int32),
+        leg_alight=np.array([leg[1] for leg in flat], np.int32),
+        leg_carriers=np.array([number_of[leg[2]] for leg in flat], np.int32),
+        carriers=tuple(sets),
+    )

@@ -1,0 +1,145 @@
+"""Makes the immutable replay: every behaviour in every cell, in real SUMO, once.
+
+An episode is a file; a file that is there is whole. Killing the collector loses at most the
+episodes under way; the next run goes on with what is missing, and the finished store is the same
+bytes. When all episodes are there the manifest seals them.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.tables import digest, open_city
+from evenline.errors import InputError
+from evenline.files import read_json, sha256, to_json, write_text
+from evenline.policies.rules import BEHAVIOURS, Rule
+from evenline.replay.episode import read_metadata
+from evenline.worlds.sumo.pool import Job, Progress, Result, run_jobs
+
+MANIFEST = "manifest.json"
+PLAN = "plan.json"
+FORMAT = "evenline-replay-1"
+
+
+def episode_path(folder: Path, rule: Rule, cell: Cell) -> Path:
+    """Where an episode lies in a store."""
+    return folder / "episodes" / rule.name / f"{cell.name}.parquet"
+
+
+def planned(folder: Path, city: str, blocks: int | None = None) -> list[Job]:
+    """All episodes of a replay, zero hold first: 8 behaviours in 10 blocks of 3 levels."""
+    return [
+        Job(city, cell, rule, tokens=episode_path(folder, rule, cell))
+        for rule in BEHAVIOURS.values()
+        for cell in PURPOSES["replay"].cells(blocks, DEMAND_LEVELS)
+    ]
+
+
+def collect(
+    folder: Path,
+    city: str,
+    blocks: int | None = None,
+    workers: int | None = None,
+    on_result: Callable[[Result], None] = lambda result: None,
+    progress: Progress = lambda job, now_s: None,
+) -> list[Result]:
+    """Run what is missing, then seal. Returns the failures, which leave the store unsealed."""
+    with locked(folder):
+        _check_plan(folder, city, blocks)
+        jobs = planned(folder, city, blocks)
+        missing = [job for job in jobs if not _present(job, digest(open_city(city)))]
+        failures = []
+        for result in run_jobs(missing, workers=workers, progress=progress) if missing else ():
+            _log(folder, result)
+            on_result(result)
+            if result.error:
+                failures.append(result)
+        if not failures:
+            seal(folder, jobs)
+        return failures
+
+
+def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list[Job]:
+    """What a collector would still have to run."""
+    jobs = planned(folder, city, blocks)
+    return [job for job in jobs if job.tokens is not None and not job.tokens.exists()]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One collector a folder; the lock goes with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{folder}: another collector is at work here") from None
+        yield
+
+
+def _check_plan(folder: Path, city: str, blocks: int | None) -> None:
+    """A folder belongs to one plan: another city or number of blocks needs another folder."""
+    wanted = {
+        "format": FORMAT,
+        "city": digest(open_city(city)),
+        "city_name": open_city(city).name,
+        "blocks": blocks or PURPOSES["replay"].blocks,
+        "behaviours": [asdict(rule) for rule in BEHAVIOURS.values()],
+    }
+    path = folder / PLAN
+    if not path.exists():
+        write_text(path, to_json(wanted))
+        return
+    found = read_json(path)
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise InputError(
+                f"{path}: this folder was begun with another {key}; choose another folder"
+            )
+
+
+def _present(job: Job, city_digest: str) -> bool:
+    """Whether an episode is there; one that does not belong is an error, never overwritten."""
+    assert job.tokens is not None
+    if not job.tokens.exists():
+        return False
+    found = read_metadata(job.tokens)
+    if found["city"] != city_digest or found["cell"] != asdict(job.cell):
+        raise InputError(f"{job.tokens}: holds another city or cell; move it away and start again")
+    return True
+
+
+def _log(folder: Path, result: Result) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    state = f"failed: {result.error}" if result.error else "done"
+    with (folder / "log.txt").open("a") as file:
+        file.write(f"{stamp} {result.job.name} {state} in {result.seconds:.1f} s")
+        file.write(f" ({result.tries} tries)\n" if result.tries > 1 else "\n")
+
+
+def seal(folder: Path, jobs: list[Job]) -> None:
+    """Write the manifest and make the files read-only."""
+    files: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for job in jobs:
+        assert job.tokens is not None
+        found = read_metadata(job.tokens)
+        files[str(job.tokens.relative_to(folder))] = sha256(job.tokens)
+        os.chmod(job.tokens, 0o444)
+    manifest = {
+        "format": FORMAT,
+        "plan": read_json(folder / PLAN),
+        "sumo": found["sumo"],
+        "evenline": evenline.__version__,
+        "files": files,
+    }
+    write_text(folder / MANIFEST, to_json(manifest))
+    os.chmod(folder / MANIFEST, 0o444)

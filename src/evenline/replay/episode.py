@@ -1,0 +1,220 @@
+"""One episode on disk: every token once, in the order it happened, exact to the bit.
+
+A row holds only what cannot be computed from the city, the cell and the rows before it. The
+outcome and the provenance travel in the file's own metadata, so a file can be judged alone.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
+from evenline.city.model import City
+from evenline.control.event import (
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    CAPACITY,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    ON_BOARD,
+    RATE,
+    SERVICE,
+    STOP,
+    SYSTEM_ON_BOARD,
+    SYSTEM_WAITING,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
+    TIME,
+    WAITING,
+    Array,
+    Batch,
+)
+from evenline.control.outcome import Outcome
+from evenline.control.world import Policy, World
+from evenline.errors import InputError
+from evenline.files import write_bytes
+
+FORMAT = "evenline-episode-1"
+NONE = -1  # no bus ahead or behind
+COLUMNS: dict[str, pa.DataType] = {
+    "time_s": pa.int32(),
+    "trip": pa.int32(),
+    "headway_ahead_s": pa.int32(),
+    "headway_behind_s": pa.int32(),
+    "waiting": pa.int32(),
+    "on_board": pa.int32(),
+    "base_dwell_s": pa.int32(),
+    "system_waiting": pa.int32(),
+    "system_on_board": pa.int32(),
+    "hold_s": pa.float32(),
+    "cost": pa.int32(),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """The columns of an episode. `cost` is a token's own, `hold_s` what was executed."""
+
+    time_s: npt.NDArray[np.int32]
+    trip: npt.NDArray[np.int32]
+    headway_ahead_s: npt.NDArray[np.int32]
+    headway_behind_s: npt.NDArray[np.int32]
+    waiting: npt.NDArray[np.int32]
+    on_board: npt.NDArray[np.int32]
+    base_dwell_s: npt.NDArray[np.int32]
+    system_waiting: npt.NDArray[np.int32]
+    system_on_board: npt.NDArray[np.int32]
+    hold_s: npt.NDArray[np.float32]
+    cost: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+
+def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Outcome]:
+    """Run a day and keep every token. Holds are rounded to single precision before they act."""
+    times: list[int] = []
+    trips: list[npt.NDArray[np.int32]] = []
+    raws: list[Array] = []
+    holds: list[Sequence[float]] = []
+    costs: list[int] = []
+    batch = world.reset(cell)
+    while batch is not None:
+        hold = np.asarray(policy(batch), np.float32)
+        times += [batch.time_s] * len(hold)
+        trips.append(batch.trips)
+        raws.append(batch.raw)
+        holds.append(hold.tolist())
+        batch = world.step(hold.tolist())
+        costs += [0] * (len(hold) - 1) + [world.charged]
+    raw = np.concatenate(raws) if raws else np.zeros((0, 16))
+    tokens = Tokens(
+        time_s=np.array(times, np.int32),
+        trip=np.concatenate(trips) if trips else np.zeros(0, np.int32),
+        headway_ahead_s=_or_none(raw, HEADWAY_AHEAD, BUS_AHEAD),
+        headway_behind_s=_or_none(raw, HEADWAY_BEHIND, BUS_BEHIND),
+        waiting=raw[:, WAITING].astype(np.int32),
+        on_board=raw[:, ON_BOARD].astype(np.int32),
+        base_dwell_s=raw[:, BASE_DWELL].astype(np.int32),
+        system_waiting=raw[:, SYSTEM_WAITING].astype(np.int32),
+        system_on_board=raw[:, SYSTEM_ON_BOARD].astype(np.int32),
+        hold_s=np.array([h for row in holds for h in row], np.float32),
+        cost=np.array(costs, np.int32),
+    )
+    if not np.array_equal(raw_events(world.city, cell.demand, tokens), raw):
+        raise AssertionError("the stored columns do not give the raw events back")
+    return tokens, world.outcome()
+
+
+def _or_none(raw: Array, value: int, flag: int) -> npt.NDArray[np.int32]:
+    return np.where(raw[:, flag] == 1, raw[:, value], NONE).astype(np.int32)
+
+
+def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
+    """The 16 raw features of every token, rebuilt from what is stored and what the city knows."""
+    service = np.array([trip.service for trip in city.trips], np.int64)[tokens.trip]
+    stop = _visit_number(tokens.trip)
+    rates = arrival_rates(city, demand)
+    slot = np.minimum(tokens.time_s // RATE_BIN_S, rates.shape[1] - 1)
+    ahead, behind = city.headway_targets()
+    raw = np.empty((len(tokens), 16))
+    raw[:, SERVICE] = service
+    raw[:, STOP] = stop
+    raw[:, TIME] = tokens.time_s
+    raw[:, HEADWAY_AHEAD] = np.maximum(tokens.headway_ahead_s, 0)
+    raw[:, HEADWAY_BEHIND] = np.maximum(tokens.headway_behind_s, 0)
+    raw[:, TARGET_AHEAD] = ahead[tokens.trip]
+    raw[:, TARGET_BEHIND] = behind[tokens.trip]
+    raw[:, WAITING] = tokens.waiting
+    raw[:, ON_BOARD] = tokens.on_board
+    raw[:, RATE] = rates[service_stop_offsets(city)[service] + stop, slot]
+    raw[:, BASE_DWELL] = tokens.base_dwell_s
+    raw[:, BUS_AHEAD] = tokens.headway_ahead_s != NONE
+    raw[:, BUS_BEHIND] = tokens.headway_behind_s != NONE
+    raw[:, CAPACITY] = city.vehicle.capacity
+    raw[:, SYSTEM_WAITING] = tokens.system_waiting
+    raw[:, SYSTEM_ON_BOARD] = tokens.system_on_board
+    return raw
+
+
+def _visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """How often each row's trip stood there before: a bus decides once at each stop, in order."""
+    order = np.argsort(trip, kind="stable")
+    ordered = trip[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    run = np.repeat(starts, np.diff(np.concatenate([starts, [len(trip)]])))
+    out = np.empty(len(trip), np.int64)
+    out[order] = np.arange(len(trip)) - run
+    return out
+
+
+def batches(tokens: Tokens, raw: Array) -> list[Batch]:
+    """The moments of an episode, as a policy saw them (wide moments are not split again)."""
+    edges = np.flatnonzero(np.diff(tokens.time_s)) + 1
+    return [
+        Batch(int(tokens.time_s[part[0]]), tokens.trip[part], raw[part])
+        for part in np.split(np.arange(len(tokens)), edges)
+        if len(part)
+    ]
+
+
+def write_episode(
+    path: Path, tokens: Tokens, outcome: Outcome, provenance: dict[str, Any]
+) -> None:
+    """Write an episode whole: the same episode gives the same bytes."""
+    metadata = {"format": FORMAT, "outcome": asdict(outcome), **provenance}
+    table = pa.table(
+        {name: pa.array(getattr(tokens, name), kind) for name, kind in COLUMNS.items()}
+    )
+    repeating = ["hold_s", "base_dwell_s", "cost"]
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        compression_level=12,
+        use_dictionary=repeating,
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in COLUMNS if name not in repeating},
+        write_statistics=False,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"evenline": json.dumps(metadata, sort_keys=True)})
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Outcome and provenance of an episode file."""
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a whole Parquet file ({error})") from None
+    found = json.loads(metadata.get(b"evenline", b"{}"))
+    if found.get("format") != FORMAT:
+        raise InputError(f"{path}: not an episode file ({FORMAT})")
+    return dict(found)
+
+
+def read_outcome(path: Path) -> Outcome:
+    """The outcome an episode file carries."""
+    return Outcome(**read_metadata(path)["outcome"])
+
+
+def read_tokens(path: Path) -> Tokens:
+    """The columns of an episode file."""
+    read_metadata(path)
+    try:
+        table = pq.read_table(path, columns=list(COLUMNS), use_threads=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    return Tokens(**{name: table.column(name).to_numpy() for name in COLUMNS})
