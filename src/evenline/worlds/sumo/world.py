@@ -298,7 +298,7 @@ class SumoWorld:
         service, stop = self.city.trips[trip].service, self._stop(trip, position)
         carries, carriers, board = self._carries, self._carriers, self._board
         count = 0
-        for person in libsumo().busstop.getPersonIDs(self.city.stops[stop].id):
+        for person in libsumo().edge.getLastStepPersonIDs(self.city.stops[stop].road):
             leg = self._leg(person)
             if board[leg] == stop and service in carries[carriers[leg]]:
                 count += 1
