@@ -16,7 +16,9 @@ app = typer.Typer(
 )
 
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
-WorkersOption = Annotated[int | None, typer.Option(help="Worker processes; all cores if not given.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(help="Worker processes; all cores if not given.")
+]
 
 
 @app.callback()
@@ -41,9 +43,7 @@ def collect(
     todo, every = missing_episodes(folder, city, blocks), planned(folder, city, blocks)
     with progress_bar() as bar:
         task = bar.add_task(f"replay {city}", total=len(every), completed=len(every) - len(todo))
-        failures = run(
-            folder, city, blocks, workers, on_result=lambda result: bar.advance(task)
-        )
+        failures = run(folder, city, blocks, workers, on_result=lambda result: bar.advance(task))
     for failure in failures:
         stderr.print(f"failed: {failure.job.name}: {failure.error}")
     if failures:

@@ -78,6 +78,14 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: not valid JSON ({error})") from None
 
 
+def refuse_foreign(target: Path, mark: str) -> None:
+    """Refuse to replace what is not ours: an existing folder must be empty or hold `mark`."""
+    if target.is_dir() and ((target / mark).is_file() or not any(target.iterdir())):
+        return
+    if target.exists():
+        raise InputError(f"{target}: is there already and holds no {mark}; choose another --out")
+
+
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Fill a folder aside; it appears under its name only when the block ends without error.

@@ -164,9 +164,7 @@ def _place_stops(
         path = [roads[_road_id(a, b)] for a, b in itertools.pairwise(way)]
         starts = np.concatenate([[0.0], np.cumsum([road.length_m for road in path])])
         express = legs_of(service.express) if service.express else []
-        closed = {
-            _road_id(_node_id(a), _node_id(b)) for a, b in itertools.pairwise(express)
-        }
+        closed = {_road_id(_node_id(a), _node_id(b)) for a, b in itertools.pairwise(express)}
         served = [
             (float(starts[i]) + stops[s].pos_m, s)
             for i, road in enumerate(path)

@@ -55,12 +55,17 @@ def realise(city: City, cell: Cell) -> Passengers:
         raise InputError(
             f"demand {cell.demand}: the journeys of {city.name} go up to {max(1.0, most):.2f}"
         )
-    rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
-    shift = np.rint((2 * rng.random(len(journeys)) - 1) * DEPARTURE_SHIFT_S).astype(np.int32)
-    moved = np.clip(journeys.departure_s + shift, 0, city.horizon_s - 1)
+    moved = np.clip(journeys.departure_s + departure_shifts(city, cell), 0, city.horizon_s - 1)
     chosen = np.flatnonzero(journeys.min_demand <= cell.demand).astype(np.int32)
     order = np.argsort(moved[chosen], kind="stable")
     return Passengers(chosen[order], moved[chosen][order].astype(np.int32))
+
+
+def departure_shifts(city: City, cell: Cell) -> Ints:
+    """By how much each passenger's departure moves in a block, in whole seconds."""
+    rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
+    uniform = rng.random(len(city.journeys))
+    return np.rint((2 * uniform - 1) * DEPARTURE_SHIFT_S).astype(np.int32)
 
 
 def arrival_rates(city: City, demand: float) -> Floats:

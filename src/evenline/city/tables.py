@@ -27,7 +27,7 @@ from evenline.city.model import (
     Vehicle,
 )
 from evenline.errors import InputError
-from evenline.files import new_folder, read_json, to_json
+from evenline.files import new_folder, read_json, sha256, to_json, write_text
 
 FORMAT = "evenline-city-1"
 COLUMNS = {
@@ -77,9 +77,7 @@ def _manifest(city: City, tables: dict[str, str]) -> dict[str, Any]:
         "name": city.name,
         "horizon_s": city.horizon_s,
         "vehicle": asdict(city.vehicle),
-        "files": {
-            name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()
-        },
+        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()},
     }
 
 
@@ -122,8 +120,7 @@ def _tables(city: City) -> dict[str, str]:
             for leg in range(int(journeys.leg_start[p]), int(journeys.leg_start[p + 1]))
         ),
         "car_routes.csv": (
-            (w, " ".join(r))
-            for w, r in zip(city.traffic.weights, city.traffic.routes, strict=True)
+            (w, " ".join(r)) for w, r in zip(city.traffic.weights, city.traffic.routes, strict=True)
         ),
         "car_volumes.csv": enumerate(map(float, city.traffic.cars_per_hour)),
     }
@@ -154,12 +151,32 @@ class _Row(dict[str, str]):
 
 def load_city(folder: Path) -> City:
     """Read a city folder. Every failure is one line that names file and row."""
+    return _load(folder, _read_manifest(folder))
+
+
+def seal_city(folder: Path) -> City:
+    """Accept a deliberate edit: if every row is right, write the tables' hashes anew."""
+    manifest = _read_manifest(folder)
+    paths = {name: folder / name for name in COLUMNS}
+    manifest["files"] = {name: sha256(path) for name, path in paths.items() if path.is_file()}
+    city = _load(folder, manifest)
+    write_text(folder / "manifest.json", to_json(manifest))
+    return city
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / "manifest.json")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{folder / 'manifest.json'}: format is not {FORMAT!r}")
     for key, kind in (("name", str), ("horizon_s", int), ("vehicle", dict), ("files", dict)):
         if not isinstance(manifest.get(key), kind):
-            raise InputError(f"{folder / 'manifest.json'}: {key} is missing or not a {kind.__name__}")
+            raise InputError(
+                f"{folder / 'manifest.json'}: {key} is missing or not a {kind.__name__}"
+            )
+    return manifest
+
+
+def _load(folder: Path, manifest: dict[str, Any]) -> City:
     rows = {name: _read(folder, name, manifest["files"]) for name in COLUMNS}
     try:
         return _assemble(manifest, rows, folder)
@@ -267,7 +284,9 @@ def _volume(row: _Row) -> float:
 
 
 def _services(rows: dict[str, list[_Row]], stop_index: dict[str, int]) -> tuple[Service, ...]:
-    order: dict[str, list[tuple[int, float]]] = {row["service_id"]: [] for row in rows["services.csv"]}
+    order: dict[str, list[tuple[int, float]]] = {
+        row["service_id"]: [] for row in rows["services.csv"]
+    }
     for row in rows["service_stops.csv"]:
         here = row.one_of("service_id", order, "service")
         if row.number("stop_sequence", int) != len(here):

@@ -69,7 +69,10 @@ def check_world(world: World, cell: Cell) -> Outcome:
         assert 1 <= count <= MAX_SLOTS and batch.raw.shape == (count, 16)
         assert np.isfinite(batch.raw).all()
         assert now <= batch.time_s < city.horizon_s and (batch.raw[:, TIME] == batch.time_s).all()
-        keys = [(int(row[SERVICE]), int(trip)) for row, trip in zip(batch.raw, batch.trips, strict=False)]
+        keys = [
+            (int(row[SERVICE]), int(trip))
+            for row, trip in zip(batch.raw, batch.trips, strict=False)
+        ]
         assert keys == sorted(keys), "a batch is ordered by service and vehicle"
         for row, trip in zip(batch.raw, batch.trips, strict=True):
             service = city.services[int(row[SERVICE])]

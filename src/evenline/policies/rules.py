@@ -70,7 +70,7 @@ def named_rule(name: str) -> Rule:
     return rules[name]
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(cache=True, inline="always", _nrt=False)
 def headway_signal(raw: Array) -> float:
     """Half the difference of the headway errors behind and ahead (the headway reserve's core)."""
     return 0.5 * (
@@ -79,13 +79,13 @@ def headway_signal(raw: Array) -> float:
     )
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(cache=True, inline="always", _nrt=False)
 def clip_hold(hold_s: float) -> float:
     """Into the operational range 0..60 s."""
     return min(max(hold_s, 0.0), MAX_HOLD_S)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, inline="always", _nrt=False)
 def myopic_hold(raw: Array) -> float:
     """The hold that minimises w_v n h + w_w rate (I_f (H_f + h)^2 + I_b (H_b - h)^2) / 2."""
     buses = raw[BUS_AHEAD] + raw[BUS_BEHIND]
@@ -96,7 +96,7 @@ def myopic_hold(raw: Array) -> float:
     return clip_hold((gap - price) / buses)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, _nrt=False)
 def event_uniform(raw: Array, salt: int) -> float:
     """A uniform number in [0, 1) that depends on the event alone (splitmix64)."""
     x = np.uint64(salt) * np.uint64(0x9E3779B97F4A7C15)
@@ -108,7 +108,7 @@ def event_uniform(raw: Array, salt: int) -> float:
     return float(x >> np.uint64(11)) / 9007199254740992.0
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, inline="always", _nrt=False)
 def rule_hold(kind: int, a: float, b: float, raw: Array) -> float:
     """The hold of a rule at one event, in seconds."""
     if kind == HEADWAY:
@@ -123,7 +123,7 @@ def rule_hold(kind: int, a: float, b: float, raw: Array) -> float:
     return 0.0
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, _nrt=False)
 def rule_holds(kind: int, a: float, b: float, raw: Array, out: Array) -> None:
     """The holds of a rule for many events, into `out`."""
     for row in range(raw.shape[0]):

@@ -166,9 +166,7 @@ def batches(tokens: Tokens, raw: Array) -> list[Batch]:
     ]
 
 
-def write_episode(
-    path: Path, tokens: Tokens, outcome: Outcome, provenance: dict[str, Any]
-) -> None:
+def write_episode(path: Path, tokens: Tokens, outcome: Outcome, provenance: dict[str, Any]) -> None:
     """Write an episode whole: the same episode gives the same bytes."""
     metadata = {"format": FORMAT, "outcome": asdict(outcome), **provenance}
     table = pa.table(

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def run_jobs(
     sumo: str | None = None,
     progress: Progress = lambda job, now_s: None,
     silence_s: float = SILENCE_S,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Run all jobs and yield each result as it comes. Closing the iterator ends the workers."""
     environment = runtime_environment(sumo)
     todo: queue.SimpleQueue[Job] = queue.SimpleQueue()

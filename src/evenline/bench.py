@@ -1,0 +1,79 @@
+"""How fast a world is: `sumo` against the bare binary on the same files.
+
+Both sides read the same cell and simulate the whole day with zero hold, in turn, each in a
+process of its own. Loading counts on both sides; for our world so does writing the input files.
+Imports and compilation do not: a day of `town` comes first. Each figure is the best of the
+repeats, since other work on the machine can only add to it.
+
+Run as `python -m evenline.bench CITY` this file is the world's process.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from evenline.city.cells import demo_cell
+from evenline.city.tables import open_city
+from evenline.control.world import run_episode
+from evenline.errors import InputError
+from evenline.policies.rules import named_rule
+from evenline.worlds.sumo.runtime import binary, runtime_version
+from evenline.worlds.sumo.scenario import write_scenario
+from evenline.worlds.sumo.world import SumoWorld
+
+CELL = demo_cell(1)
+
+
+def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
+    """Seconds of our world and of bare SUMO, their ratio, and our peak memory."""
+    if repeats < 1:
+        raise InputError(f"{repeats} repeats: at least 1 is needed")
+    worlds: list[dict[str, float]] = []
+    bare_s: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="evenline-") as folder:
+        options = write_scenario(open_city(city), CELL, Path(folder)).options
+        for _ in range(repeats):
+            worlds.append(json.loads(_run([sys.executable, "-m", "evenline.bench", city])))
+            began = time.perf_counter()
+            _run([binary("sumo"), *options])
+            bare_s.append(time.perf_counter() - began)
+    world_s = min(world["seconds"] for world in worlds)
+    return {
+        "city": city,
+        "repeats": repeats,
+        "sumo": runtime_version(),
+        "world_s": round(world_s, 3),
+        "bare_s": round(min(bare_s), 3),
+        "ratio": round(world_s / min(bare_s), 3),
+        "peak_mib": round(max(world["peak_mib"] for world in worlds), 1),
+    }
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise InputError(f"{Path(command[0]).name} ended with code {done.returncode}: {last}")
+    return done.stdout
+
+
+def time_world(city_name: str) -> dict[str, float]:
+    """Seconds and peak memory of one day in this process."""
+    city, zero = open_city(city_name), named_rule("zero")
+    with SumoWorld(open_city("town")) as world:
+        run_episode(world, CELL, zero)
+    began = time.perf_counter()
+    with SumoWorld(city) as world:
+        run_episode(world, CELL, zero)
+    seconds = time.perf_counter() - began
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"seconds": seconds, "peak_mib": peak_kib / 1024}
+
+
+if __name__ == "__main__":
+    print(json.dumps(time_world(sys.argv[1])))

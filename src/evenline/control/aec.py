@@ -1,0 +1,97 @@
+"""The PettingZoo view of a world: every bus trip is an agent, asked in order of the tokens.
+
+Reward is minus the token's own cost in passenger-seconds, credited to the bus that decided; the
+cost before the first decision is nobody's. All trips are agents from reset to the horizon: one
+that has not started or has arrived is simply not asked. At the horizon all are terminated, not
+truncated: the paper's day ends there, and no value lies beyond.
+"""
+
+from typing import Any
+
+from gymnasium.spaces import Space
+from gymnasium.utils import seeding
+from pettingzoo import AECEnv
+
+from evenline.control.cycle import (
+    SEEDS,
+    CellOfSeed,
+    Cycle,
+    State,
+    WorldFactory,
+    action_space,
+    state_space,
+)
+
+
+class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo is untyped
+    """Bus holding as an agent-environment cycle over any world.
+
+    The seed of a reset chooses the cell, without one the next is drawn:
+
+        env = HoldingAEC(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
+    """
+
+    metadata = {"name": "evenline_holding_v0", "render_modes": [], "is_parallelizable": False}  # noqa: RUF012
+    render_mode = None
+
+    def __init__(self, make_world: WorldFactory, cell_of: CellOfSeed) -> None:
+        super().__init__()
+        self.cycle = Cycle(make_world())
+        self.cell_of = cell_of
+        city = self.cycle.world.city
+        self.possible_agents = [trip.id for trip in city.trips]
+        self.agents: list[str] = []
+        self._actions = {agent: action_space() for agent in self.possible_agents}
+        self._states = state_space(city)
+        self._random, _ = seeding.np_random()
+
+    def observation_space(self, agent: str) -> Space[State]:
+        return self._states
+
+    def action_space(self, agent: str) -> Space[State]:
+        return self._actions[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Begin the day of the seed's cell."""
+        if seed is None:
+            seed = int(self._random.integers(SEEDS))
+        else:
+            self._random, _ = seeding.np_random(seed)
+        self.cycle.begin(self.cell_of(seed))
+        self.agents = list(self.possible_agents)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+        self._turn()
+
+    def observe(self, agent: str) -> State:
+        """The state of the token now asked. It is central: every bus sees the same."""
+        return self.cycle.state()
+
+    def step(self, action: State | None) -> None:
+        """Let the selected bus decide; None, and nothing else, once the day is over."""
+        agent = self.agent_selection
+        if self.terminations[agent]:
+            self._was_dead_step(action)
+            return
+        cost = self.cycle.act(action if action is not None else float("nan"))
+        self._cumulative_rewards[agent] = 0.0
+        self._clear_rewards()
+        self.rewards[agent] = -float(cost)
+        self._accumulate_rewards()
+        self._turn()
+
+    def close(self) -> None:
+        self.cycle.close()
+
+    def _turn(self) -> None:
+        """Point to the bus that is asked next, or let everybody go."""
+        asked = self.cycle.asked
+        if asked.trip is None:
+            self.terminations = dict.fromkeys(self.agents, True)
+            self.agent_selection = self.agents[0]
+        else:
+            self.agent_selection = asked.trip
+            self.infos[asked.trip] = {"stop": asked.stop, "time_s": asked.time_s}

@@ -1,0 +1,59 @@
+"""The Gymnasium view of a world: one policy for all buses, one token a step.
+
+Reward is minus the token's own cost in passenger-seconds, so a day's rewards and the cost before
+the first decision (`info["cost"]` of reset) add up to minus the day's cost. The horizon terminates
+an episode and never truncates it: the paper's day ends there, and no value lies beyond.
+"""
+
+from typing import Any
+
+import gymnasium
+
+from evenline.control.cycle import (
+    SEEDS,
+    CellOfSeed,
+    Cycle,
+    State,
+    WorldFactory,
+    action_space,
+    state_space,
+)
+
+
+class HoldingEnv(gymnasium.Env[State, State]):
+    """Bus holding for a single policy over any world.
+
+    The seed of a reset chooses the cell, without one the next is drawn. `info` says who is asked
+    now (`trip`, `stop`, `time_s`; at the horizon nobody) and the `cost` of the step before.
+
+        env = HoldingEnv(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, make_world: WorldFactory, cell_of: CellOfSeed) -> None:
+        self.cycle = Cycle(make_world())
+        self.cell_of = cell_of
+        self.observation_space = state_space(self.cycle.world.city)
+        self.action_space = action_space()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[State, dict[str, Any]]:
+        """Begin the day of the seed's cell."""
+        super().reset(seed=seed)
+        self.cycle.begin(
+            self.cell_of(int(self.np_random.integers(SEEDS)) if seed is None else seed)
+        )
+        return self.cycle.state(), self._info(self.cycle.world.charged)
+
+    def step(self, action: State) -> tuple[State, float, bool, bool, dict[str, Any]]:
+        """Let the bus that is asked decide."""
+        cost = self.cycle.act(action)
+        return self.cycle.state(), -float(cost), self.cycle.over, False, self._info(cost)
+
+    def close(self) -> None:
+        self.cycle.close()
+
+    def _info(self, cost: int) -> dict[str, Any]:
+        return {**self.cycle.asked._asdict(), "cost": cost}

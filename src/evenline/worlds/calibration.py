@@ -1,0 +1,234 @@
+"""What the fast world knows of the target: running times and their spread, fitted from stop visits.
+
+The running time of a segment is a mean for the hour, plus a share of the trip's own pace (a slow
+driver is slow all day), plus an effect of where in the signal cycle the bus sets off (so that
+buses close together fare alike), plus noise with the segment's own distribution. All four are
+read off stop-visit logs; the file is readable JSON and names the logs it came from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evenline.city.demand import service_stop_offsets
+from evenline.city.model import City, Floats
+from evenline.errors import InputError
+from evenline.files import read_json, sha256, to_json, write_text
+from evenline.worlds.fast.kernel import CYCLE_S, HOUR_S, PHASE_S, PHASES
+
+FORMAT = "evenline-calibration-1"
+NOISE_QUANTILES = 33
+PACE_QUANTILES = 65
+HOUR_PRIOR = 20.0  # visits at which an hour's own mean counts as much as the day's
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Fitted running times. Rows are service-stops laid end to end; a last stop's row is unused."""
+
+    city: str
+    start_delay_s: int
+    mean_s: Floats  # place, hour
+    pace_s: Floats  # place: seconds for one unit of pace
+    phase_s: Floats  # place, tenth of the signal cycle
+    noise_s: Floats  # place, quantile
+    least_s: Floats  # place
+    pace: Floats  # quantiles of the trips' pace
+    sources: dict[str, str]
+    residuals: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Segment runs of many days as columns: the data of the fit."""
+
+    place: Floats
+    trip: Floats  # unique over days
+    day: Floats
+    leaves_s: Floats
+    seconds: Floats
+
+
+def read_runs(city: City, logs: Sequence[Path]) -> tuple[Runs, float]:
+    """The segment runs of stop-visit logs, and the median delay of trips at their first stop."""
+    offsets = service_stop_offsets(city)
+    service = {s.id: i for i, s in enumerate(city.services)}
+    trip_number = {t.id: i for i, t in enumerate(city.trips)}
+    parts: list[list[Floats]] = []
+    delays = []
+    for day, path in enumerate(logs):
+        table = read_visits(path)
+        at = {name: np.array(table[name].to_pylist()) for name in ("service", "trip")}
+        for name in ("stop_sequence", "arrival_s", "departure_s", "scheduled_start_s"):
+            at[name] = table[name].to_numpy()
+        try:
+            place = offsets[[service[s] for s in at["service"]]] + at["stop_sequence"]
+            trip = np.array([trip_number[t] for t in at["trip"]])
+        except KeyError as error:
+            raise InputError(f"{path}: {error} is not of {city.name}") from None
+        follows = trip[1:] == trip[:-1]
+        first = at["stop_sequence"] == 0
+        delays.append(at["arrival_s"][first] - at["scheduled_start_s"][first])
+        parts.append(
+            [
+                place[:-1][follows],
+                trip[:-1][follows] + day * len(city.trips),
+                np.full(follows.sum(), day),
+                at["departure_s"][:-1][follows],
+                (at["arrival_s"][1:] - at["departure_s"][:-1])[follows],
+            ]
+        )
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Runs(*columns), float(np.median(np.concatenate(delays)))
+
+
+def read_visits(path: Path) -> pa.Table:
+    """A stop-visit table, or one line that says why not."""
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a stop-visit table ({error})") from None
+
+
+def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
+    """Fit the running-time model to stop-visit logs."""
+    if not logs:
+        raise InputError(f"calibration of {city.name}: no stop-visit logs")
+    runs, delay = read_runs(city, logs)
+    places = int(service_stop_offsets(city)[-1])
+    hours = -(-city.horizon_s // HOUR_S)
+    place, y = runs.place.astype(int), runs.seconds.astype(float)
+    mean = _hourly_means(place, runs.leaves_s, y, places, hours)
+    hour = np.minimum(runs.leaves_s // HOUR_S, hours - 1).astype(int)
+    rest = y - mean[place, hour]
+    pace = _trip_pace(runs.trip.astype(int), rest, mean[place, hour])
+    slope = _slopes(place, pace, rest, places)
+    after_pace = rest - slope[place] * pace
+    phase = (runs.leaves_s % CYCLE_S // PHASE_S).astype(int)
+    effect = _cell_means(place * PHASES + phase, after_pace, places * PHASES, prior=5.0)
+    noise = after_pace - effect[place * PHASES + phase]
+    trips = np.unique(runs.trip.astype(int), return_index=True)[1]
+    return Calibration(
+        city=city_digest,
+        start_delay_s=round(delay),
+        mean_s=mean.round(2),
+        pace_s=slope.round(2),
+        phase_s=effect.reshape(places, PHASES).round(2),
+        noise_s=_noise_quantiles(place, noise, places).round(2),
+        least_s=_least(place, y, places),
+        pace=_quantiles(pace[trips], PACE_QUANTILES).round(5),
+        sources={str(path.name): sha256(path) for path in logs},
+        residuals={
+            "runs": float(len(y)),
+            "mean_run_s": round(float(y.mean()), 3),
+            "sd_within_segment_s": round(float(rest.std()), 3),
+            "sd_after_pace_s": round(float(after_pace.std()), 3),
+            "sd_after_phase_s": round(float(noise.std()), 3),
+            "sd_between_days_s": round(_between_days(runs.day.astype(int), noise), 3),
+            "correlation_along_trip": round(_lag(runs.trip, runs.leaves_s, noise), 4),
+            "correlation_of_followers": round(
+                _lag(place + 1e6 * runs.day, runs.leaves_s, noise), 4
+            ),
+        },
+    )
+
+
+def _cell_means(cell: Any, y: Floats, size: int, prior: float) -> Floats:
+    """Mean of each cell, drawn towards zero where there is little data."""
+    count = np.bincount(cell, minlength=size)
+    return np.bincount(cell, y, minlength=size) / (count + prior)
+
+
+def _hourly_means(place: Any, leaves: Floats, y: Floats, places: int, hours: int) -> Floats:
+    count = np.bincount(place, minlength=places)
+    day = np.bincount(place, y, minlength=places) / np.maximum(count, 1)
+    hour = np.minimum(leaves // HOUR_S, hours - 1).astype(int)
+    own = _cell_means(place * hours + hour, y - day[place], places * hours, HOUR_PRIOR)
+    return day[:, None] + own.reshape(places, hours)
+
+
+def _trip_pace(trip: Any, rest: Floats, expected: Floats) -> Floats:
+    """For each run, its trip's pace: how much longer than expected the trip took, as a share."""
+    return (np.bincount(trip, rest) / np.maximum(np.bincount(trip, expected), 1e-9))[trip]
+
+
+def _slopes(place: Any, pace: Floats, rest: Floats, places: int) -> Floats:
+    top = np.bincount(place, pace * rest, minlength=places)
+    return np.maximum(top / np.maximum(np.bincount(place, pace**2, minlength=places), 1e-9), 0.0)
+
+
+def _quantiles(y: Floats, count: int) -> Floats:
+    """Quantiles at equal steps of probability; the ends are the means of the outermost cells."""
+    levels = np.linspace(0, 1, count)
+    levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
+    return np.asarray(np.quantile(y, levels))
+
+
+def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:
+    table = np.zeros((places, NOISE_QUANTILES))
+    order = np.argsort(place, kind="stable")
+    for block in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+        own = _quantiles(noise[block], NOISE_QUANTILES)
+        middle = 0.5 * (own[1:] + own[:-1])
+        table[place[block[0]]] = own - middle.mean() + noise[block].mean()
+    return table
+
+
+def _least(place: Any, y: Floats, places: int) -> Floats:
+    least = np.full(places, 1.0)
+    order = np.argsort(place, kind="stable")
+    for block in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+        least[place[block[0]]] = max(1.0, float(np.quantile(y[block], 0.002)))
+    return least.round()
+
+
+def _between_days(day: Any, noise: Floats) -> float:
+    return float((np.bincount(day, noise) / np.bincount(day)).std())
+
+
+def _lag(group: Floats, order: Floats, noise: Floats) -> float:
+    """Correlation of what is left between neighbours within a group."""
+    rows = np.lexsort((order, group))
+    same = group[rows][1:] == group[rows][:-1]
+    left, right = noise[rows][:-1][same], noise[rows][1:][same]
+    return float(np.corrcoef(left, right)[0, 1]) if len(left) > 2 else 0.0
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def save_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the calibration file."""
+    values = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in asdict(calibration).items()
+    }
+    write_text(path, to_json({"format": FORMAT, **values}))
+
+
+def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:
+    """Read a calibration file and check that it belongs to the city."""
+    found = read_json(path)
+    if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+        raise InputError(f"{path}: format is not {FORMAT!r}")
+    names = {field.name for field in fields(Calibration)}
+    if set(found) != names:
+        raise InputError(f"{path}: needs exactly the entries {sorted(names)}")
+    if found["city"] != city_digest:
+        raise InputError(f"{path}: was fitted for another city than {city.name}")
+    arrays = {
+        name: np.array(value, float) if isinstance(value, list) else value
+        for name, value in found.items()
+    }
+    places = int(service_stop_offsets(city)[-1])
+    for name in ("mean_s", "pace_s", "phase_s", "noise_s", "least_s"):
+        if len(arrays[name]) != places or not np.isfinite(arrays[name]).all():
+            raise InputError(f"{path}: {name} needs {places} rows of numbers")
+    return Calibration(**arrays)

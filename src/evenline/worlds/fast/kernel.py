@@ -1,0 +1,580 @@
+"""The compiled day: buses, queues and the ledger in flat arrays, second by second.
+
+Nothing is allocated after the day has begun. Arrivals wait in one bucket a second, so there is no
+heap; passengers wait in one queue for each stop and set of services that can carry them, sorted
+once when the day is made; counts change through per-second differences, so the ledger is exact.
+`Day` arrays have a row for each world of a fleet; functions work on one row at a time.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import RATE_BIN_S
+from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
+from evenline.control.state import (
+    MAX_SLOTS,
+    PREFIX,
+    SLOT,
+    write_prefix,
+    write_slot,
+)
+from evenline.policies.rules import rule_hold
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+# Places in `Day.num`, the scalars of a world.
+(
+    NOW,
+    WAITING_NOW,
+    RIDING_NOW,
+    WAITING_S,
+    RIDING_S,
+    CHARGED,
+    COST,
+    PRE_CONTROL,
+    BEGAN,
+    DEPARTED,
+    COMPLETED,
+    DECISIONS,
+    ZERO_TOKENS,
+    HOLDS_ZERO,
+    DENIED,
+    TRIPS_DONE,
+    TRIP_SECONDS,
+    BATCH,
+    TOKEN,
+    SHOWN,
+    LEVEL,
+    KEY,
+    OVER,
+) = range(23)
+SCALARS = 23
+
+PHASES = 9
+PHASE_S = 10
+CYCLE_S = 90
+HOUR_S = 3600
+
+
+class Static(NamedTuple):
+    """What a city and its calibration fix: shared by all worlds, never written."""
+
+    number: I64  # horizon, capacity, shortest dwell, seconds an exchange
+    rank: I32  # of each trip, in the order of service and vehicle
+    start_s: I32  # when each trip reaches its first stop
+    stops: I32  # of each service
+    target_ahead: F64
+    target_behind: F64
+    service: I32
+    first_stop: I32
+    first_visit: I32
+    place_class: I32  # where a place's classes begin in the two columns below
+    carried: I32  # a class this service carries from here ...
+    carried_as: I32  # ... and the service's number among those that carry it
+    class_start: I32  # where a class's first legs begin
+    entry_leg: I32
+    entry_person: I32
+    leg_pos_start: I32  # where a leg's alighting positions begin, one for each carrier
+    leg_pos: I32
+    leg_next: I32
+    leg_class: I32
+    rates: F64  # level, place, half hour
+    scale: F64  # of the canonical state
+    run_mean: F32  # place, hour
+    run_pace: F32  # place
+    run_phase: F32  # place, phase of the signal cycle
+    run_noise: F32  # place, quantile
+    run_least: I32
+    pace: F32  # quantiles of a trip's pace
+
+
+class Day(NamedTuple):
+    """A day under way. In a fleet every array has one more axis, the world, in front."""
+
+    num: I64
+    hold_s: F64  # sum of holds, then the holds of the batch
+    bucket: I32
+    after: I32
+    add_waiting: I32
+    add_riding: I32
+    load: I32
+    alight_head: I32
+    alight_count: I32
+    alight_next: I32
+    entry_s: I32
+    entry_of: I32
+    head: I32
+    seen: I32
+    end: I32
+    change_head: I32
+    change_next: I32
+    change_s: I32
+    pace: F32
+    visited_s: I32
+    last_s: I32
+    position: I32
+    ahead: I32
+    behind: I32
+    tail: I32
+    batch: I32
+    raw: F64
+    visits: I32  # departure, load, alighted, boarded, left behind, base dwell; no rows if not kept
+    visit_hold_s: F64
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def row(day: Day, w: int) -> Day:
+    """One world of a fleet."""
+    return Day(
+        day.num[w], day.hold_s[w], day.bucket[w], day.after[w], day.add_waiting[w],
+        day.add_riding[w], day.load[w], day.alight_head[w], day.alight_count[w],
+        day.alight_next[w], day.entry_s[w], day.entry_of[w], day.head[w], day.seen[w], day.end[w],
+        day.change_head[w], day.change_next[w], day.change_s[w], day.pace[w], day.visited_s[w],
+        day.last_s[w], day.position[w], day.ahead[w], day.behind[w],
+        day.tail[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def uniform(key: int, number: int) -> float:
+    """A uniform draw that depends on the block's key and its own number alone (splitmix64)."""
+    x = np.uint64(key) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return float(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def quantile(table: F32, u: float) -> float:
+    """The value at a probability, between the two nearest of equally spaced quantiles."""
+    at = u * (table.shape[0] - 1)
+    low = int(at)
+    return float(table[low] + (table[low + 1] - table[low]) * (at - low))
+
+
+@numba.njit(cache=True, _nrt=False)
+def begin_day(
+    s: Static, fleet: Day, w: int, shift_s: I32, base_s: I32, present: npt.NDArray[np.bool_], key: int,
+    level: int,
+) -> None:  # fmt: skip
+    """Lay out a cell: who comes when, how each trip runs, the first arrivals."""
+    d = row(fleet, w)
+    horizon = s.number[0]
+    d.num[:] = 0
+    d.num[KEY], d.num[LEVEL] = key, level
+    d.hold_s[:] = 0.0
+    d.bucket[:] = -1
+    d.add_waiting[:] = 0
+    d.add_riding[:] = 0
+    d.load[:] = 0
+    d.alight_head[:] = -1
+    d.alight_count[:] = 0
+    d.change_head[:] = -1
+    d.visited_s[:] = -1
+    d.last_s[:] = -1
+    d.position[:] = -1
+    d.ahead[:] = -1
+    d.behind[:] = -1
+    d.tail[:] = -1
+    for c in range(s.class_start.shape[0] - 1):
+        first = end = s.class_start[c]
+        for e in range(first, s.class_start[c + 1]):
+            person = s.entry_person[e]
+            if not present[person]:
+                continue
+            at = min(max(base_s[person] + shift_s[person], 0), horizon - 1)
+            d.add_waiting[at] += 1
+            i = end
+            while i > first and d.entry_s[i - 1] > at:
+                d.entry_s[i], d.entry_of[i] = d.entry_s[i - 1], d.entry_of[i - 1]
+                i -= 1
+            d.entry_s[i], d.entry_of[i] = at, s.entry_leg[e]
+            end += 1
+        d.head[c] = d.seen[c] = first
+        d.end[c] = end
+        d.num[DEPARTED] += end - first
+    for t in range(s.start_s.shape[0]):
+        d.pace[t] = quantile(s.pace, uniform(key, 2 * t + 1))
+        _schedule(s, d, t, s.start_s[t])
+    d.num[NOW] = -1
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _schedule(s: Static, d: Day, trip: int, at: int) -> None:
+    if at < s.number[0]:
+        d.after[trip] = d.bucket[at]
+        d.bucket[at] = trip
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def headways(s: Static, d: Day) -> Headways:
+    """The running order and arrival times, in the form all worlds share."""
+    return Headways(
+        s.service, s.first_stop, s.first_visit, d.visited_s, d.last_s, d.position, d.ahead,
+        d.behind, d.tail,
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def advance(s: Static, d: Day) -> int:
+    """Let time pass until a bus asks for a hold; the size of the moment, 0 at the horizon.
+
+    The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in COST.
+    """
+    num, horizon, h = d.num, s.number[0], headways(s, d)
+    now, waiting, riding = num[NOW], num[WAITING_NOW], num[RIDING_NOW]
+    waiting_s, riding_s = num[WAITING_S], num[RIDING_S]
+    count = 0
+    while True:
+        if now >= 0:
+            waiting_s += waiting
+            riding_s += riding
+        now += 1
+        if now >= horizon:
+            num[OVER] = 1
+            break
+        waiting += d.add_waiting[now]
+        riding += d.add_riding[now]
+        if d.bucket[now] >= 0:
+            num[NOW], num[WAITING_NOW], num[RIDING_NOW] = now, waiting, riding
+            count = _arrivals(s, d, h, now)
+            waiting, riding = num[WAITING_NOW], num[RIDING_NOW]
+            if count:
+                break
+    num[NOW], num[WAITING_NOW], num[RIDING_NOW] = now, waiting, riding
+    num[WAITING_S], num[RIDING_S] = waiting_s, riding_s
+    total = 2 * waiting_s + riding_s
+    num[COST] = total - num[CHARGED]
+    num[CHARGED] = total
+    if num[BEGAN] == 0:
+        num[BEGAN], num[PRE_CONTROL] = 1, total
+    num[BATCH], num[TOKEN], num[SHOWN] = count, 0, 0
+    num[DECISIONS] += count
+    num[ZERO_TOKENS] += max(count - 1, 0)
+    return count
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
+    """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
+    count = 0
+    trip = d.bucket[now]
+    while trip >= 0:
+        i = count
+        while i > 0 and s.rank[d.batch[i - 1]] > s.rank[trip]:
+            d.batch[i] = d.batch[i - 1]
+            i -= 1
+        d.batch[i] = trip
+        count += 1
+        trip = d.after[trip]
+    asking = 0
+    for i in range(count):
+        trip = d.batch[i]
+        stop = d.position[trip] + 1
+        gap = record_arrival(h, trip, stop, now)
+        service = s.service[trip]
+        if stop == s.stops[service] - 1:
+            record_finish(h, trip)
+            d.num[TRIPS_DONE] += 1
+            d.num[TRIP_SECONDS] += now - d.visited_s[s.first_visit[trip]]
+            base = max(s.number[2], s.number[3] * d.alight_count[s.first_visit[trip] + stop])
+            _exchange(s, d, trip, stop, base, 0.0)
+        else:
+            d.batch[asking] = trip
+            d.raw[asking, 3] = gap
+            asking += 1
+    for i in range(asking):
+        _describe(s, d, h, i, now)
+    return asking
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
+    """The sixteen features of the i-th bus of the moment; the gap ahead is already there."""
+    trip, raw = d.batch[i], d.raw[i]
+    service, stop = s.service[trip], d.position[trip]
+    place = s.first_stop[service] + stop
+    gap, behind = raw[3], headway_behind(h, trip, now)
+    capacity, load = s.number[1], d.load[trip]
+    waiting = eligible(s, d, place, now)
+    alighting = d.alight_count[s.first_visit[trip] + stop]
+    boarding = min(waiting, capacity - load + alighting)
+    raw[0] = service
+    raw[1] = stop
+    raw[2] = now
+    raw[3] = max(gap, 0.0)
+    raw[4] = max(behind, 0)
+    raw[5] = s.target_ahead[trip]
+    raw[6] = s.target_behind[trip]
+    raw[7] = waiting
+    raw[8] = load
+    raw[9] = s.rates[d.num[LEVEL], place, min(now // RATE_BIN_S, s.rates.shape[2] - 1)]
+    raw[10] = max(s.number[2], s.number[3] * (alighting + boarding))
+    raw[11] = 1.0 if gap >= 0 else 0.0
+    raw[12] = 1.0 if behind >= 0 else 0.0
+    raw[13] = capacity
+    raw[14] = d.num[WAITING_NOW]
+    raw[15] = d.num[RIDING_NOW]
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def eligible(s: Static, d: Day, place: int, now: int) -> int:
+    """People waiting at a place whose leg its service can carry."""
+    count = 0
+    for i in range(s.place_class[place], s.place_class[place + 1]):
+        c = s.carried[i]
+        seen, end = max(d.seen[c], d.head[c]), d.end[c]
+        while seen < end and d.entry_s[seen] <= now:
+            seen += 1
+        d.seen[c] = seen
+        count += seen - d.head[c]
+        leg = d.change_head[c]
+        while leg >= 0:
+            count += d.change_s[leg] <= now
+            leg = d.change_next[leg]
+    return count
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
+    """Carry out the hold of the i-th bus of the moment: exchange people, set off, schedule."""
+    trip = d.batch[i]
+    stop, visit = d.position[trip], s.first_visit[trip] + d.position[trip]
+    d.hold_s[0] += hold_s
+    d.num[HOLDS_ZERO] += hold_s == 0.0
+    leaves = _exchange(s, d, trip, stop, int(d.raw[i, 10]), hold_s)
+    place = s.first_stop[s.service[trip]] + stop
+    run = (
+        s.run_mean[place, min(leaves // HOUR_S, s.run_mean.shape[1] - 1)]
+        + s.run_pace[place] * d.pace[trip]
+        + s.run_phase[place, leaves % CYCLE_S // PHASE_S]
+        + quantile(s.run_noise[place], uniform(d.num[KEY], 2 * visit))
+    )
+    _schedule(s, d, trip, leaves + max(int(run + 0.5), s.run_least[place]))
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: float) -> int:
+    """Alight, then board first come first served until the bus leaves; the second it leaves.
+
+    One exchange takes its seconds; whoever comes while the bus stands still boards.
+    """
+    now, visit = d.num[NOW], s.first_visit[trip] + stop
+    each, capacity = s.number[3], s.number[1]
+    leaves = now + base_s + int(np.ceil(hold_s))
+    load = d.load[trip]
+    slot = _alight(s, d, visit, now, each)
+    aboard = load - d.alight_count[visit]
+    service = s.service[trip]
+    place, boarded = s.first_stop[service] + stop, 0
+    first, last = s.place_class[place], s.place_class[place + 1]
+    while aboard < capacity and slot < leaves:
+        best, best_s, change = -1, leaves, False
+        for i in range(first, last):
+            c = s.carried[i]
+            if d.head[c] < d.end[c] and d.entry_s[d.head[c]] < best_s:
+                best, best_s, change = i, d.entry_s[d.head[c]], False
+            leg = d.change_head[c]
+            if leg >= 0 and d.change_s[leg] < best_s:
+                best, best_s, change = i, d.change_s[leg], True
+        if best < 0:
+            break
+        c = s.carried[best]
+        if change:
+            leg = d.change_head[c]
+            d.change_head[c] = d.change_next[leg]
+        else:
+            leg = d.entry_of[d.head[c]]
+            d.head[c] += 1
+        at = max(slot, best_s)
+        _count(d, s.number[0], at, -1, 1)
+        slot = at + each
+        goal = s.first_visit[trip] + s.leg_pos[s.leg_pos_start[leg] + s.carried_as[best]]
+        d.alight_next[leg] = d.alight_head[goal]
+        d.alight_head[goal] = leg
+        d.alight_count[goal] += 1
+        aboard += 1
+        boarded += 1
+    left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0
+    d.num[DENIED] += left
+    d.load[trip] = aboard
+    if d.visits.shape[0]:
+        v = d.visits[visit]
+        v[0], v[1], v[2], v[3] = leaves, load, d.alight_count[visit], boarded
+        v[4], v[5] = left, base_s
+        d.visit_hold_s[visit] = hold_s
+    return leaves
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _alight(s: Static, d: Day, visit: int, now: int, each: int) -> int:
+    """Let people off one by one; those who change join their next queue. When the door is free."""
+    at, horizon = now, s.number[0]
+    leg = d.alight_head[visit]
+    while leg >= 0:
+        onward = s.leg_next[leg]
+        if onward < 0:
+            _count(d, horizon, at, 0, -1)
+            d.num[COMPLETED] += at < horizon
+        else:
+            _count(d, horizon, at, 1, -1)
+            _join(s, d, onward, at)
+        at += each
+        leg = d.alight_next[leg]
+    return at
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _join(s: Static, d: Day, leg: int, at: int) -> None:
+    """Put someone who changes into the queue of the next leg, kept in order of time."""
+    c = s.leg_class[leg]
+    d.change_s[leg] = at
+    before, other = -1, d.change_head[c]
+    while other >= 0 and d.change_s[other] <= at:
+        before, other = other, d.change_next[other]
+    d.change_next[leg] = other
+    if before < 0:
+        d.change_head[c] = leg
+    else:
+        d.change_next[before] = leg
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
+    """Change the counts at a second: now at once, later through the differences."""
+    if at == d.num[NOW]:
+        d.num[WAITING_NOW] += waiting
+        d.num[RIDING_NOW] += riding
+    elif at < horizon:
+        d.add_waiting[at] += waiting
+        d.add_riding[at] += riding
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
+    """People this bus could have carried who stand at the stop when it leaves full."""
+    count = 0
+    for i in range(s.place_class[place], s.place_class[place + 1]):
+        c = s.carried[i]
+        e = d.head[c]
+        while e < d.end[c] and d.entry_s[e] <= leaves:
+            e += 1
+        count += e - d.head[c]
+        leg = d.change_head[c]
+        while leg >= 0:
+            count += d.change_s[leg] <= leaves
+            leg = d.change_next[leg]
+    return count
+
+
+@numba.njit(cache=True, inline="always", _nrt=False)
+def write_state(s: Static, d: Day, token: int, out: F32) -> None:
+    """The canonical state of a token: the batch it belongs to, and the actions taken before it.
+
+    `out` must hold this world's previous state, or zeros with -1 in the action places. The part
+    of a wide moment that a token sees is its own sixteen.
+    """
+    first = token // MAX_SLOTS * MAX_SLOTS
+    count, j = min(d.num[BATCH] - first, MAX_SLOTS), token - first
+    raw, shown = d.raw, d.num[SHOWN]
+    write_prefix(out, raw[0, 2], count, j, raw[0, 14], raw[0, 15], s.scale)
+    if j > 0 and shown > 0:
+        base = PREFIX + (j - 1) * SLOT
+        out[base + SLOT - 1] = d.hold_s[token] / 30.0 - 1.0
+        return
+    for k in range(count):
+        f, base = raw[first + k], PREFIX + k * SLOT
+        write_slot(
+            out[base : base + SLOT - 1], f[0], f[1], f[3], f[4], f[5], f[6], f[7], f[8], f[9],
+            f[10], f[11], f[12], f[13], s.scale,
+        )  # fmt: skip
+        out[base + SLOT - 1] = -1.0
+    k = count
+    while k < MAX_SLOTS and out[PREFIX + k * SLOT] != 0.0:
+        out[PREFIX + k * SLOT : PREFIX + (k + 1) * SLOT - 1] = 0.0
+        out[PREFIX + (k + 1) * SLOT - 1] = -1.0
+        k += 1
+    d.num[SHOWN] = 1
+
+
+@numba.njit(cache=True, _nrt=False)
+def run_day(
+    s: Static, fleet: Day, w: int, kind: int, a: float, b: float, state: F32, write: bool
+) -> None:
+    """A whole day under a built-in rule, never leaving compiled code."""
+    d = row(fleet, w)
+    while True:
+        count = advance(s, d)
+        if count == 0:
+            break
+        for i in range(count):
+            if write:
+                if i % MAX_SLOTS == 0:
+                    d.num[SHOWN] = 0
+                write_state(s, d, i, state)
+            hold = rule_hold(kind, a, b, d.raw[i])
+            d.hold_s[1 + i] = hold
+            serve(s, d, i, hold)
+
+
+@numba.njit(cache=True, _nrt=False)
+def next_batch(s: Static, fleet: Day, w: int) -> int:
+    """Advance one world to its next moment."""
+    return advance(s, row(fleet, w))
+
+
+@numba.njit(cache=True, _nrt=False)
+def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None:
+    """Carry out the holds of part of a moment, in order."""
+    d = row(fleet, w)
+    for i in range(holds_s.shape[0]):
+        serve(s, d, first + i, holds_s[i])
+
+
+@numba.njit(cache=True, _nrt=False)
+def step_tokens(
+    s: Static, fleet: Day, holds_s: F64, states: F32, costs: F64, over: npt.NDArray[np.bool_]
+) -> None:
+    """One token in every world: carry out its hold, show the next token's state.
+
+    `costs` is the cost charged between the two tokens; worlds that are over stay as they are.
+    """
+    for w in range(states.shape[0]):
+        if over[w]:
+            continue
+        d = row(fleet, w)
+        token = d.num[TOKEN]
+        d.hold_s[1 + token] = holds_s[w]
+        costs[w] = 0.0
+        serve(s, d, token, holds_s[w])
+        token += 1
+        if token >= d.num[BATCH]:
+            if advance(s, d) == 0:
+                costs[w] = d.num[COST]
+                over[w] = True
+                continue
+            costs[w] = d.num[COST]
+            token = 0
+        elif token % MAX_SLOTS == 0:
+            d.num[SHOWN] = 0
+        d.num[TOKEN] = token
+        write_state(s, d, token, states[w])
+
+
+@numba.njit(cache=True, _nrt=False)
+def first_tokens(s: Static, fleet: Day, w: int, states: F32, over: npt.NDArray[np.bool_]) -> None:
+    """Bring a freshly begun world to its first token."""
+    d = row(fleet, w)
+    states[w] = 0.0
+    for k in range(MAX_SLOTS):
+        states[w, PREFIX + (k + 1) * SLOT - 1] = -1.0
+    over[w] = advance(s, d) == 0
+    if not over[w]:
+        write_state(s, d, 0, states[w])

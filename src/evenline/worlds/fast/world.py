@@ -1,0 +1,232 @@
+"""The fast world: the same contract as SUMO, thousands of times faster; alone or as a fleet.
+
+`FastWorld` is a `World`. `run_rule` runs a whole day inside the kernel. `Fleet` steps many days
+together, one token a world, for one batched policy call; its results do not depend on how many
+worlds run side by side.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import DEMAND_LEVELS, DEPARTURE_SHIFT_S, Cell, departure_shifts
+from evenline.city.model import City
+from evenline.control.action import check_holds
+from evenline.control.event import Batch
+from evenline.control.outcome import Outcome
+from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS
+from evenline.control.visits import Visit
+from evenline.errors import InputError
+from evenline.policies.rules import Rule
+from evenline.worlds.calibration import Calibration
+from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast.tables import new_fleet, static_tables
+
+assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
+
+
+class _Days:
+    """The days of one city: static tables and as many worlds as asked for."""
+
+    def __init__(
+        self, city: City, calibration: Calibration, worlds: int, keep_visits: bool
+    ) -> None:
+        self.city, self.calibration = city, calibration
+        self.levels: tuple[float, ...] = DEMAND_LEVELS
+        self.static = static_tables(city, calibration, self.levels)
+        self.fleet = new_fleet(self.static, worlds, keep_visits)
+        self._base = city.journeys.departure_s
+        self._most = float(city.journeys.min_demand.max(initial=1.0))
+
+    def begin(self, w: int, cell: Cell) -> None:
+        """Lay out a cell in one of the worlds."""
+        if cell.demand > max(1.0, self._most) + 1e-9:
+            raise InputError(
+                f"demand {cell.demand}: the journeys of {self.city.name} go up to {self._most:.2f}"
+            )
+        if cell.demand not in self.levels:
+            self.levels = (*self.levels, cell.demand)
+            self.static = static_tables(self.city, self.calibration, self.levels)
+        present = self.city.journeys.min_demand <= cell.demand
+        key = int(np.random.SeedSequence([cell.sumo_seed, 0xFA57]).generate_state(1, np.uint64)[0])
+        k.begin_day(
+            self.static,
+            self.fleet,
+            w,
+            departure_shifts(self.city, cell),
+            self._base,
+            present,
+            key >> 1,
+            self.levels.index(cell.demand),
+        )
+
+    def outcome(self, w: int) -> Outcome:
+        """The result of a finished day."""
+        num = self.fleet.num[w].tolist()
+        if not num[k.OVER]:
+            raise InputError(f"the day is not over: {num[k.NOW]} of {self.city.horizon_s} s")
+        return Outcome(
+            departed=num[k.DEPARTED],
+            completed=num[k.COMPLETED],
+            waiting_s=num[k.WAITING_S],
+            riding_s=num[k.RIDING_S],
+            pre_control_cost=num[k.PRE_CONTROL],
+            token_cost=num[k.CHARGED] - num[k.PRE_CONTROL],
+            decisions=num[k.DECISIONS],
+            zero_duration_tokens=num[k.ZERO_TOKENS],
+            holds_zero=num[k.HOLDS_ZERO],
+            hold_total_s=float(self.fleet.hold_s[w, 0]),
+            denied_boardings=num[k.DENIED],
+            trips_completed=num[k.TRIPS_DONE],
+            trip_duration_total_s=num[k.TRIP_SECONDS],
+        )
+
+
+class FastWorld:
+    """A city's day in the fast simulator. See `evenline.control.world.World`."""
+
+    def __init__(
+        self,
+        city: City,
+        calibration: Calibration,
+        keep_visits: bool = False,
+        max_batch: int = MAX_SLOTS,
+    ) -> None:
+        self.city = city
+        self.charged = 0
+        self.max_batch = max_batch
+        self._days = _Days(city, calibration, 1, keep_visits)
+        self._first = self._shown = 0
+        self._current: Batch | None = None
+        self._state = np.zeros(CANONICAL_WIDTH, np.float32)
+
+    def reset(self, cell: Cell) -> Batch | None:
+        self._days.begin(0, cell)
+        return self._next_moment()
+
+    def step(self, holds_s: Sequence[float]) -> Batch | None:
+        batch = self._current
+        if batch is None:
+            raise InputError("the day is over: reset the world before the next step")
+        places = [
+            (
+                self.city.trips[trip].id,
+                self.city.stops[self.city.services[int(row[0])].stops[int(row[1])]].id,
+            )
+            for trip, row in zip(batch.trips, batch.raw, strict=True)
+        ]
+        holds = np.array(check_holds(holds_s, places))
+        days = self._days
+        k.serve_batch(days.static, days.fleet, 0, self._first, holds)
+        self._first += len(holds)
+        if self._first < self._shown:
+            self.charged = 0
+            return self._show()
+        return self._next_moment()
+
+    def outcome(self) -> Outcome:
+        return self._days.outcome(0)
+
+    @property
+    def now_s(self) -> int:
+        """Seconds of the day already simulated."""
+        return int(self._days.fleet.num[0, k.NOW])
+
+    def run_rule(self, cell: Cell, rule: Rule, write_states: bool = False) -> Outcome:
+        """A whole day under a built-in rule, inside the kernel."""
+        days = self._days
+        days.begin(0, cell)
+        k.run_day(days.static, days.fleet, 0, rule.kind, rule.a, rule.b, self._state, write_states)
+        return days.outcome(0)
+
+    @property
+    def visits(self) -> list[Visit]:
+        """The stop visits of the day so far, if they are kept."""
+        days, static = self._days, self._days.static
+        arrived, table = days.fleet.visited_s[0], days.fleet.visits[0]
+        holds = days.fleet.visit_hold_s[0]
+        rows = []
+        for visit in np.flatnonzero(arrived[: len(table)] >= 0).tolist():
+            trip = int(np.searchsorted(static.first_visit, visit, side="right")) - 1
+            left, load, alighted, boarded, behind, base = table[visit].tolist()
+            rows.append(
+                Visit(
+                    trip,
+                    visit - int(static.first_visit[trip]),
+                    int(arrived[visit]),
+                    left,
+                    load,
+                    alighted,
+                    boarded,
+                    behind,
+                    base,
+                    float(holds[visit]),
+                )  # fmt: skip
+            )
+        return rows
+
+    def _next_moment(self) -> Batch | None:
+        days = self._days
+        self._shown = int(k.next_batch(days.static, days.fleet, 0))
+        self._first = 0
+        self.charged = int(days.fleet.num[0, k.COST])
+        if self._shown == 0:
+            self._current = None
+            return None
+        return self._show()
+
+    def _show(self) -> Batch:
+        fleet = self._days.fleet
+        part = slice(self._first, min(self._first + self.max_batch, self._shown))
+        self._current = Batch(
+            int(fleet.num[0, k.NOW]), fleet.batch[0, part].copy(), fleet.raw[0, part].copy()
+        )
+        return self._current
+
+
+class Fleet:
+    """Many days stepped together: `states` has one canonical state for each world's next token.
+
+    states = fleet.reset(cells)
+    while not fleet.over.all():
+        states = fleet.step(holds_s)      # one hold a world; those that are over are ignored
+        fleet.costs                       # what passed between the two tokens
+    """
+
+    def __init__(self, city: City, calibration: Calibration, worlds: int) -> None:
+        self._days = _Days(city, calibration, worlds, keep_visits=False)
+        self.states = np.zeros((worlds, CANONICAL_WIDTH), np.float32)
+        self.costs = np.zeros(worlds)
+        self.over = np.ones(worlds, bool)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def reset(self, cells: Sequence[Cell]) -> npt.NDArray[np.float32]:
+        """Begin a day in every world."""
+        if len(cells) != len(self):
+            raise InputError(f"{len(cells)} cells for a fleet of {len(self)} worlds")
+        for w, cell in enumerate(cells):
+            self.begin(w, cell)
+        return self.states
+
+    def begin(self, w: int, cell: Cell) -> None:
+        """Begin a new day in one world; the others go on."""
+        self._days.begin(w, cell)
+        k.first_tokens(self._days.static, self._days.fleet, w, self.states, self.over)
+        self.costs[w] = 0.0
+
+    def step(self, holds_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """Carry out one hold in every world that is not over."""
+        if not (np.isfinite(holds_s).all() and holds_s.min() >= 0.0 and holds_s.max() <= 60.0):
+            w = int(np.argmax(~((holds_s >= 0.0) & (holds_s <= 60.0))))
+            raise InputError(f"world {w}: hold {holds_s[w]} s is not within 0..60 s")
+        k.step_tokens(
+            self._days.static, self._days.fleet, holds_s, self.states, self.costs, self.over
+        )
+        return self.states
+
+    def outcome(self, w: int) -> Outcome:
+        """The result of a world whose day is over."""
+        return self._days.outcome(w)

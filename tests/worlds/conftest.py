@@ -1,0 +1,29 @@
+"""Fixtures of the SUMO world. libsumo is one a process, so a test's worlds are closed after it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from evenline.city.embedded import embedded_city
+from evenline.city.model import City
+from evenline.worlds.sumo.world import SumoWorld
+
+OpenWorld = Callable[..., SumoWorld]
+
+
+@pytest.fixture
+def town() -> City:
+    return embedded_city("town")
+
+
+@pytest.fixture
+def open_world() -> Iterator[OpenWorld]:
+    """Makes SUMO worlds; whatever becomes of the test, they are closed."""
+    with ExitStack() as worlds:
+
+        def make(city: City, **options: Any) -> SumoWorld:
+            return worlds.enter_context(SumoWorld(city, **options))
+
+        yield make

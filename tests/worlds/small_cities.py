@@ -1,0 +1,91 @@
+"""Small cities for a single question: parallel streets of two blocks, a service of three stops on
+each, no cars and no signals, so that nothing but the timetable and the people moves a bus."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evenline.city.build import CityPlan, ServicePlan, build
+from evenline.city.demand import DemandPlan
+from evenline.city.embedded import TOWN
+from evenline.city.model import City, Journeys
+
+NOBODY = Journeys(
+    departure_s=np.zeros(0, np.int32),
+    min_demand=np.zeros(0),
+    leg_start=np.zeros(1, np.int32),
+    leg_board=np.zeros(0, np.int32),
+    leg_alight=np.zeros(0, np.int32),
+    leg_carriers=np.zeros(0, np.int32),
+    carriers=(),
+)
+
+
+def streets(services: int, trips: int, headway_s: int, horizon_s: int) -> City:
+    """A city of so many equal services; their buses leave in the same seconds."""
+    last = (trips - 1) * headway_s
+    return build(
+        CityPlan(
+            name="streets",
+            seed=1,
+            horizon_s=horizon_s,
+            block_m=400.0,
+            services=tuple(
+                ServicePlan(f"S{i:02d}", f"{i:02d}", ((0, i), (2, i)), 3, trips, 0, last, even=True)
+                for i in range(services)
+            ),
+            unsignalled=frozenset((c, i) for c in range(3) for i in range(services)),
+            bus_lanes=(),
+            cars_per_hour=(),
+            car_routes=0,
+            demand=DemandPlan(
+                passengers=10 * services,
+                transfer_share=0.0,
+                floor=1.0,
+                peaks=(),
+                tail_s=300.0,
+                tail_intensity=1.0,
+                speed_mps=6.0,
+                ride_share=0.5,
+            ),
+        )
+    )
+
+
+def with_groups(city: City, groups: Sequence[tuple[int, int, int]]) -> City:
+    """The first service's people as groups of (departure_s, position, size), all to the last stop.
+
+    Groups are given in order of departure.
+    """
+    service = city.services[0]
+    rows = [(at, service.stops[board]) for at, board, size in groups for _ in range(size)]
+    count = len(rows)
+    return replace(
+        city,
+        journeys=Journeys(
+            departure_s=np.array([at for at, _ in rows], np.int32),
+            min_demand=np.full(count, 1.0),
+            leg_start=np.arange(count + 1, dtype=np.int32),
+            leg_board=np.array([board for _, board in rows], np.int32),
+            leg_alight=np.full(count, service.stops[-1], np.int32),
+            leg_carriers=np.zeros(count, np.int32),
+            carriers=((0,),),
+        ),
+    )
+
+
+def short_town() -> City:
+    """The town, cut off while buses are full of people: some ride, some wait, at the horizon."""
+    return build(replace(TOWN, horizon_s=5_000))
+
+
+def late_town(city: City, first_departure_s: int) -> City:
+    """A city whose early buses do not run, so that people wait long before the first decision."""
+    return replace(city, trips=tuple(t for t in city.trips if t.departure_s >= first_departure_s))
+
+
+def unloadable(city: City) -> City:
+    """A city that is consistent but that SUMO refuses: a stop longer than the road before it."""
+    first = replace(city.stops[0], pos_m=10.0)
+    return replace(city, stops=(first, *city.stops[1:]))

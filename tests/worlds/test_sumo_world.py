@@ -1,0 +1,300 @@
+"""The SUMO world against SUMO's own records: who waited, who rode, how long a bus stood.
+
+The ledger is compared with outputs that SUMO writes by itself, over whole days; the rest shows
+the contract: every arrival asks once, a hold is what was asked for, failures are one line.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_cities
+import sumo_outputs
+from conftest import OpenWorld
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evenline.city.cells import demo_cell
+from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.embedded import embedded_city
+from evenline.city.model import City
+from evenline.control.event import STOP, Batch
+from evenline.control.outcome import Outcome
+from evenline.control.world import Policy, check_world, run_episode
+from evenline.errors import InputError
+from evenline.policies.rules import RANDOM, Rule, named_rule
+from evenline.worlds.sumo.runtime import libsumo
+from evenline.worlds.sumo.world import SumoWorld
+
+CELL = demo_cell(1)
+ZERO, HEADWAY = named_rule("zero"), named_rule("headway")
+RESTLESS = Rule("restless", RANDOM, 0.5, 60.0)  # every second bus is held, up to the cap
+
+
+@dataclass(frozen=True)
+class Day:
+    """A day that was run: its outcome, and the costs as they were charged."""
+
+    outcome: Outcome
+    pre_control: int
+    token_costs: list[int]
+
+
+def run_day(world: SumoWorld, cell: Cell, policy: Policy) -> Day:
+    batch = world.reset(cell)
+    pre_control, costs = world.charged, []
+    while batch is not None:
+        batch = world.step(policy(batch))
+        costs.append(world.charged)
+    outcome = world.outcome()
+    world.close()
+    return Day(outcome, pre_control, costs)
+
+
+# -- the ledger -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [ZERO, RESTLESS], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("name", ["town", "short town", "city"])
+def test_the_ledger_is_what_sumo_counted(
+    name: str, policy: Rule, open_world: OpenWorld, tmp_path: Path
+) -> None:
+    city = small_cities.short_town() if name == "short town" else embedded_city(name)
+    world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
+    outcome = run_day(world, CELL, policy).outcome
+    ledger = (outcome.waiting_s, outcome.riding_s)
+
+    assert ledger == sumo_outputs.person_summary(tmp_path)
+
+    rides = sumo_outputs.rides(tmp_path, city.horizon_s)
+    halts = sumo_outputs.halts(tmp_path, city.horizon_s)
+    rebuilt = sumo_outputs.waited_and_rode(rides, halts, city.horizon_s)
+    boardings_and_alightings = sum(halt.exchanged for halt in halts)
+    assert sum(ledger) == sum(rebuilt)
+    assert abs(ledger[0] - rebuilt[0]) <= boardings_and_alightings  # one step each
+
+    assert outcome.departed == len(sumo_outputs.departures(tmp_path))
+    unfinished = sum(ride.arrived_s is None for ride in rides)
+    assert outcome.unfinished == unfinished > 0
+    riding_at_the_end = any(r.bus is not None and r.arrived_s is None for r in rides)
+    assert riding_at_the_end == (name == "short town"), "the cut day is there for this case"
+
+
+def test_stop_visits_are_sumos_own(town: City, open_world: OpenWorld, tmp_path: Path) -> None:
+    world = open_world(town, outputs=sumo_outputs.output_options(tmp_path))
+    run_day(world, CELL, RESTLESS)
+    seen = {
+        sumo_outputs.Halt(
+            town.trips[visit.trip].id,
+            town.stops[town.services[town.trips[visit.trip].service].stops[visit.position]].id,
+            visit.arrival_s,
+            visit.departure_s,
+            visit.alighted + visit.boarded,
+        )
+        for visit in world.visits
+    }
+    assert seen == set(sumo_outputs.halts(tmp_path, town.horizon_s))
+
+
+@pytest.mark.parametrize("policy", [ZERO, RESTLESS], ids=lambda rule: rule.name)
+def test_every_second_is_charged_once(town: City, policy: Rule, open_world: OpenWorld) -> None:
+    day = run_day(open_world(small_cities.late_town(town, 1_200)), CELL, policy)
+    total = day.outcome.generalized_s * day.outcome.departed
+    assert day.pre_control > 0, "people wait before the first bus of this city"
+    assert day.pre_control + sum(day.token_costs) == pytest.approx(total, rel=1e-9)
+    assert day.pre_control == day.outcome.pre_control_cost
+    assert sum(day.token_costs) == day.outcome.token_cost
+
+
+def test_the_world_keeps_the_contract(town: City, open_world: OpenWorld) -> None:
+    outcome = check_world(open_world(town), CELL)
+    assert outcome.decisions == town.decisions
+
+
+# -- the same people ------------------------------------------------------------------------------
+
+
+def test_the_same_people_depart_whatever_is_done(
+    town: City, open_world: OpenWorld, tmp_path: Path
+) -> None:
+    world = open_world(town, outputs=sumo_outputs.output_options(tmp_path))
+    people, generalized = [], set()
+    for policy in (ZERO, HEADWAY, RESTLESS):
+        outcome = run_day(world, CELL, policy).outcome
+        people.append(sumo_outputs.departures(tmp_path))
+        generalized.add(outcome.generalized_s)
+        assert outcome.departed == len(people[0])
+    assert people[0] == people[1] == people[2]
+    assert len(generalized) == 3, "the policies do differ"
+
+
+def test_a_higher_level_contains_everyone_of_a_lower_one(
+    town: City, open_world: OpenWorld, tmp_path: Path
+) -> None:
+    world = open_world(town, outputs=sumo_outputs.output_options(tmp_path))
+    levels = []
+    for demand in DEMAND_LEVELS:
+        run_day(world, dataclasses.replace(CELL, demand=demand), ZERO)
+        levels.append(sumo_outputs.departures(tmp_path).items())
+    low, middle, high = levels
+    assert low < middle < high, "the same people at the same seconds, and more"
+
+
+# -- holds ----------------------------------------------------------------------------------------
+
+
+def test_a_hold_comes_on_top_of_the_dwell_to_the_second(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """Everybody is there before the bus, no other bus or car is near: dwell is known beforehand."""
+    sizes = [(0, 0), (1, 2), (3, 4), (9, 0), (5, 11), (2, 7)]
+    holds = [(0.0, 0.0), (1.0, 60.0), (12.0, 0.25), (33.5, 59.0), (0.0, 7.0), (21.0, 2.75)]
+    headway = 900
+    city = small_cities.streets(services=1, trips=len(sizes) + 1, headway_s=headway, horizon_s=7200)
+    people = [
+        (number * headway - 300, position, size)
+        for number, pair in enumerate(sizes, 1)
+        for position, size in enumerate(pair)
+    ]
+    city = small_cities.with_groups(city, people)
+    asked = {(f"S00.{n:02d}", p): h for n, pair in enumerate(holds, 1) for p, h in enumerate(pair)}
+
+    def policy(batch: Batch) -> Sequence[float]:
+        (trip,), (row,) = batch.trips, batch.raw
+        return [asked.get((city.trips[trip].id, int(row[STOP])), 0.0)]
+
+    run_day(open_world(city, outputs=sumo_outputs.output_options(tmp_path)), CELL, policy)
+    place = {city.stops[stop].id: p for p, stop in enumerate(city.services[0].stops)}
+    stood = {
+        (halt.bus, place[halt.stop]): halt.ended_s - halt.started_s
+        for halt in sumo_outputs.halts(tmp_path, city.horizon_s)
+    }
+    for (bus, position), hold in asked.items():
+        boarding = sizes[int(bus[-2:]) - 1][position]
+        assert stood[bus, position] == max(12, 4 * boarding) + math.ceil(hold)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.floats().filter(lambda hold: not 0 <= hold <= 60))
+def test_a_refused_hold_names_bus_stop_and_value(waiting_world: SumoWorld, hold: float) -> None:
+    with pytest.raises(InputError) as refusal:
+        waiting_world.step([0.0, hold])
+    assert str(refusal.value) == f"bus 1W.00 at stop s013: hold {hold} s is not within 0..60 s"
+
+
+def test_a_refused_hold_changes_nothing(town: City, waiting_world: SumoWorld) -> None:
+    for holds in ([math.nan, 0.0], [61.0, 0.0], [-1.0, 0.0], [0.0], []):
+        with pytest.raises(InputError):
+            waiting_world.step(holds)
+    batch = waiting_world.step([0.0, 0.0])
+    while batch is not None:
+        batch = waiting_world.step(ZERO(batch))
+    refused = waiting_world.outcome()
+    waiting_world.close()
+    assert refused == run_episode(waiting_world, CELL, ZERO)
+
+
+@pytest.fixture
+def waiting_world(town: City, open_world: OpenWorld) -> SumoWorld:
+    """A town at its first batch: two buses are asked."""
+    world = open_world(town)
+    batch = world.reset(CELL)
+    assert batch is not None
+    assert [town.trips[trip].id for trip in batch.trips] == ["1E.00", "1W.00"]
+    return world
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+def test_more_than_sixteen_arrivals_become_batches_of_one_moment(open_world: OpenWorld) -> None:
+    city = small_cities.streets(services=20, trips=1, headway_s=0, horizon_s=1_200)
+    world = open_world(city)
+    first = world.reset(CELL)
+    assert first is not None
+    second = world.step([0.0] * 16)
+    assert second is not None
+    assert world.charged == 0
+    assert first.time_s == second.time_s
+    assert [*first.trips, *second.trips] == list(range(20))
+    third = world.step([0.0] * 4)
+    assert third is not None
+    assert third.time_s > second.time_s
+    world.close()
+
+    outcome = check_world(world, CELL)  # every stop of every bus is decided exactly once
+    assert outcome.decisions == city.decisions == 40
+    assert outcome.trips_completed == 20
+
+
+def test_narrow_batches_change_no_decision(town: City, open_world: OpenWorld) -> None:
+    def widest(world: SumoWorld) -> tuple[int, Outcome]:
+        widths = [0]
+
+        def policy(batch: Batch) -> Sequence[float]:
+            widths.append(len(batch.trips))
+            return HEADWAY(batch)
+
+        outcome = run_day(world, CELL, policy).outcome
+        return max(widths), outcome
+
+    wide, outcome = widest(open_world(town))
+    narrow, same = widest(open_world(town, max_batch=2))
+    assert wide > narrow == 2
+    assert outcome == same
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_process_has_one_open_world(town: City, open_world: OpenWorld) -> None:
+    first, second = open_world(town), open_world(town)
+    assert first.reset(CELL) is not None
+    with pytest.raises(InputError, match="another SUMO world is open in this process"):
+        second.reset(CELL)
+    first.close()
+    assert second.reset(CELL) is not None
+
+
+def test_a_day_has_an_order(town: City, open_world: OpenWorld) -> None:
+    world = open_world(small_cities.streets(services=1, trips=1, headway_s=0, horizon_s=600))
+    batch = world.reset(CELL)
+    with pytest.raises(InputError, match="the day is not over: 1 of 600 s"):
+        world.outcome()
+    while batch is not None:
+        batch = world.step(ZERO(batch))
+    with pytest.raises(InputError, match="the day is over: reset the world"):
+        world.step([])
+
+
+def test_a_crash_of_sumo_is_one_line_with_the_time(
+    town: City, open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, before = open_world(town), open_world(town)
+    expected = run_episode(before, CELL, ZERO)
+    before.close()
+    real, steps = libsumo().simulationStep, iter(range(10_000))
+
+    def breaks(*args: Any) -> None:
+        if next(steps) == 1_000:
+            raise RuntimeError("first line\nthe engine is gone")
+        real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(libsumo(), "simulationStep", breaks)
+        with pytest.raises(InputError) as failure:
+            run_episode(world, CELL, ZERO)
+    assert str(failure.value) == "SUMO stopped at 1000 s of the day: the engine is gone"
+    assert run_episode(world, CELL, ZERO) == expected, "the next day is not harmed"
+
+
+def test_a_city_that_sumo_cannot_load_is_one_line_with_the_time(
+    town: City, open_world: OpenWorld
+) -> None:
+    with pytest.raises(InputError, match=r"^SUMO stopped at 0 s of the day: [^\n]+$"):
+        open_world(small_cities.unloadable(town)).reset(CELL)
+    assert open_world(town).reset(CELL) is not None
