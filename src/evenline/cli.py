@@ -1,10 +1,13 @@
 """The door: parse, call, print. An `InputError` becomes one line and exit code 2."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from evenline.errors import InputError
 from evenline.progress import progress_bar, stderr
@@ -14,6 +17,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Learn, deploy and prove bus holding policies that keep buses evenly spaced.",
 )
+city_app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
+runtime_app = typer.Typer(no_args_is_help=True, help="Further versions of SUMO.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
+app.add_typer(city_app, name="city")
+app.add_typer(runtime_app, name="runtime")
+app.add_typer(bench_app, name="bench")
 
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
 WorkersOption = Annotated[
@@ -25,7 +34,55 @@ WorkersOption = Annotated[
 def settings(
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Options that go before any command."""
+    """Options that go before or after any command."""
+
+
+# -- days -----------------------------------------------------------------------------------------
+
+
+@app.command()
+def simulate(
+    city: CityOption = "town",
+    world: Annotated[str, typer.Option(help="Who simulates: sumo.")] = "sumo",
+    policy: Annotated[str, typer.Option(help="zero, headway, or another rule's name.")] = "zero",
+    seed: Annotated[int, typer.Option(help="Which day: passengers, cars, drivers.")] = 1,
+    demand: Annotated[float, typer.Option(help="Demand multiplier, up to 1.25.")] = 1.0,
+    sumo: Annotated[str | None, typer.Option(help="Another SUMO version.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The result's folder.")] = None,
+) -> None:
+    """Run one day; write its outcome, stop visits and time-space diagram."""
+    from evenline.city.cells import demo_cell
+    from evenline.episodes import outcome_of
+    from evenline.simulate import simulate as run
+
+    cell = demo_cell(seed, demand)
+    name = f"{Path(city).name}-{world}-{policy}-{cell.name}"
+    folder = out or Path("results") / "simulate" / name
+    answer = run(city, world, policy, cell, folder, sumo)
+    outcome = outcome_of(answer)
+    _print_table(
+        f"{city}, {policy}, seed {seed}, demand {demand:.2f} (SUMO {answer['sumo']})",
+        {
+            "generalized time Y, s per passenger": f"{outcome.generalized_s:,.1f}",
+            "completion": f"{outcome.completion:.4f}",
+            "unfinished of departed passengers": f"{outcome.unfinished:,} of {outcome.departed:,}",
+            "decisions": f"{outcome.decisions:,}",
+        },
+    )
+    print(folder)
+
+
+@app.command()
+def demo(
+    city: CityOption = "town",
+    blocks: Annotated[int, typer.Option(help="Seeds, each at three demand levels.")] = 3,
+    out: Annotated[Path, typer.Option(help="The result's folder.")] = Path("results/demo"),
+    workers: WorkersOption = None,
+) -> None:
+    """Compare no holding with the headway rule on a few days; write one HTML page."""
+    from evenline.demo import demo as run
+
+    print(run(city, blocks, out, workers))
 
 
 @app.command()
@@ -51,12 +108,125 @@ def collect(
     print(folder)
 
 
+# -- cities ---------------------------------------------------------------------------------------
+
+Folder = Annotated[Path, typer.Argument(help="A city folder.")]
+
+
+@city_app.command()
+def build(
+    name: Annotated[str, typer.Argument(help="An embedded city.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+) -> None:
+    """Write an embedded city as a folder of tables."""
+    from evenline.city.embedded import embedded_city
+    from evenline.city.tables import save_city
+    from evenline.files import refuse_foreign
+
+    city = embedded_city(name)
+    refuse_foreign(out, "manifest.json")
+    save_city(city, out)
+    print(out)
+
+
+@city_app.command()
+def check(folder: Folder) -> None:
+    """Check every row of a city folder and say what is in it."""
+    from evenline.city.tables import load_city
+
+    city = load_city(folder)
+    _print_table(
+        f"{folder}: in order",
+        {
+            "name": city.name,
+            "services": ", ".join(service.id for service in city.services),
+            "stops": f"{len(city.stops):,}",
+            "trips": f"{len(city.trips):,}",
+            "decisions a day": f"{city.decisions:,}",
+            "journeys": f"{len(city.journeys):,}",
+            "signals": f"{sum(node.signal for node in city.nodes):,}",
+            "horizon, s": f"{city.horizon_s:,}",
+        },
+    )
+
+
+@city_app.command()
+def seal(folder: Folder) -> None:
+    """Accept edited tables: check every row, then write their hashes into the manifest."""
+    from evenline.city.tables import seal_city
+
+    seal_city(folder)
+    print(folder)
+
+
+@city_app.command()
+def regime(
+    city: CityOption = "city",
+    seeds: Annotated[int, typer.Option(help="Days at each of the three demand levels.")] = 5,
+    out: Annotated[Path, typer.Option(help="Where cities.md and images/ are.")] = Path("docs"),
+    workers: WorkersOption = None,
+) -> None:
+    """Measure a city's days without holding and write them into cities.md. Resumes."""
+    from evenline.report.regime import write_regime
+
+    print(write_regime(city, seeds, out, workers))
+
+
+# -- machines -------------------------------------------------------------------------------------
+
+
+@runtime_app.command()
+def install(version: Annotated[str, typer.Argument(help="Such as 1.25.0.")]) -> None:
+    """Install a SUMO version beside the one that comes with evenline."""
+    from evenline.worlds.sumo.runtime import install_runtime
+
+    with stderr.status(f"installing SUMO {version}"):
+        folder = install_runtime(version)
+    print(folder)
+
+
+@runtime_app.command("list")
+def list_runtimes() -> None:
+    """The SUMO versions that `--sumo` accepts here."""
+    from evenline.worlds.sumo.runtime import installed_version, runtimes_folder
+
+    if own := installed_version():
+        print(f"{own} (comes with evenline)")
+    for libsumo in sorted(runtimes_folder().glob("*/libsumo")):
+        print(f"{libsumo.parent.name} {libsumo.parent}")
+
+
+@bench_app.command("sumo")
+def bench_sumo(
+    city: CityOption = "city",
+    repeats: Annotated[int, typer.Option(help="Runs of each side, in turn.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+) -> None:
+    """One day in our SUMO world against the bare sumo binary on the same files."""
+    from evenline.bench import bench_sumo as run
+
+    with stderr.status(f"{city}: {repeats} times in our world and in bare SUMO"):
+        found = run(city, repeats)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print_table("SUMO world against bare SUMO", {k: str(v) for k, v in found.items()})
+
+
+def _print_table(title: str, rows: dict[str, str]) -> None:
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
+    Console().print(table)
+
+
 def main() -> NoReturn:
     """Run the command line; turn a user's error into one line."""
     debug = "--debug" in sys.argv
     try:
-        app(standalone_mode=True)
-    except InputError as error:
+        app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
+    except (InputError, OSError) as error:
+        # A path that cannot be read or written is the user's to mend, like any other input.
         if debug:
             raise
         print(f"evenline: {error}", file=sys.stderr)

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.city.cells import PURPOSES, Purpose, check_disjoint, demo_cell
@@ -43,6 +43,7 @@ def test_the_replay_has_thirty_cells_block_by_block() -> None:
 ranges = st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(1, 12))
 
 
+@settings(deadline=None)
 @given(st.lists(ranges, min_size=2, max_size=6))
 def test_an_overlap_is_an_error_exactly_where_two_ranges_meet(
     rows: list[tuple[int, int, int]],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -45,6 +45,7 @@ def shifts(city: City, demand_seed: int) -> np.ndarray:
     return moved - city.journeys.departure_s
 
 
+@settings(deadline=None)
 @given(seeds, levels, levels)
 def test_a_higher_level_contains_everybody_of_a_lower_one_at_the_same_time(
     seed: int, one: float, other: float
@@ -53,6 +54,7 @@ def test_a_higher_level_contains_everybody_of_a_lower_one_at_the_same_time(
     assert low.items() <= high.items()
 
 
+@settings(deadline=None)
 @given(seeds, levels)
 def test_those_depart_whose_level_is_reached(seed: int, level: float) -> None:
     town = embedded_city("town")
@@ -71,6 +73,7 @@ def test_the_number_of_people_is_in_proportion_to_the_level(
     assert len(realise(embedded_city(name), Cell(1, 2, level)).journey) == count * level
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_nobody_moves_by_more_than_two_minutes(seed: int) -> None:
     moved = shifts(embedded_city("town"), seed)
@@ -96,6 +99,7 @@ def test_the_shifts_depend_on_nothing_but_passenger_and_block() -> None:
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < limit
 
 
+@settings(deadline=None)
 @given(seeds, seeds)
 def test_another_demand_seed_is_another_day_and_the_sumo_seed_does_not_matter(
     one: int, other: int
@@ -108,6 +112,7 @@ def test_another_demand_seed_is_another_day_and_the_sumo_seed_does_not_matter(
     )
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_at_the_ends_of_the_day_a_shift_stops_at_the_first_and_last_second(seed: int) -> None:
     town = embedded_city("town")
@@ -160,6 +165,7 @@ def test_a_seed_that_sumo_cannot_take_is_refused(seed: int) -> None:
         Cell(1, seed)
 
 
+@settings(deadline=None)
 @given(st.floats(1.2501, 1e6))
 def test_a_level_above_what_the_journeys_hold_is_refused(level: float) -> None:
     with pytest.raises(InputError, match=r"journeys of town go up to 1\.25"):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City, Node, Road, Service, Stop, Trip
-from evenline.city.tables import digest, load_city, open_city, save_city
+from evenline.city.tables import digest, load_city, open_city, save_city, seal_city
 from evenline.errors import InputError
 
 HAMLET = {
@@ -385,6 +385,24 @@ def test_rows_that_are_missing_are_missed(hamlet: Path, name: str, drop: int, me
     assert refusal(hamlet) == message
 
 
+def test_a_deliberate_edit_is_accepted_when_every_row_is_right(hamlet: Path) -> None:
+    (hamlet / "trips.csv").write_text(with_cell("trips.csv", 2, 2, "310"))
+    assert refusal(hamlet).endswith(f"evenline city seal {hamlet}".replace(str(hamlet), ""))
+    assert seal_city(hamlet).trips[1] == Trip("out.1", 0, 310)
+    assert load_city(hamlet).trips[1] == Trip("out.1", 0, 310)
+
+
+def test_an_edit_that_is_wrong_is_not_sealed(hamlet: Path) -> None:
+    before = (hamlet / "manifest.json").read_bytes()
+    (hamlet / "trips.csv").write_text(with_cell("trips.csv", 2, 2, "0"))
+    with pytest.raises(InputError, match=r"trips row 2 \(out\.1\): departure 0 s is not after"):
+        seal_city(hamlet)
+    (hamlet / "trips.csv").unlink()
+    with pytest.raises(InputError, match=r"trips\.csv: no such file"):
+        seal_city(hamlet)
+    assert (hamlet / "manifest.json").read_bytes() == before
+
+
 def test_a_failed_save_leaves_the_old_city_in_place(
     hamlet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,7 +510,7 @@ edits = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(edits)
 def test_random_edits_of_sealed_tables_never_raise_anything_else(
     tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[str, float, str, int]]

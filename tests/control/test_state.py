@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.city.embedded import embedded_city
@@ -83,6 +83,7 @@ contracts = st.builds(
 cases = st.tuples(contracts, st.integers(1, 16), st.integers(0, 2**32 - 1))
 
 
+@settings(deadline=None)
 @given(cases)
 def test_the_packed_state_is_245_wide_and_holds_the_batch_as_it_is(
     case: tuple[Contract, int, int],
@@ -107,6 +108,7 @@ def test_the_packed_state_is_245_wide_and_holds_the_batch_as_it_is(
         assert slots[token:, 14].tolist() == [-1.0] * (16 - token)
 
 
+@settings(deadline=None)
 @given(cases)
 def test_the_canonical_state_is_the_slow_reading_of_the_definition(
     case: tuple[Contract, int, int],
@@ -121,6 +123,7 @@ def test_the_canonical_state_is_the_slow_reading_of_the_definition(
     assert state.tolist() == slow_canonical(batch, token, taken, contract)
 
 
+@settings(deadline=None)
 @given(contracts, st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_many_states_at_once_are_the_same_as_one_by_one(
     contract: Contract, seed: int, rows: int
@@ -142,6 +145,7 @@ def test_many_states_at_once_are_the_same_as_one_by_one(
     assert canonical(packed[:0], contract).shape == (0, 2, 229)
 
 
+@settings(deadline=None)
 @given(cases, st.floats(allow_nan=True, allow_infinity=True))
 def test_garbage_in_inactive_slots_never_leaks(
     case: tuple[Contract, int, int], garbage: float
@@ -155,6 +159,7 @@ def test_garbage_in_inactive_slots_never_leaks(
     assert np.array_equal(canonical(dirty, contract), canonical(packed, contract))
 
 
+@settings(deadline=None)
 @given(cases, st.floats(allow_nan=True, allow_infinity=True))
 def test_an_action_not_yet_taken_is_never_seen(
     case: tuple[Contract, int, int], garbage: float
@@ -169,6 +174,7 @@ def test_an_action_not_yet_taken_is_never_seen(
     assert np.array_equal(pack(batch, token, dirty), pack(batch, token, taken))
 
 
+@settings(deadline=None)
 @given(cases)
 def test_the_tokens_of_a_batch_differ_in_nothing_but_their_number_and_the_actions_before(
     case: tuple[Contract, int, int],

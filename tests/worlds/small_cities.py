@@ -11,16 +11,6 @@ from evenline.city.demand import DemandPlan
 from evenline.city.embedded import TOWN
 from evenline.city.model import City, Journeys
 
-NOBODY = Journeys(
-    departure_s=np.zeros(0, np.int32),
-    min_demand=np.zeros(0),
-    leg_start=np.zeros(1, np.int32),
-    leg_board=np.zeros(0, np.int32),
-    leg_alight=np.zeros(0, np.int32),
-    leg_carriers=np.zeros(0, np.int32),
-    carriers=(),
-)
-
 
 def streets(services: int, trips: int, headway_s: int, horizon_s: int) -> City:
     """A city of so many equal services; their buses leave in the same seconds."""
@@ -43,7 +33,7 @@ def streets(services: int, trips: int, headway_s: int, horizon_s: int) -> City:
                 passengers=10 * services,
                 transfer_share=0.0,
                 floor=1.0,
-                peaks=(),
+                peaks=((0.0, 600.0, 1.0),),
                 tail_s=300.0,
                 tail_intensity=1.0,
                 speed_mps=6.0,

@@ -5,7 +5,7 @@ The moments of boarding are rebuilt here from SUMO's trips and stops and its rul
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ EXCHANGE_S = 4
 class Ride:
     """One leg as SUMO saw it: a wait from `since_s` on, and a ride where a bus came."""
 
+    person: str
+    leg: int
     bus: str | None
     since_s: int
     left_s: int  # departure of the bus; the horizon for whoever is still at the stop
@@ -66,10 +68,12 @@ def rides(folder: Path, horizon_s: int) -> list[Ride]:
     found = []
     for person in parse(folder / "trips.xml").getroot().iter("personinfo"):
         since = round(float(person.get("depart")))
-        for leg in person.iter("ride"):
+        for number, leg in enumerate(person.iter("ride")):
             bus = leg.get("vehicle")
             left, arrived = (round(float(leg.get(name))) for name in ("depart", "arrival"))
             ride = Ride(
+                person.get("id"),
+                number,
                 None if bus == "NULL" else bus,
                 since,
                 horizon_s if left < 0 else left,
@@ -102,37 +106,44 @@ def halts(folder: Path, horizon_s: int) -> list[Halt]:
     return found
 
 
-def waited_and_rode(
-    all_rides: Iterable[Ride], all_halts: Iterable[Halt], horizon_s: int
-) -> tuple[int, int]:
-    """Passenger-seconds of waiting and riding, split at the rebuilt moments of boarding."""
-    waiting = riding = 0
-    boarders: dict[tuple[str, int], list[int]] = defaultdict(list)
+def boardings(all_rides: Iterable[Ride], all_halts: Iterable[Halt]) -> dict[Ride, int]:
+    """When people boarded, for every ride with a bus."""
+    boarders: dict[tuple[str, int], list[Ride]] = defaultdict(list)
     alighted: dict[str, list[int]] = defaultdict(list)
     for ride in all_rides:
-        waiting += ride.left_s - ride.since_s
-        if ride.bus is None:
-            continue
-        riding += (horizon_s if ride.arrived_s is None else ride.arrived_s) - ride.left_s
-        boarders[ride.bus, ride.left_s].append(ride.since_s)
-        if ride.arrived_s is not None:
-            alighted[ride.bus].append(ride.arrived_s)
+        if ride.bus is not None:
+            boarders[ride.bus, ride.left_s].append(ride)
+            if ride.arrived_s is not None:
+                alighted[ride.bus].append(ride.arrived_s)
+    found: dict[Ride, int] = {}
     for halt in all_halts:
-        here = [at for at in alighted[halt.bus] if halt.started_s <= at <= halt.ended_s]
-        for moment in _boardings(halt.started_s, here, boarders[halt.bus, halt.ended_s]):
-            waiting -= halt.ended_s - moment
-            riding += halt.ended_s - moment
+        leaving = [at for at in alighted[halt.bus] if halt.started_s <= at <= halt.ended_s]
+        queue = sorted(boarders[halt.bus, halt.ended_s], key=lambda ride: ride.since_s)
+        moments = _door(halt.started_s, leaving, [ride.since_s for ride in queue])
+        found.update(zip(queue, moments, strict=True))
+    return found
+
+
+def waited_and_rode(
+    all_rides: Iterable[Ride], boarded: Mapping[Ride, int], horizon_s: int
+) -> tuple[int, int]:
+    """Passenger-seconds of waiting and riding, unfinished journeys included."""
+    waiting = riding = 0
+    for ride in all_rides:
+        board = boarded.get(ride, horizon_s)
+        waiting += board - ride.since_s
+        riding += (horizon_s if ride.arrived_s is None else ride.arrived_s) - board
     return waiting, riding
 
 
-def _boardings(started_s: int, alighted: Sequence[int], since: Sequence[int]) -> list[int]:
+def _door(started_s: int, alighted: Sequence[int], since: Sequence[int]) -> list[int]:
     """When people boarded: one person passes the door at a time, whoever waits longest first.
 
     The door is free again 4 s later, less the second that SUMO gives back. When people alighted
     is known.
     """
     free, leaving, moments = started_s, sorted(alighted), []
-    for waiting_since in sorted(since):
+    for waiting_since in since:
         while leaving and leaving[0] <= max(started_s, waiting_since, free - 1):
             free = max(free, leaving.pop(0)) + EXCHANGE_S
         moments.append(max(started_s, waiting_since, free - 1))

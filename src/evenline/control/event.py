@@ -6,12 +6,12 @@ behind on each service, and when every bus reached every stop. All worlds measur
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City
+from evenline.compiled import inlined
 
 RAW_FEATURES = (
     "service",
@@ -99,7 +99,7 @@ def new_headways(city: City) -> Headways:
     )
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
     """Note that a bus has reached a stop; the time since the service's last arrival there, or -1.
 
@@ -123,7 +123,7 @@ def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
     return now - before if before >= 0 else -1
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _swap(h: Headways, service: int, front: int, rear: int) -> None:
     beyond, after = h.ahead[front], h.behind[rear]
     h.ahead[rear], h.behind[rear] = beyond, front
@@ -136,7 +136,7 @@ def _swap(h: Headways, service: int, front: int, rear: int) -> None:
         h.tail[service] = front
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def record_finish(h: Headways, trip: int) -> None:
     """Take a bus out of the running order: it has reached its last stop."""
     front, rear = h.ahead[trip], h.behind[trip]
@@ -149,7 +149,7 @@ def record_finish(h: Headways, trip: int) -> None:
     h.ahead[trip] = h.behind[trip] = -1
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def headway_behind(h: Headways, trip: int, now: int) -> int:
     """The gap to the bus behind, from what has been seen of it, or -1 where there is none.
 

@@ -7,11 +7,11 @@ nothing of a simulator, and the number of services is free.
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from evenline.city.model import City
+from evenline.compiled import compiled, inlined
 from evenline.control.action import NO_HOLD
 from evenline.control.event import (
     BASE_DWELL,
@@ -104,7 +104,7 @@ def pack(batch: Batch, token: int, taken: npt.ArrayLike) -> Array:
     return out
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def write_packed(out: Array, raw: Array, token: int, taken: Array) -> None:
     """Write a packed state into `out`. Slots not yet decided keep the no-hold sentinel."""
     count = raw.shape[0]
@@ -128,7 +128,7 @@ def canonical(packed: Array, contract: Contract) -> npt.NDArray[np.float32]:
     return out.reshape(*np.shape(packed)[:-1], CANONICAL_WIDTH)
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def _normalise(out: npt.NDArray[np.float32], packed: Array, scale: Array) -> None:
     for row in range(packed.shape[0]):
         write_prefix(
@@ -146,7 +146,7 @@ def _normalise(out: npt.NDArray[np.float32], packed: Array, scale: Array) -> Non
                 )  # fmt: skip
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def write_prefix(
     out: npt.NDArray[np.float32],
     time_s: float,
@@ -164,7 +164,7 @@ def write_prefix(
     out[4] = on_board / scale[1]
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def write_slot(
     out: npt.NDArray[np.float32],
     service: float,

@@ -7,9 +7,9 @@ The eight behaviours of the replay are rows of `BEHAVIOURS`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from evenline.compiled import compiled, inlined
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import (
     BUS_AHEAD,
@@ -70,22 +70,20 @@ def named_rule(name: str) -> Rule:
     return rules[name]
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def headway_signal(raw: Array) -> float:
     """Half the difference of the headway errors behind and ahead (the headway reserve's core)."""
-    return 0.5 * (
-        raw[BUS_BEHIND] * (raw[HEADWAY_BEHIND] - raw[TARGET_BEHIND])
-        - raw[BUS_AHEAD] * (raw[HEADWAY_AHEAD] - raw[TARGET_AHEAD])
-    )
+    behind = raw[BUS_BEHIND] * (raw[HEADWAY_BEHIND] - raw[TARGET_BEHIND])
+    return float(0.5 * (behind - raw[BUS_AHEAD] * (raw[HEADWAY_AHEAD] - raw[TARGET_AHEAD])))
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def clip_hold(hold_s: float) -> float:
     """Into the operational range 0..60 s."""
     return min(max(hold_s, 0.0), MAX_HOLD_S)
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def myopic_hold(raw: Array) -> float:
     """The hold that minimises w_v n h + w_w rate (I_f (H_f + h)^2 + I_b (H_b - h)^2) / 2."""
     buses = raw[BUS_AHEAD] + raw[BUS_BEHIND]
@@ -96,7 +94,7 @@ def myopic_hold(raw: Array) -> float:
     return clip_hold((gap - price) / buses)
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def event_uniform(raw: Array, salt: int) -> float:
     """A uniform number in [0, 1) that depends on the event alone (splitmix64)."""
     x = np.uint64(salt) * np.uint64(0x9E3779B97F4A7C15)
@@ -108,7 +106,7 @@ def event_uniform(raw: Array, salt: int) -> float:
     return float(x >> np.uint64(11)) / 9007199254740992.0
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def rule_hold(kind: int, a: float, b: float, raw: Array) -> float:
     """The hold of a rule at one event, in seconds."""
     if kind == HEADWAY:
@@ -123,7 +121,7 @@ def rule_hold(kind: int, a: float, b: float, raw: Array) -> float:
     return 0.0
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def rule_holds(kind: int, a: float, b: float, raw: Array, out: Array) -> None:
     """The holds of a rule for many events, into `out`."""
     for row in range(raw.shape[0]):

@@ -121,7 +121,7 @@ def _or_none(raw: Array, value: int, flag: int) -> npt.NDArray[np.int32]:
 def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
     """The 16 raw features of every token, rebuilt from what is stored and what the city knows."""
     service = np.array([trip.service for trip in city.trips], np.int64)[tokens.trip]
-    stop = _visit_number(tokens.trip)
+    stop = visit_number(tokens.trip)
     rates = arrival_rates(city, demand)
     slot = np.minimum(tokens.time_s // RATE_BIN_S, rates.shape[1] - 1)
     ahead, behind = city.headway_targets()
@@ -145,7 +145,7 @@ def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
     return raw
 
 
-def _visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """How often each row's trip stood there before: a bus decides once at each stop, in order."""
     order = np.argsort(trip, kind="stable")
     ordered = trip[order]

@@ -114,7 +114,7 @@ def _draw_routes(axes: Axes, city: City, nodes: Mapping[str, Node], gap_m: float
         axes.add_collection(
             LineCollection(lines[route], colors=colour, linewidths=2.4, capstyle="round", zorder=3)
         )
-    for route, x_m, y_m in _terminals(city, 4 * gap_m):
+    for route, x_m, y_m in _terminals(city, 3 * gap_m):
         box = {"boxstyle": "round,pad=0.25", "facecolor": routes[route], "edgecolor": "white"}
         axes.annotate(
             route, (x_m, y_m), color="white", fontsize=10, fontweight="bold", ha="center",
@@ -191,7 +191,7 @@ def time_space_diagram(
 
 def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
     """Every service of a day in a panel of its own."""
-    services = sorted(set(column(visits, "service")), key=_route_order)
+    services = list(dict.fromkeys(column(visits, "service").tolist()))
     columns = 2 if len(services) <= 6 else 3
     rows = -(-len(services) // columns)
     figure = _figure(5.2 * columns, 2.7 * rows + 0.5, theme)
@@ -258,11 +258,6 @@ def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
     return entries
 
 
-def _route_order(service: str) -> tuple[int, str]:
-    digits = "".join(char for char in service if char.isdigit())
-    return (int(digits) if digits else 0, service)
-
-
 # -- comparisons ----------------------------------------------------------------------------------
 
 
@@ -295,7 +290,9 @@ def waiting_through_day(curves: Mapping[str, Floats], bin_s: int, theme: Theme =
     axes = figure.add_subplot()
     for (name, curve), colour, dash in zip(curves.items(), theme.policies, DASHES, strict=False):
         edges = np.arange(len(curve) + 1) * bin_s / 3600
-        axes.stairs(curve, edges, color=colour, linestyle=dash, linewidth=1.8, label=name)
+        axes.stairs(
+            curve, edges, baseline=None, color=colour, linestyle=dash, linewidth=1.8, label=name
+        )
     _clock(axes, max(len(curve) for curve in curves.values()) * bin_s / 3600)
     axes.set_ylim(bottom=0)
     _label(axes, theme, x="time of day (h:mm)", y="people waiting")
@@ -345,8 +342,9 @@ def _label(axes: Axes, theme: Theme, title: str = "", x: str = "", y: str = "") 
 
 
 def _legend(figure: Figure, theme: Theme, entries: Sequence[Any]) -> None:
+    columns = len(entries) if figure.get_figwidth() > 7 else 2
     figure.legend(
-        handles=list(entries), loc="outside upper left", ncols=len(entries), frameon=False,
+        handles=list(entries), loc="outside upper left", ncols=columns, frameon=False,
         fontsize=9, labelcolor=theme.ink,
     )  # fmt: skip
 

@@ -30,8 +30,8 @@ ROWS: tuple[tuple[str, Callable[[Day], float], str], ...] = (
     ("In vehicle, s per departed passenger", lambda d: d.riding_s, ",.0f"),
     ("Completion, share of departed passengers", lambda d: d.completion, ".4f"),
     ("Unfinished passengers", lambda d: d.unfinished, ",.0f"),
-    ("– set out after the last bus had left", lambda d: d.after_last_bus, ",.0f"),
-    ("– left by full buses, or missed a change", lambda d: d.left_waiting, ",.0f"),
+    ("of these: set out after the last bus had left", lambda d: d.after_last_bus, ",.0f"),
+    ("of these: left by full buses, or missed a change", lambda d: d.left_waiting, ",.0f"),
     ("Denied boardings", lambda d: d.denied_boardings, ",.0f"),
     ("Headway CV (headway over the timetable's)", lambda d: d.headway_cv, ".3f"),
     ("Bunched arrivals (under 25 % of the timetable's), %", lambda d: 100 * d.bunched_share, ".1f"),
@@ -65,10 +65,13 @@ def write_regime(city_name: str, seeds: int, out: Path, workers: int | None = No
     images = out / "images"
     write_bytes(images / f"{city.name}-map.png", png(network_map(city)))
     write_bytes(images / f"{city.name}-time-space.png", png(time_space_diagram(panels, service)))
-    text = "\n".join(
-        [*_command(city_name, seeds, answers[jobs[0]]), *_service_table(city), *regime_tables(days)]
-        + _pictures(city, service)
+    parts = (
+        _command(city_name, seeds, answers[jobs[0]]),
+        _service_table(city),
+        regime_tables(days),
+        _pictures(city, service),
     )
+    text = "\n".join(line for part in parts for line in part)
     insert(out / "cities.md", f"regime of {city.name}", text)
     return out / "cities.md"
 
@@ -140,7 +143,7 @@ def regime_tables(days: Days) -> list[str]:
     growth = [more.unfinished / max(1, base.unfinished) for more, base in pairs]
     lines += [
         "",
-        f"Unfinished passengers at demand 1.25 over those at 1.00: {_mean_and_range(growth, '.2f')}.",
+        f"Unfinished at demand 1.25 over unfinished at 1.00: {_mean_and_range(growth, '.2f')}.",
         "",
         *_head(["Denied boardings, mean over seeds", *levels]),
     ]

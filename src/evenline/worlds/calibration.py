@@ -156,7 +156,8 @@ def _hourly_means(place: Any, leaves: Floats, y: Floats, places: int, hours: int
 
 def _trip_pace(trip: Any, rest: Floats, expected: Floats) -> Floats:
     """For each run, its trip's pace: how much longer than expected the trip took, as a share."""
-    return (np.bincount(trip, rest) / np.maximum(np.bincount(trip, expected), 1e-9))[trip]
+    share = np.bincount(trip, rest) / np.maximum(np.bincount(trip, expected), 1e-9)
+    return np.asarray(share[trip])
 
 
 def _slopes(place: Any, pace: Floats, rest: Floats, places: int) -> Floats:
@@ -223,7 +224,7 @@ def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:
         raise InputError(f"{path}: needs exactly the entries {sorted(names)}")
     if found["city"] != city_digest:
         raise InputError(f"{path}: was fitted for another city than {city.name}")
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.array(value, float) if isinstance(value, list) else value
         for name, value in found.items()
     }

@@ -8,11 +8,12 @@ once when the day is made; counts change through per-second differences, so the 
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S
+from evenline.compiled import compiled, inlined
+from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
 from evenline.control.state import (
     MAX_SLOTS,
@@ -128,7 +129,7 @@ class Day(NamedTuple):
     visit_hold_s: F64
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
@@ -141,7 +142,7 @@ def row(day: Day, w: int) -> Day:
     )  # fmt: skip
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def uniform(key: int, number: int) -> float:
     """A uniform draw that depends on the block's key and its own number alone (splitmix64)."""
     x = np.uint64(key) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
@@ -151,7 +152,7 @@ def uniform(key: int, number: int) -> float:
     return float(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def quantile(table: F32, u: float) -> float:
     """The value at a probability, between the two nearest of equally spaced quantiles."""
     at = u * (table.shape[0] - 1)
@@ -159,11 +160,17 @@ def quantile(table: F32, u: float) -> float:
     return float(table[low] + (table[low + 1] - table[low]) * (at - low))
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def begin_day(
-    s: Static, fleet: Day, w: int, shift_s: I32, base_s: I32, present: npt.NDArray[np.bool_], key: int,
+    s: Static,
+    fleet: Day,
+    w: int,
+    shift_s: I32,
+    base_s: I32,
+    present: npt.NDArray[np.bool_],
+    key: int,
     level: int,
-) -> None:  # fmt: skip
+) -> None:
     """Lay out a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
     horizon = s.number[0]
@@ -206,14 +213,14 @@ def begin_day(
     d.num[NOW] = -1
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _schedule(s: Static, d: Day, trip: int, at: int) -> None:
     if at < s.number[0]:
         d.after[trip] = d.bucket[at]
         d.bucket[at] = trip
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def headways(s: Static, d: Day) -> Headways:
     """The running order and arrival times, in the form all worlds share."""
     return Headways(
@@ -222,7 +229,7 @@ def headways(s: Static, d: Day) -> Headways:
     )  # fmt: skip
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def advance(s: Static, d: Day) -> int:
     """Let time pass until a bus asks for a hold; the size of the moment, 0 at the horizon.
 
@@ -261,7 +268,7 @@ def advance(s: Static, d: Day) -> int:
     return count
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
     count = 0
@@ -295,7 +302,7 @@ def _arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     return asking
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     """The sixteen features of the i-th bus of the moment; the gap ahead is already there."""
     trip, raw = d.batch[i], d.raw[i]
@@ -324,7 +331,7 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     raw[15] = d.num[RIDING_NOW]
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def eligible(s: Static, d: Day, place: int, now: int) -> int:
     """People waiting at a place whose leg its service can carry."""
     count = 0
@@ -342,7 +349,7 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
     return count
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     """Carry out the hold of the i-th bus of the moment: exchange people, set off, schedule."""
     trip = d.batch[i]
@@ -360,7 +367,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     _schedule(s, d, trip, leaves + max(int(run + 0.5), s.run_least[place]))
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: float) -> int:
     """Alight, then board first come first served until the bus leaves; the second it leaves.
 
@@ -410,10 +417,10 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
         v[0], v[1], v[2], v[3] = leaves, load, d.alight_count[visit], boarded
         v[4], v[5] = left, base_s
         d.visit_hold_s[visit] = hold_s
-    return leaves
+    return int(leaves)
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _alight(s: Static, d: Day, visit: int, now: int, each: int) -> int:
     """Let people off one by one; those who change join their next queue. When the door is free."""
     at, horizon = now, s.number[0]
@@ -431,7 +438,7 @@ def _alight(s: Static, d: Day, visit: int, now: int, each: int) -> int:
     return at
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
     """Put someone who changes into the queue of the next leg, kept in order of time."""
     c = s.leg_class[leg]
@@ -446,7 +453,7 @@ def _join(s: Static, d: Day, leg: int, at: int) -> None:
         d.change_next[before] = leg
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
     """Change the counts at a second: now at once, later through the differences."""
     if at == d.num[NOW]:
@@ -457,7 +464,7 @@ def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
         d.add_riding[at] += riding
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     """People this bus could have carried who stand at the stop when it leaves full."""
     count = 0
@@ -474,7 +481,7 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     return count
 
 
-@numba.njit(cache=True, inline="always", _nrt=False)
+@inlined
 def write_state(s: Static, d: Day, token: int, out: F32) -> None:
     """The canonical state of a token: the batch it belongs to, and the actions taken before it.
 
@@ -504,7 +511,7 @@ def write_state(s: Static, d: Day, token: int, out: F32) -> None:
     d.num[SHOWN] = 1
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def run_day(
     s: Static, fleet: Day, w: int, kind: int, a: float, b: float, state: F32, write: bool
 ) -> None:
@@ -524,13 +531,13 @@ def run_day(
             serve(s, d, i, hold)
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def next_batch(s: Static, fleet: Day, w: int) -> int:
     """Advance one world to its next moment."""
     return advance(s, row(fleet, w))
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None:
     """Carry out the holds of part of a moment, in order."""
     d = row(fleet, w)
@@ -538,14 +545,18 @@ def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None
         serve(s, d, first + i, holds_s[i])
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def step_tokens(
     s: Static, fleet: Day, holds_s: F64, states: F32, costs: F64, over: npt.NDArray[np.bool_]
-) -> None:
+) -> int:
     """One token in every world: carry out its hold, show the next token's state.
 
     `costs` is the cost charged between the two tokens; worlds that are over stay as they are.
+    Holds are checked before anything happens: the first world with a bad one, or -1.
     """
+    for w in range(states.shape[0]):
+        if not (0.0 <= holds_s[w] <= MAX_HOLD_S or over[w]):
+            return w
     for w in range(states.shape[0]):
         if over[w]:
             continue
@@ -566,9 +577,10 @@ def step_tokens(
             d.num[SHOWN] = 0
         d.num[TOKEN] = token
         write_state(s, d, token, states[w])
+    return -1
 
 
-@numba.njit(cache=True, _nrt=False)
+@compiled
 def first_tokens(s: Static, fleet: Day, w: int, states: F32, over: npt.NDArray[np.bool_]) -> None:
     """Bring a freshly begun world to its first token."""
     d = row(fleet, w)

@@ -92,8 +92,8 @@ def _queues(city: City) -> _Queues:
         if len(pairs)
         else (np.zeros((0, 2), int), np.zeros(0, int))
     )
-    leg_class = leg_class.reshape(-1).astype(np.int32)
     first_legs = journeys.leg_start[:-1]
+    leg_class = np.asarray(leg_class).reshape(-1)
     classes = leg_class[first_legs]
     people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
     class_start = np.searchsorted(classes[people], np.arange(len(kinds) + 1))
@@ -108,7 +108,7 @@ def _queues(city: City) -> _Queues:
     ]
     flat = [pair for row in rows for pair in row]
     return _Queues(
-        leg_class=leg_class,
+        leg_class=leg_class.astype(np.int32),
         class_start=class_start.astype(np.int32),
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),

@@ -162,7 +162,7 @@ class FastWorld:
                     behind,
                     base,
                     float(holds[visit]),
-                )  # fmt: skip
+                )
             )
         return rows
 
@@ -219,12 +219,11 @@ class Fleet:
 
     def step(self, holds_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Carry out one hold in every world that is not over."""
-        if not (np.isfinite(holds_s).all() and holds_s.min() >= 0.0 and holds_s.max() <= 60.0):
-            w = int(np.argmax(~((holds_s >= 0.0) & (holds_s <= 60.0))))
-            raise InputError(f"world {w}: hold {holds_s[w]} s is not within 0..60 s")
-        k.step_tokens(
+        bad = k.step_tokens(
             self._days.static, self._days.fleet, holds_s, self.states, self.costs, self.over
         )
+        if bad >= 0:
+            raise InputError(f"world {bad}: hold {holds_s[bad]} s is not within 0..60 s")
         return self.states
 
     def outcome(self, w: int) -> Outcome:

@@ -63,7 +63,7 @@ def main() -> None:
                 city = open_city(job["city"])
                 worlds = {job["city"]: (SumoWorld(city), digest(city))}
             world, job["city_digest"] = worlds[job["city"]]
-            answer = {"done": run_job(job, world, answers)}
+            answer: dict[str, Any] = {"done": run_job(job, world, answers)}
             world.close()
         except InputError as error:
             answer = {"error": str(error)}

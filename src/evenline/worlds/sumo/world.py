@@ -70,7 +70,7 @@ class SumoWorld:
         self._trip_of = {trip.id: i for i, trip in enumerate(city.trips)}
         self._targets = city.headway_targets()
         legs = city.journeys.leg_start
-        self._legs = [
+        self._legs: list[tuple[int, int]] = [
             (first, last) for first, last in zip(legs[:-1].tolist(), legs[1:].tolist(), strict=True)
         ]
         self._board, self._alight = (

@@ -1,0 +1,282 @@
+"""The replay as learners read it: compact columns in memory, states built when asked for.
+
+Opening a store checks every file against the manifest. A token's packed or canonical state is a
+view: built by compiled code for the rows of a minibatch, never stored. The row after a token in
+the same episode is its next state; an episode's last row is terminal.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
+from evenline.city.model import City
+from evenline.city.tables import digest
+from evenline.compiled import compiled, inlined
+from evenline.control.action import MAX_HOLD_S
+from evenline.control.event import Array
+from evenline.control.state import (
+    CANONICAL_WIDTH,
+    MAX_SLOTS,
+    PREFIX,
+    SLOT,
+    contract_of,
+    write_prefix,
+    write_slot,
+)
+from evenline.errors import InputError
+from evenline.files import read_json, sha256
+from evenline.replay.collect import FORMAT, MANIFEST
+from evenline.replay.episode import Tokens, read_metadata, read_tokens, visit_number
+
+I16 = npt.NDArray[np.int16]
+I32 = npt.NDArray[np.int32]
+F32 = npt.NDArray[np.float32]
+
+
+class Columns(NamedTuple):
+    """Every token of every episode, end to end: 26 bytes a row."""
+
+    time_s: I32
+    trip: I16
+    stop: I16
+    headway_ahead_s: I16  # -1: no bus ahead
+    headway_behind_s: I16
+    waiting: I16
+    on_board: I16
+    base_dwell_s: I16
+    system_waiting: I16
+    system_on_board: I16
+    hold_s: F32
+    batch: I16  # place in the part of the moment a token sees, and the size of that part
+    batch_size: I16
+    level: npt.NDArray[np.int8]
+
+
+class Known(NamedTuple):
+    """What the city adds to a row."""
+
+    service: I32
+    first_stop: I32
+    target_ahead: Array
+    target_behind: Array
+    rates: Array  # level, place, half hour
+    scale: Array
+    capacity: float
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode of a store: its rows and where it came from."""
+
+    behaviour: str
+    cell: Cell
+    first: int
+    last: int  # one past its final row
+    outcome: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """An opened replay."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    city: City
+    episodes: tuple[Episode, ...]
+    columns: Columns
+    known: Known
+    cost: I32
+    terminal: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def canonical(self, rows: npt.NDArray[np.int64], out: F32 | None = None) -> F32:
+        """Canonical states of the rows of a minibatch."""
+        if out is None:
+            out = np.empty((len(rows), CANONICAL_WIDTH), np.float32)
+        write_states(self.columns, self.known, rows, out)
+        return out
+
+    @property
+    def action(self) -> F32:
+        """Executed actions in [-1, 1]."""
+        return np.asarray(2.0 * self.columns.hold_s / MAX_HOLD_S - 1.0, np.float32)
+
+    @property
+    def reward(self) -> F32:
+        """Minus the cost of each token, in passenger-seconds."""
+        return -self.cost.astype(np.float32)
+
+    def duration_s(self) -> I32:
+        """Seconds from each token to the next, or to the horizon."""
+        after = np.append(self.columns.time_s[1:], 0)
+        after[self.terminal] = self.city.horizon_s
+        return np.asarray(after - self.columns.time_s, np.int32)
+
+
+def open_store(folder: Path, city: City) -> Store:
+    """Check a store against its manifest and load it."""
+    manifest = check_store(folder)
+    if manifest["plan"]["city"] != digest(city):
+        raise InputError(f"{folder / MANIFEST}: was collected in another city than {city.name}")
+    parts, levels, episodes, costs = [], [], [], []
+    known_levels: list[float] = []
+    first = 0
+    for name in manifest["files"]:
+        metadata, tokens = read_metadata(folder / name), read_tokens(folder / name)
+        _check_order(folder / name, tokens, city)
+        cell = Cell(**metadata["cell"])
+        if cell.demand not in known_levels:
+            known_levels.append(cell.demand)
+        episodes.append(
+            Episode(
+                metadata["policy"]["name"], cell, first, first + len(tokens), metadata["outcome"]
+            )
+        )
+        first += len(tokens)
+        parts.append(tokens)
+        costs.append(tokens.cost)
+        levels.append(np.full(len(tokens), known_levels.index(cell.demand), np.int8))
+    terminal = np.zeros(first, bool)
+    terminal[[episode.last - 1 for episode in episodes]] = True
+    return Store(
+        folder,
+        manifest,
+        city,
+        tuple(episodes),
+        _columns(parts, levels),
+        known_of(city, tuple(known_levels)),
+        np.concatenate(costs),
+        terminal,
+    )
+
+
+def check_store(folder: Path) -> dict[str, Any]:
+    """The manifest, once every file it names has been found whole and unchanged."""
+    manifest = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{folder / MANIFEST}: format is not {FORMAT!r}")
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path}: missing, though the manifest names it")
+        if sha256(path) != expected:
+            raise InputError(f"{path}: changed since it was sealed (SHA-256 differs)")
+        metadata = read_metadata(path)
+        cell = Cell(**metadata["cell"])
+        if (metadata["policy"]["name"], f"{cell.name}.parquet") != (path.parent.name, path.name):
+            raise InputError(f"{path}: holds {metadata['policy']['name']} {cell.name}")
+        if metadata["city"] != manifest["plan"]["city"]:
+            raise InputError(f"{path}: was collected in another city than the manifest says")
+    strangers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
+    if extra := sorted(strangers - set(manifest["files"])):
+        raise InputError(f"{folder / extra[0]}: not in the manifest")
+    return manifest
+
+
+def _check_order(path: Path, tokens: Tokens, city: City) -> None:
+    """Rows in the order they happened, numbers that are numbers, trips of this city."""
+    if len(tokens) == 0:
+        raise InputError(f"{path}: has no rows")
+    back = np.flatnonzero(np.diff(tokens.time_s) < 0)
+    if len(back):
+        raise InputError(f"{path} row {back[0] + 2}: out of order in time")
+    bad = np.flatnonzero(~np.isfinite(tokens.hold_s))
+    if len(bad):
+        raise InputError(f"{path} row {bad[0] + 1}: hold is not a number")
+    if tokens.trip.min() < 0 or tokens.trip.max() >= len(city.trips):
+        raise InputError(f"{path}: names a trip that {city.name} does not have")
+
+
+def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns:
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(tokens, name) for tokens in parts])
+
+    places, sizes = zip(*(batch_places(tokens.time_s) for tokens in parts), strict=True)
+    small = {
+        name: _narrow(column(name), name)
+        for name in (
+            "trip", "headway_ahead_s", "headway_behind_s", "waiting", "on_board",
+            "base_dwell_s", "system_waiting", "system_on_board",
+        )
+    }  # fmt: skip
+    return Columns(
+        time_s=column("time_s"),
+        stop=np.concatenate([visit_number(tokens.trip) for tokens in parts]).astype(np.int16),
+        hold_s=column("hold_s"),
+        batch=np.concatenate(places),
+        batch_size=np.concatenate(sizes),
+        level=np.concatenate(levels),
+        **small,
+    )
+
+
+def _narrow(column: I32, name: str) -> I16:
+    if column.max() > np.iinfo(np.int16).max:
+        raise InputError(f"{name} {column.max()}: more than a replay row can hold")
+    return column.astype(np.int16)
+
+
+def batch_places(time_s: I32) -> tuple[I16, I16]:
+    """For each row, its place in the batch it was decided in, and that batch's size.
+
+    A moment wider than sixteen was handed out as consecutive batches of sixteen.
+    """
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(time_s) != 0]))
+    sizes = np.diff(np.append(starts, len(time_s)))
+    place = np.arange(len(time_s)) - np.repeat(starts, sizes)
+    whole = np.repeat(sizes, sizes)
+    part = np.minimum(whole - place // MAX_SLOTS * MAX_SLOTS, MAX_SLOTS)
+    return (place % MAX_SLOTS).astype(np.int16), part.astype(np.int16)
+
+
+def known_of(city: City, levels: tuple[float, ...]) -> Known:
+    """The tables a row needs beside its own columns."""
+    ahead, behind = city.headway_targets()
+    return Known(
+        np.array([trip.service for trip in city.trips], np.int32),
+        service_stop_offsets(city),
+        ahead,
+        behind,
+        np.stack([arrival_rates(city, level) for level in levels]),
+        contract_of(city).scale,
+        float(city.vehicle.capacity),
+    )
+
+
+@compiled
+def write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) -> None:
+    """Canonical states of many rows, into `out`."""
+    for i in range(rows.shape[0]):
+        row, state = rows[i], out[i]
+        place, size = c.batch[row], c.batch_size[row]
+        first = row - place
+        state[:] = 0.0
+        write_prefix(
+            state, c.time_s[row], size, place, c.system_waiting[row], c.system_on_board[row],
+            k.scale,
+        )  # fmt: skip
+        for slot in range(MAX_SLOTS):
+            base, r = PREFIX + slot * SLOT, first + slot
+            state[base + SLOT - 1] = 2.0 * c.hold_s[r] / MAX_HOLD_S - 1.0 if slot < place else -1.0
+            if slot < size:
+                _write_row(c, k, r, state[base : base + SLOT - 1])
+
+
+@inlined
+def _write_row(c: Columns, k: Known, r: int, out: F32) -> None:
+    trip, stop = c.trip[r], c.stop[r]
+    service = k.service[trip]
+    slot = min(c.time_s[r] // RATE_BIN_S, k.rates.shape[2] - 1)
+    ahead, behind = c.headway_ahead_s[r], c.headway_behind_s[r]
+    write_slot(
+        out, service, stop, max(ahead, 0), max(behind, 0), k.target_ahead[trip],
+        k.target_behind[trip], c.waiting[r], c.on_board[r],
+        k.rates[c.level[r], k.first_stop[service] + stop, slot], c.base_dwell_s[r],
+        1.0 if ahead >= 0 else 0.0, 1.0 if behind >= 0 else 0.0, k.capacity, k.scale,
+    )  # fmt: skip

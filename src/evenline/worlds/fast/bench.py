@@ -1,0 +1,172 @@
+"""How fast the fast world is, on one core: in the kernel, with states, as a fleet, against SUMO.
+
+Every figure includes making the day (who comes when). Best of the repeats: other work on the
+machine can only add to it. `scale_up` measures how time grows with the size of a city.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import Cell
+from evenline.city.model import City, Journeys, Service, Stop, Trip
+from evenline.control.world import run_episode
+from evenline.policies.rules import BEHAVIOURS
+from evenline.worlds.calibration import Calibration
+from evenline.worlds.fast.world import FastWorld, Fleet
+
+FLEET = 64
+RULE = BEHAVIOURS["headway-1.0"]
+
+
+def _best(run: Callable[[], int], repeats: int) -> float:
+    """Most decisions a second over the repeats."""
+    rate = 0.0
+    for _ in range(repeats):
+        began = time.perf_counter()
+        decisions = run()
+        rate = max(rate, decisions / (time.perf_counter() - began))
+    return rate
+
+
+def _days(seed: int, count: int) -> list[Cell]:
+    first = PURPOSES["demo"]
+    return [Cell(first.sumo_seed + i, first.demand_seed + i + seed, 1.0) for i in range(count)]
+
+
+def bench_fast(
+    city: City, calibration: Calibration, repeats: int, with_sumo: bool
+) -> dict[str, Any]:
+    """Decisions a second in three ways, memory a world, and SUMO's time over ours."""
+    world = FastWorld(city, calibration)
+    fleet = Fleet(city, calibration, FLEET)
+    cells = _days(0, 10)
+
+    def kernel(states: bool) -> int:
+        return sum(world.run_rule(cell, RULE, states).decisions for cell in cells)
+
+    def stepped() -> int:
+        states, decisions = fleet.reset(_days(1, FLEET)), 0
+        while not fleet.over.all():
+            decisions += len(fleet) - int(fleet.over.sum())
+            states = fleet.step(np.where(states[:, 8] > 0.5, 10.0, 0.0))
+        return decisions
+
+    kernel(False), kernel(True), stepped()  # compilation
+    result: dict[str, Any] = {
+        "city": city.name,
+        "kernel_per_s": round(_best(lambda: kernel(False), repeats)),
+        "state_per_s": round(_best(lambda: kernel(True), repeats)),
+        "fleet_per_s": round(_best(stepped, max(1, repeats // 2))),
+        "mib_per_world": round(sum(array[0].nbytes for array in fleet._days.fleet) / 2**20, 3),
+    }
+    result["episode_ms"] = round(1000 * city.decisions / result["kernel_per_s"], 3)
+    if with_sumo:
+        result |= _against_sumo(city, world)
+    return result
+
+
+def _against_sumo(city: City, world: FastWorld) -> dict[str, float]:
+    """One day each of the same cell with zero hold, SUMO's files and loading included."""
+    from evenline.worlds.sumo.world import SumoWorld
+
+    cell, zero = _days(0, 1)[0], BEHAVIOURS["zero"]
+    with SumoWorld(city) as sumo:
+        began = time.perf_counter()
+        run_episode(sumo, cell, zero)
+        sumo_s = time.perf_counter() - began
+    fast_s = float("inf")
+    for _ in range(10):
+        began = time.perf_counter()
+        world.run_rule(cell, zero)
+        fast_s = min(fast_s, time.perf_counter() - began)
+    return {"sumo_s": round(sumo_s, 2), "sumo_ratio": round(sumo_s / fast_s)}
+
+
+def copies(city: City, count: int) -> City:
+    """The same city so many times side by side: services, trips and people grow alike."""
+    if count == 1:
+        return city
+    journeys, stops = city.journeys, len(city.stops)
+    order = np.argsort(np.tile(journeys.departure_s, count), kind="stable")
+    copy, person = np.divmod(order, len(journeys))
+    legs = np.diff(journeys.leg_start)[person]
+    starts = np.concatenate([[0], np.cumsum(legs)]).astype(np.int32)
+    leg = np.repeat(journeys.leg_start[person] - starts[:-1], legs) + np.arange(starts[-1])
+    shift = np.repeat(copy, legs)
+    sets = len(journeys.carriers)
+    services = len(city.services)
+    return replace(
+        city,
+        name=f"{city.name} x {count}",
+        stops=tuple(
+            Stop(f"{s.id}.{i}", s.road, s.pos_m, s.x_m, s.y_m)
+            for i in range(count)
+            for s in city.stops
+        ),
+        services=tuple(
+            Service(
+                f"{s.id}.{i}",
+                s.route,
+                tuple(stop + i * stops for stop in s.stops),
+                s.distance_m,
+                s.roads,
+                s.length_m,
+            )
+            for i in range(count)
+            for s in city.services
+        ),
+        trips=tuple(
+            Trip(f"{t.id}.{i}", t.service + i * services, t.departure_s)
+            for i in range(count)
+            for t in city.trips
+        ),
+        journeys=Journeys(
+            departure_s=journeys.departure_s[person],
+            min_demand=journeys.min_demand[person],
+            leg_start=starts,
+            leg_board=(journeys.leg_board[leg] + shift * stops).astype(np.int32),
+            leg_alight=(journeys.leg_alight[leg] + shift * stops).astype(np.int32),
+            leg_carriers=(journeys.leg_carriers[leg] + shift * sets).astype(np.int32),
+            carriers=tuple(
+                tuple(service + i * services for service in row)
+                for i in range(count)
+                for row in journeys.carriers
+            ),
+        ),
+    )
+
+
+def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Milliseconds of a day in cities up to many times as large."""
+    rows = []
+    for size in sizes:
+        large = copies(city, size)
+        tables: dict[str, Any] = {
+            name: np.concatenate([getattr(calibration, name)] * size)
+            for name in ("mean_s", "pace_s", "phase_s", "noise_s", "least_s")
+        }
+        tiled = replace(calibration, **tables)
+        world = FastWorld(large, tiled)
+        cell, best = _days(0, 1)[0], float("inf")
+        outcome = world.run_rule(cell, RULE)
+        for _ in range(5):
+            began = time.perf_counter()
+            outcome = world.run_rule(cell, RULE)
+            best = min(best, time.perf_counter() - began)
+        rows.append(
+            {
+                "size": size,
+                "services": len(large.services),
+                "trips": len(large.trips),
+                "passengers": outcome.departed,
+                "decisions": outcome.decisions,
+                "ms": round(1000 * best, 3),
+                "ns_per_decision": round(1e9 * best / outcome.decisions, 1),
+            }
+        )
+    return rows

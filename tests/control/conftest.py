@@ -1,0 +1,11 @@
+"""Fixtures of the environments."""
+
+import pytest
+
+from evenline.city.embedded import embedded_city
+from evenline.city.model import City
+
+
+@pytest.fixture(scope="session")
+def town() -> City:
+    return embedded_city("town")

@@ -1,0 +1,199 @@
+"""Small cities at random, for worlds that need no streets: a few services over shared stops, a few
+buses, crowds, changes; and running times that let buses bunch and overtake."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from evenline.city.demand import DEMAND_LEVELS, Cell, carrying
+from evenline.city.model import City, Journeys, Node, Road, Service, Stop, Trip, Vehicle
+from evenline.worlds.calibration import Calibration
+
+Legs = list[tuple[int, int, tuple[int, ...]]]  # board, alight, services that may carry
+Draw = Any
+
+NODES = (Node("west", 0.0, 0.0, signal=False), Node("east", 1000.0, 0.0, signal=False))
+ROAD = Road("street", "west", "east", 1000.0, bus_lane=False)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone who may travel, from `min_demand` on."""
+
+    departure_s: int
+    legs: Legs
+    min_demand: float = 1.0
+
+
+def small_city(
+    services: Sequence[Sequence[int]],
+    trips: Sequence[tuple[int, int]],
+    people: Sequence[Person] = (),
+    horizon_s: int = 3600,
+    vehicle: Vehicle | None = None,
+) -> City:
+    """A city of services given by their stops, and trips given by service and departure."""
+    stops = 1 + max(stop for service in services for stop in service)
+    count = [0] * len(services)
+    timetable = []
+    for service, departure_s in trips:
+        timetable.append(Trip(f"S{service}.{count[service]}", service, departure_s))
+        count[service] += 1
+    return City(
+        name="small",
+        horizon_s=horizon_s,
+        vehicle=vehicle or Vehicle(),
+        nodes=NODES,
+        roads=(ROAD,),
+        stops=tuple(
+            Stop(f"s{i}", ROAD.id, 1000.0 * (i + 1) / (stops + 1), 0.0, 0.0) for i in range(stops)
+        ),
+        services=tuple(
+            Service(
+                f"S{i}",
+                str(i),
+                tuple(row),
+                tuple(300.0 * (k + 1) for k in range(len(row))),
+                (ROAD.id,),
+                1000.0,
+            )
+            for i, row in enumerate(services)
+        ),
+        trips=tuple(timetable),
+        journeys=journeys_of(people),
+    )
+
+
+def journeys_of(people: Sequence[Person]) -> Journeys:
+    """People as columns, in order of departure."""
+    people = sorted(people, key=lambda person: person.departure_s)
+    legs = [leg for person in people for leg in person.legs]
+    sets = sorted({carriers for _, _, carriers in legs})
+    return Journeys(
+        departure_s=np.array([person.departure_s for person in people], np.int32),
+        min_demand=np.array([person.min_demand for person in people], float),
+        leg_start=np.cumsum([0, *(len(person.legs) for person in people)]).astype(np.int32),
+        leg_board=np.array([board for board, _, _ in legs], np.int32),
+        leg_alight=np.array([alight for _, alight, _ in legs], np.int32),
+        leg_carriers=np.array([sets.index(carriers) for _, _, carriers in legs], np.int32),
+        carriers=tuple(sets),
+    )
+
+
+def steady(city: City, run_s: int = 100, start_delay_s: int = 0) -> Calibration:
+    """Every segment takes the same whole number of seconds, always."""
+    places, hours = sum(len(s.stops) for s in city.services), -(-city.horizon_s // 3600)
+    return Calibration(
+        city="small",
+        start_delay_s=start_delay_s,
+        mean_s=np.full((places, hours), float(run_s)),
+        pace_s=np.zeros(places),
+        phase_s=np.zeros((places, 9)),
+        noise_s=np.zeros((places, 2)),
+        least_s=np.ones(places),
+        pace=np.zeros(2),
+        sources={},
+        residuals={},
+    )
+
+
+def restless(city: City, seed: int) -> Calibration:
+    """Running times with all that the model has: hours, pace, signal cycle, noise, a least."""
+    rng = np.random.Generator(np.random.PCG64([seed, 7]))
+    places, hours = sum(len(s.stops) for s in city.services), -(-city.horizon_s // 3600)
+    return Calibration(
+        city="small",
+        start_delay_s=int(rng.integers(0, 40)),
+        mean_s=rng.uniform(1, 90, (places, 1)) * rng.uniform(0.5, 1.5, (1, hours)),
+        pace_s=rng.uniform(0, 120, places),
+        phase_s=rng.uniform(-15, 15, (places, 9)),
+        noise_s=np.sort(rng.uniform(-30, 40, (places, 5)), axis=1),
+        least_s=rng.integers(1, 12, places).astype(float),
+        pace=np.sort(rng.uniform(-0.6, 0.6, 4)),
+        sources={},
+        residuals={},
+    )
+
+
+@st.composite
+def cities(draw: Draw, most_services: int = 4) -> City:
+    """Services that share stops in either direction, crowds of one mind, and small buses."""
+    horizon = draw(st.integers(300, 4500))
+    busy = draw(st.sampled_from([horizon // 3, horizon - 1]))  # what begins, begins until then
+    pool = draw(st.integers(2, 8))
+    rows = st.lists(st.integers(0, pool - 1), min_size=2, max_size=6, unique=True)
+    there_or_back = st.tuples(rows, st.booleans()).map(lambda r: sorted(r[0], reverse=r[1]))
+    services = draw(st.lists(there_or_back, min_size=1, max_size=most_services))
+    departures = st.lists(st.integers(0, busy), min_size=1, max_size=5, unique=True)
+    trips = [(i, at) for i in range(len(services)) for at in sorted(draw(departures))]
+    if draw(st.booleans()):
+        trips.sort(key=lambda trip: trip[1])  # services mixed in the timetable
+    vehicle = Vehicle(
+        capacity=draw(st.integers(1, 6)),
+        min_dwell_s=draw(st.integers(0, 15)),
+        exchange_s_per_passenger=draw(st.integers(1, 5)),
+    )
+    groups = st.lists(crowds(services, busy), max_size=10)
+    people = [person for group in draw(groups) for person in group][:60]
+    return small_city(services, trips, people, horizon, vehicle)
+
+
+@st.composite
+def crowds(draw: Draw, services: Sequence[Sequence[int]], last_s: int) -> list[Person]:
+    """People on the same way, one every few seconds."""
+    first, apart = draw(st.integers(0, last_s)), draw(st.integers(0, 9))
+    legs: Legs = []
+    start = None
+    for _ in range(draw(st.integers(1, 3))):
+        options = [
+            (row[i], row[j])
+            for row in services
+            for i in range(len(row))
+            for j in range(i + 1, len(row))
+            if start in (None, row[i])
+        ]
+        if not options:
+            break
+        board, start = draw(st.sampled_from(sorted(set(options))))
+        every = carrying([Service("", "", tuple(row), (), (), 0.0) for row in services], board, start)
+        some = draw(st.sets(st.sampled_from(every), min_size=1))
+        legs.append((board, start, draw(st.sampled_from([every, tuple(sorted(some))]))))
+    least = draw(st.sampled_from([0.0, 0.75, 0.9, 1.0, 1.25]))
+    return [
+        Person(min(first + i * apart, last_s), legs, least)
+        for i in range(draw(st.integers(1, 12)))
+    ]
+
+
+@dataclass(frozen=True)
+class Day:
+    """A city, how its buses run, and a cell of it."""
+
+    city: City
+    calibration: Calibration
+    cell: Cell
+
+
+@st.composite
+def cells(draw: Draw, city: City) -> Cell:
+    """A cell the city's journeys can fill."""
+    most = city.journeys.min_demand.max(initial=1.0)
+    levels = [level for level in (*DEMAND_LEVELS, 0.0, 0.9) if level <= most]
+    seeds = st.integers(0, 2**31 - 1)
+    return Cell(draw(seeds), draw(seeds), draw(st.sampled_from(levels)))
+
+
+@st.composite
+def days(draw: Draw, most_services: int = 4) -> Day:
+    city = draw(cities(most_services))
+    calibration = restless(city, draw(st.integers(0, 999)))
+    return Day(city, calibration, draw(cells(city)))
+
+
+def holds() -> st.SearchStrategy[list[float]]:
+    """A few holds, to be given out again and again: none, whole seconds, the cap and in between."""
+    one = st.sampled_from([0.0, 1.0, 60.0]) | st.floats(0.0, 60.0)
+    return st.lists(one, min_size=1, max_size=12)

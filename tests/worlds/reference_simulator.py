@@ -1,0 +1,393 @@
+"""The fast world once more, slow and plain: what the compiled kernel has to come to, to the second.
+
+One object a person and a bus, lists for queues, a heap of arrivals, and two counts for every second
+of the day. The people are those of `realise`; the random numbers and everything else are written
+out here and share no code with the kernel.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evenline.city.demand import Cell, realise
+from evenline.city.model import City
+from evenline.control.event import Batch
+from evenline.control.outcome import Outcome
+from evenline.control.visits import Visit
+from evenline.worlds.calibration import Calibration
+
+BATCH = 16
+RATE_S = 1800
+HOUR_S, CYCLE_S, PHASE_S = 3600, 90, 10
+MASK = 2**64 - 1
+
+
+def uniform(key: int, number: int) -> float:
+    """Splitmix64 of a key and a number, as a fraction of one."""
+    x = (key + number * 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    x ^= x >> 31
+    return (x >> 11) / 2**53
+
+
+def quantile(table: Sequence[float], probability: float) -> float:
+    """Between the two nearest of equally spaced quantiles, which are kept in single precision."""
+    at = probability * (len(table) - 1)
+    low = int(at)
+    left, right = np.float32(table[low]), np.float32(table[low + 1])
+    return float(left) + float(right - left) * (at - low)
+
+
+@dataclass(frozen=True)
+class Leg:
+    board: int
+    alight: int
+    carriers: tuple[int, ...]
+    carriers_index: int
+
+
+@dataclass(eq=False)
+class Person:
+    """Someone with the legs still to go; `since_s` is when the present wait began."""
+
+    journey: int
+    legs: list[Leg]
+    since_s: int
+    number: int  # in the order of joining a queue
+    changing: bool = False
+
+    def turn(self) -> tuple[int, int, bool, int]:
+        """Who boards first: who came first; then, in one second, the same order for everybody."""
+        return self.since_s, self.legs[0].carriers_index, self.changing, self.number
+
+
+@dataclass(eq=False)
+class Ride:
+    """A leg for which a bus came; `alighted_s` is None as long as the bus has not got there."""
+
+    person: Person
+    leg: Leg
+    trip: int
+    since_s: int
+    boarded_s: int
+    alighted_s: int | None = None
+
+
+@dataclass(eq=False)
+class Bus:
+    trip: int
+    service: int
+    pace: np.float32
+    reached_s: list[int] = field(default_factory=list)
+    riders: list[Ride] = field(default_factory=list)
+
+    @property
+    def position(self) -> int:
+        return len(self.reached_s) - 1
+
+
+class ReferenceWorld:
+    """A city's day. See `evenline.control.world.World`."""
+
+    def __init__(self, city: City, calibration: Calibration) -> None:
+        self.city, self.calibration = city, calibration
+        self.legs_of = [_legs(city, person) for person in range(len(city.journeys))]
+
+    # -- the contract -----------------------------------------------------------------------------
+
+    def reset(self, cell: Cell) -> Batch | None:
+        city, horizon = self.city, self.city.horizon_s
+        self.cell = cell
+        self.waiting, self.riding = [0] * horizon, [0] * horizon
+        self.queue: dict[int, list[Person]] = {stop: [] for stop in range(len(city.stops))}
+        self.joined = 0
+        self.rides: list[Ride] = []
+        self.visits: list[Visit] = []
+        self.completed = self.decisions = self.simultaneous = self.holds_zero = 0
+        self.hold_total_s = 0.0
+        self.durations: list[int] = []
+        self.charged_until_s, self.pre_control = 0, None
+        self.token_cost = 0
+        self.now = 0
+        self.pending: list[Batch] = []
+        people = realise(city, cell)
+        self.departed = len(people.journey)
+        for journey, at in zip(people.journey.tolist(), people.departure_s.tolist(), strict=True):
+            self._wait(Person(journey, list(self.legs_of[journey]), at, 0))
+        seed = np.random.SeedSequence([cell.sumo_seed, 0xFA57])
+        self.key = int(seed.generate_state(1, np.uint64)[0]) >> 1
+        self.running: list[list[Bus]] = [[] for _ in city.services]  # front to back
+        self.last_s: dict[tuple[int, int], int] = {}
+        self.arrivals: list[tuple[int, int, int]] = []
+        self.buses = []
+        for number, trip in enumerate(city.trips):
+            pace = quantile(self.calibration.pace.tolist(), uniform(self.key, 2 * number + 1))
+            self.buses.append(Bus(number, trip.service, np.float32(pace)))
+            start = trip.departure_s + self.calibration.start_delay_s
+            heapq.heappush(self.arrivals, (start, trip.service, number))
+        return self._advance()
+
+    def step(self, holds_s: Sequence[float]) -> Batch | None:
+        batch = self.current
+        assert batch is not None and len(holds_s) == len(batch.trips)
+        for trip, row, hold in zip(batch.trips.tolist(), batch.raw, holds_s, strict=True):
+            self._serve(self.buses[trip], int(row[10]), hold)
+        return self._advance()
+
+    def outcome(self) -> Outcome:
+        assert self.now == self.city.horizon_s
+        return Outcome(
+            departed=self.departed,
+            completed=self.completed,
+            waiting_s=sum(self.waiting),
+            riding_s=sum(self.riding),
+            pre_control_cost=self.pre_control or 0,
+            token_cost=self.token_cost,
+            decisions=self.decisions,
+            zero_duration_tokens=self.simultaneous,
+            holds_zero=self.holds_zero,
+            hold_total_s=self.hold_total_s,
+            denied_boardings=sum(visit.left_behind for visit in self.visits),
+            trips_completed=len(self.durations),
+            trip_duration_total_s=sum(self.durations),
+        )
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _advance(self) -> Batch | None:
+        self.current = None
+        if self.pending:
+            self.charged = 0
+        else:
+            asking = self._next_moment()
+            self._charge()
+            raw = np.array([self._describe(bus, gap) for bus, gap in asking])
+            trips = np.array([bus.trip for bus, _ in asking], np.int32)
+            self.decisions += len(asking)
+            self.simultaneous += max(0, len(asking) - 1)
+            self.pending = [
+                Batch(self.now, trips[i : i + BATCH], raw[i : i + BATCH])
+                for i in range(0, len(asking), BATCH)
+            ]
+        if self.pending:
+            self.current = self.pending.pop(0)
+        return self.current
+
+    def _next_moment(self) -> list[tuple[Bus, int | None]]:
+        """The buses that ask, each with its gap to the last bus there; none at the horizon."""
+        asking: list[tuple[Bus, int | None]] = []
+        while not asking:
+            if not self.arrivals or self.arrivals[0][0] >= self.city.horizon_s:
+                self.now = self.city.horizon_s
+                return []
+            self.now = self.arrivals[0][0]
+            while self.arrivals and self.arrivals[0][0] == self.now:
+                bus = self.buses[heapq.heappop(self.arrivals)[2]]
+                gap = self._arrive(bus)
+                if bus.position == len(self.city.services[bus.service].stops) - 1:
+                    self._finish(bus)
+                else:
+                    asking.append((bus, gap))
+        return asking
+
+    def _charge(self) -> None:
+        """Two for a second of waiting, one for a second of riding, up to the present second."""
+        seconds = range(self.charged_until_s, self.now)
+        self.charged = sum(2 * self.waiting[second] + self.riding[second] for second in seconds)
+        self.charged_until_s = self.now
+        if self.pre_control is None:
+            self.pre_control = self.charged
+        else:
+            self.token_cost += self.charged
+
+    # -- buses ------------------------------------------------------------------------------------
+
+    def _arrive(self, bus: Bus) -> int | None:
+        bus.reached_s.append(self.now)
+        order = self.running[bus.service]
+        if bus.position == 0:
+            order.append(bus)
+        place = order.index(bus)
+        while place > 0 and order[place - 1].position < bus.position:
+            order[place - 1], order[place] = order[place], order[place - 1]
+            place -= 1
+        before = self.last_s.get((bus.service, bus.position))
+        self.last_s[bus.service, bus.position] = self.now
+        return None if before is None else self.now - before
+
+    def _finish(self, bus: Bus) -> None:
+        self.running[bus.service].remove(bus)
+        self.durations.append(self.now - bus.reached_s[0])
+        vehicle = self.city.vehicle
+        leaving = len(self._leaving(bus))
+        self._exchange(bus, max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * leaving), 0)
+
+    def _serve(self, bus: Bus, base_s: int, hold_s: float) -> None:
+        self.hold_total_s += hold_s
+        self.holds_zero += hold_s == 0
+        leaves = self._exchange(bus, base_s, hold_s)
+        heapq.heappush(self.arrivals, (leaves + self._run(bus, leaves), bus.service, bus.trip))
+
+    def _run(self, bus: Bus, leaves: int) -> int:
+        """Whole seconds to the next stop. Single precision is what the tables are kept in."""
+        fit, single = self.calibration, np.float32
+        place = self._place(bus.service, bus.position)
+        hour = min(leaves // HOUR_S, fit.mean_s.shape[1] - 1)
+        expected = single(fit.mean_s[place, hour]) + single(fit.pace_s[place]) * bus.pace
+        expected += single(fit.phase_s[place, leaves % CYCLE_S // PHASE_S])
+        lengths = [len(self.city.services[trip.service].stops) for trip in self.city.trips]
+        visit = sum(lengths[: bus.trip]) + bus.position
+        noise = quantile(fit.noise_s[place].tolist(), uniform(self.key, 2 * visit))
+        return max(int(float(expected) + noise + 0.5), int(fit.least_s[place]))
+
+    # -- people -----------------------------------------------------------------------------------
+
+    def _exchange(self, bus: Bus, base_s: int, hold_s: float) -> int:
+        """Alight one by one, last boarded first; then board one by one while the bus stands."""
+        vehicle = self.city.vehicle
+        each, load = vehicle.exchange_s_per_passenger, len(bus.riders)
+        leaves = self.now + base_s + math.ceil(hold_s)
+        door, leaving = self.now, self._leaving(bus)
+        for ride in reversed(leaving):
+            bus.riders.remove(ride)
+            self._alight(ride, door)
+            door += each
+        boarded = 0
+        while len(bus.riders) < vehicle.capacity and door < leaves:
+            there = [p for p in self._eligible(bus) if p.since_s < leaves]
+            if not there:
+                break
+            first = min(there, key=Person.turn)
+            at = max(door, first.since_s)
+            self._board(bus, first, at)
+            boarded += 1
+            door = at + each
+        full = len(bus.riders) == vehicle.capacity
+        behind = [p for p in self._eligible(bus) if full and p.since_s <= leaves]
+        self.visits.append(
+            Visit(
+                bus.trip, bus.position, self.now, leaves, load, len(leaving), boarded,
+                len(behind), base_s, float(hold_s),
+            )  # fmt: skip
+        )
+        return leaves
+
+    def _leaving(self, bus: Bus) -> list[Ride]:
+        return [ride for ride in bus.riders if ride.leg.alight == self._stop(bus)]
+
+    def _eligible(self, bus: Bus) -> list[Person]:
+        """At the bus's stop, now or later, and able to use its service."""
+        return [p for p in self.queue[self._stop(bus)] if bus.service in p.legs[0].carriers]
+
+    def _wait(self, person: Person) -> None:
+        self.joined += 1
+        person.number = self.joined
+        self.queue[person.legs[0].board].append(person)
+        self._from(self.waiting, person.since_s, +1)
+
+    def _board(self, bus: Bus, person: Person, at: int) -> None:
+        leg = person.legs.pop(0)
+        self.queue[leg.board].remove(person)
+        ride = Ride(person, leg, bus.trip, person.since_s, at)
+        bus.riders.append(ride)
+        self.rides.append(ride)
+        self._from(self.waiting, at, -1)
+        self._from(self.riding, at, +1)
+
+    def _alight(self, ride: Ride, at: int) -> None:
+        person, ride.alighted_s = ride.person, at
+        self._from(self.riding, at, -1)
+        if person.legs:
+            person.since_s, person.changing = at, True
+            self._wait(person)
+        else:
+            self.completed += at < self.city.horizon_s
+
+    def _from(self, counts: list[int], second: int, by: int) -> None:
+        """One person more or fewer, from a second to the end of the day."""
+        for later in range(second, self.city.horizon_s):
+            counts[later] += by
+
+    # -- what is known of a bus -------------------------------------------------------------------
+
+    def _describe(self, bus: Bus, gap: int | None) -> list[float]:
+        vehicle = self.city.vehicle
+        waiting = sum(p.since_s <= self.now for p in self._eligible(bus))
+        alighting = len(self._leaving(bus))
+        boarding = min(waiting, vehicle.capacity - len(bus.riders) + alighting)
+        exchange = vehicle.exchange_s_per_passenger * (alighting + boarding)
+        behind = self._behind(bus)
+        return [
+            bus.service,
+            bus.position,
+            self.now,
+            gap or 0,
+            behind or 0,
+            *self._targets(bus.trip),
+            waiting,
+            len(bus.riders),
+            self._rate(bus),
+            max(vehicle.min_dwell_s, exchange),
+            gap is not None,
+            behind is not None,
+            vehicle.capacity,
+            self.waiting[self.now],
+            self.riding[self.now],
+        ]
+
+    def _behind(self, bus: Bus) -> int | None:
+        """The gap at the follower's last stop, or the time since this bus was at its next one."""
+        order = self.running[bus.service]
+        place = order.index(bus)
+        if place == len(order) - 1:
+            return None
+        follower = order[place + 1]
+        at = follower.position
+        gap = follower.reached_s[at] - bus.reached_s[at]
+        if at < bus.position:
+            gap = max(gap, self.now - bus.reached_s[at + 1])
+        return gap
+
+    def _targets(self, trip: int) -> tuple[int, int]:
+        """The timetable's gap to the service's trip before, and to the one after."""
+        service, at = self.city.trips[trip].service, self.city.trips[trip].departure_s
+        others = [t.departure_s for t in self.city.trips if t.service == service]
+        before, after = [s for s in others if s < at], [s for s in others if s > at]
+        return at - max(before) if before else 0, min(after) - at if after else 0
+
+    def _rate(self, bus: Bus) -> float:
+        """People whose first leg begins here in this half hour, as planned, a second."""
+        journeys = self.city.journeys
+        return (
+            sum(
+                legs[0].board == self._stop(bus)
+                and bus.service in legs[0].carriers
+                and journeys.min_demand[person] <= self.cell.demand
+                and journeys.departure_s[person] // RATE_S == self.now // RATE_S
+                for person, legs in enumerate(self.legs_of)
+            )
+            / RATE_S
+        )
+
+    def _stop(self, bus: Bus) -> int:
+        return self.city.services[bus.service].stops[bus.position]
+
+    def _place(self, service: int, position: int) -> int:
+        return sum(len(s.stops) for s in self.city.services[:service]) + position
+
+
+def _legs(city: City, person: int) -> list[Leg]:
+    journeys = city.journeys
+    return [
+        Leg(
+            int(journeys.leg_board[leg]),
+            int(journeys.leg_alight[leg]),
+            journeys.carriers[journeys.leg_carriers[leg]],
+            int(journeys.leg_carriers[leg]),
+        )
+        for leg in range(journeys.leg_start[person], journeys.leg_start[person + 1])
+    ]
