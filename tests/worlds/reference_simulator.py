@@ -102,7 +102,7 @@ class ReferenceWorld:
     def reset(self, cell: Cell) -> Batch | None:
         city, horizon = self.city, self.city.horizon_s
         self.cell = cell
-        self.waiting, self.riding = [0] * horizon, [0] * horizon
+        self.waiting, self.riding = np.zeros(horizon, int), np.zeros(horizon, int)  # each second
         self.queue: dict[int, list[Person]] = {stop: [] for stop in range(len(city.stops))}
         self.joined = 0
         self.rides: list[Ride] = []
@@ -143,8 +143,8 @@ class ReferenceWorld:
         return Outcome(
             departed=self.departed,
             completed=self.completed,
-            waiting_s=sum(self.waiting),
-            riding_s=sum(self.riding),
+            waiting_s=int(self.waiting.sum()),
+            riding_s=int(self.riding.sum()),
             pre_control_cost=self.pre_control or 0,
             token_cost=self.token_cost,
             decisions=self.decisions,
@@ -196,8 +196,8 @@ class ReferenceWorld:
 
     def _charge(self) -> None:
         """Two for a second of waiting, one for a second of riding, up to the present second."""
-        seconds = range(self.charged_until_s, self.now)
-        self.charged = sum(2 * self.waiting[second] + self.riding[second] for second in seconds)
+        passed = slice(self.charged_until_s, self.now)
+        self.charged = int(2 * self.waiting[passed].sum() + self.riding[passed].sum())
         self.charged_until_s = self.now
         if self.pre_control is None:
             self.pre_control = self.charged
@@ -287,7 +287,7 @@ class ReferenceWorld:
         self.joined += 1
         person.number = self.joined
         self.queue[person.legs[0].board].append(person)
-        self._from(self.waiting, person.since_s, +1)
+        self.waiting[person.since_s:] += 1
 
     def _board(self, bus: Bus, person: Person, at: int) -> None:
         leg = person.legs.pop(0)
@@ -295,22 +295,17 @@ class ReferenceWorld:
         ride = Ride(person, leg, bus.trip, person.since_s, at)
         bus.riders.append(ride)
         self.rides.append(ride)
-        self._from(self.waiting, at, -1)
-        self._from(self.riding, at, +1)
+        self.waiting[at:] -= 1
+        self.riding[at:] += 1
 
     def _alight(self, ride: Ride, at: int) -> None:
         person, ride.alighted_s = ride.person, at
-        self._from(self.riding, at, -1)
+        self.riding[at:] -= 1
         if person.legs:
             person.since_s, person.changing = at, True
             self._wait(person)
         else:
             self.completed += at < self.city.horizon_s
-
-    def _from(self, counts: list[int], second: int, by: int) -> None:
-        """One person more or fewer, from a second to the end of the day."""
-        for later in range(second, self.city.horizon_s):
-            counts[later] += by
 
     # -- what is known of a bus -------------------------------------------------------------------
 

@@ -369,73 +369,100 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
 
 @inlined
 def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: float) -> int:
-    """Alight, then board first come first served until the bus leaves; the second it leaves.
+    """Exchange people at a stop as SUMO does; the second the bus leaves.
 
-    One exchange takes its seconds; whoever comes while the bus stands still boards.
+    One person passes the door at a time. Whoever waits boards before anyone alights, while there
+    is room; whoever comes before the bus is done boards too, and keeps it that much longer. The
+    hold comes on top, and whoever comes during it boards without delaying the bus.
     """
     now, visit = d.num[NOW], s.first_visit[trip] + stop
     each, capacity = s.number[3], s.number[1]
-    leaves = now + base_s + int(np.ceil(hold_s))
-    load = d.load[trip]
-    slot = _alight(s, d, visit, now, each)
-    aboard = load - d.alight_count[visit]
-    service = s.service[trip]
-    place, boarded = s.first_stop[service] + stop, 0
-    first, last = s.place_class[place], s.place_class[place + 1]
-    while aboard < capacity and slot < leaves:
-        best, best_s, change = -1, leaves, False
-        for i in range(first, last):
-            c = s.carried[i]
-            if d.head[c] < d.end[c] and d.entry_s[d.head[c]] < best_s:
-                best, best_s, change = i, d.entry_s[d.head[c]], False
-            leg = d.change_head[c]
-            if leg >= 0 and d.change_s[leg] < best_s:
-                best, best_s, change = i, d.change_s[leg], True
-        if best < 0:
+    place = s.first_stop[s.service[trip]] + stop
+    load = aboard = d.load[trip]
+    leg = d.alight_head[visit]  # the next to alight
+    free, done, boarded = now, now + s.number[2], 0
+    leaves = done
+    holding = False
+    while True:
+        best, best_s = _first_in_line(s, d, place, leaves if holding else done)
+        if aboard >= capacity:
+            best = -1
+        at = free - 1 if free > now else free
+        if best >= 0 and (best_s <= at or leg < 0):
+            at = max(at, best_s)
+            if holding and at >= leaves:
+                break
+            _board(s, d, trip, best, at)
+            aboard += 1
+            boarded += 1
+        elif leg >= 0:
+            _alight(s, d, leg, at)
+            leg = d.alight_next[leg]
+            aboard -= 1
+        elif holding:
             break
-        c = s.carried[best]
-        if change:
-            leg = d.change_head[c]
-            d.change_head[c] = d.change_next[leg]
         else:
-            leg = d.entry_of[d.head[c]]
-            d.head[c] += 1
-        at = max(slot, best_s)
-        _count(d, s.number[0], at, -1, 1)
-        slot = at + each
-        goal = s.first_visit[trip] + s.leg_pos[s.leg_pos_start[leg] + s.carried_as[best]]
-        d.alight_next[leg] = d.alight_head[goal]
-        d.alight_head[goal] = leg
-        d.alight_count[goal] += 1
-        aboard += 1
-        boarded += 1
+            holding, leaves = True, done + int(np.ceil(hold_s))
+            continue
+        free = max(free, at) + each
+        if not holding:
+            done = max(done, free)
     left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0
     d.num[DENIED] += left
     d.load[trip] = aboard
     if d.visits.shape[0]:
         v = d.visits[visit]
-        v[0], v[1], v[2], v[3] = leaves, load, d.alight_count[visit], boarded
+        v[0], v[1], v[2], v[3] = leaves, load, load + boarded - aboard, boarded
         v[4], v[5] = left, base_s
         d.visit_hold_s[visit] = hold_s
     return int(leaves)
 
 
 @inlined
-def _alight(s: Static, d: Day, visit: int, now: int, each: int) -> int:
-    """Let people off one by one; those who change join their next queue. When the door is free."""
-    at, horizon = now, s.number[0]
-    leg = d.alight_head[visit]
-    while leg >= 0:
-        onward = s.leg_next[leg]
-        if onward < 0:
-            _count(d, horizon, at, 0, -1)
-            d.num[COMPLETED] += at < horizon
-        else:
-            _count(d, horizon, at, 1, -1)
-            _join(s, d, onward, at)
-        at += each
-        leg = d.alight_next[leg]
-    return at
+def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, int]:
+    """Who has waited longest for this service and came before a second: (queue, since when).
+
+    Even numbers are first legs, odd ones people who change; -1 if there is nobody.
+    """
+    best, best_s = -1, before_s
+    for i in range(s.place_class[place], s.place_class[place + 1]):
+        c = s.carried[i]
+        if d.head[c] < d.end[c] and d.entry_s[d.head[c]] < best_s:
+            best, best_s = 2 * i, d.entry_s[d.head[c]]
+        leg = d.change_head[c]
+        if leg >= 0 and d.change_s[leg] < best_s:
+            best, best_s = 2 * i + 1, d.change_s[leg]
+    return best, best_s
+
+
+@inlined
+def _board(s: Static, d: Day, trip: int, queue: int, at: int) -> None:
+    """Take the first person of a queue on board."""
+    i = queue // 2
+    c = s.carried[i]
+    if queue % 2:
+        leg = d.change_head[c]
+        d.change_head[c] = d.change_next[leg]
+    else:
+        leg = d.entry_of[d.head[c]]
+        d.head[c] += 1
+    _count(d, s.number[0], at, -1, 1)
+    goal = s.first_visit[trip] + s.leg_pos[s.leg_pos_start[leg] + s.carried_as[i]]
+    d.alight_next[leg] = d.alight_head[goal]
+    d.alight_head[goal] = leg
+    d.alight_count[goal] += 1
+
+
+@inlined
+def _alight(s: Static, d: Day, leg: int, at: int) -> None:
+    """Let one person off: home, or into the queue of the next leg."""
+    horizon, onward = s.number[0], s.leg_next[leg]
+    if onward < 0:
+        _count(d, horizon, at, 0, -1)
+        d.num[COMPLETED] += at < horizon
+    else:
+        _count(d, horizon, at, 1, -1)
+        _join(s, d, onward, at)
 
 
 @inlined
