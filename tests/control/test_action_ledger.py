@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenline.control.action import (
@@ -52,6 +52,8 @@ def test_a_hold_comes_back_from_its_action(hold: float) -> None:
 
 @settings(deadline=None)
 @given(actions)
+@example(-1.0)
+@example(1.0)
 def test_an_action_in_range_passes_as_it_is(action: float) -> None:
     assert check_action(action, "7X.03", "s012") == action
 
@@ -72,6 +74,7 @@ def test_anything_else_is_refused_with_bus_stop_and_value(value: float) -> None:
 
 @settings(deadline=None)
 @given(st.lists(holds, max_size=16))
+@example([0.0, 60.0])
 def test_holds_in_range_pass_as_they_are(values: list[float]) -> None:
     places = [(f"bus{i}", f"stop{i}") for i in range(len(values))]
     assert check_holds(values, places) == values

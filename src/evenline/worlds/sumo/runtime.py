@@ -28,6 +28,8 @@ def runtimes_folder() -> Path:
 @cache
 def libsumo() -> ModuleType:
     """The libsumo of this process."""
+    # Without this libsumo prints at every import that pyarrow is of another version than its own.
+    os.environ.setdefault("LIBSUMO_AS_TRACI", "quiet")
     try:
         return importlib.import_module("libsumo")
     except ImportError as error:
@@ -89,10 +91,19 @@ def install_runtime(version: str) -> Path:
         command = [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"),
             *("--target", str(aside)),
-            *(f"{package}=={version}" for package in PACKAGES),
+            *(f"{package}=={version}" for package in _packages(version)),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise InputError(f"SUMO {version} could not be installed: {last}")
     return folder
+
+
+def _packages(version: str) -> tuple[str, ...]:
+    """`sumo-data` is a package of its own from 1.26 on; before, its files are in eclipse-sumo."""
+    parts = version.split(".")
+    if not all(part.isdigit() for part in parts) or len(parts) != 3:
+        raise InputError(f"SUMO version {version!r}: should look like {DEFAULT_VERSION}")
+    old = (int(parts[0]), int(parts[1])) < (1, 26)
+    return tuple(package for package in PACKAGES if not (old and package == "sumo-data"))

@@ -7,7 +7,6 @@ every step, so the ledger is a sum over whole seconds.
 A moment carries the number of its step: SUMO's `started="48"` is our 48.
 """
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -294,14 +293,18 @@ class SumoWorld:
         )
 
     def _eligible(self, trip: int, position: int) -> int:
-        """People at the stop now whose leg this bus's service can carry."""
+        """People at the stop now whose leg this bus's service can carry.
+
+        SUMO lists first legs under the road alone, and those on board a bus there as well.
+        """
         service, stop = self.city.trips[trip].service, self._stop(trip, position)
         carries, carriers, board = self._carries, self._carriers, self._board
+        vehicle_of = libsumo().person.getVehicle
         count = 0
         for person in libsumo().edge.getLastStepPersonIDs(self.city.stops[stop].road):
             leg = self._leg(person)
             if board[leg] == stop and service in carries[carriers[leg]]:
-                count += 1
+                count += not vehicle_of(person)
         return count
 
     def _leg(self, person: str) -> int:
@@ -380,6 +383,3 @@ class SumoWorld:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-
-# libsumo warns on every import that pyarrow is of another version; both are used here together.
-os.environ.setdefault("LIBSUMO_AS_TRACI", "quiet")
