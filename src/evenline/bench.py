@@ -1,4 +1,4 @@
-"""How fast a world is: `sumo` against the bare binary on the same files.
+"""How fast things are: `sumo` against the bare binary on the same files, and the replay.
 
 Both sides read the same cell and simulate the whole day with zero hold, in turn, each in a
 process of its own. Loading counts on both sides; for our world so does writing the input files.
@@ -17,16 +17,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenline.city.cells import demo_cell
 from evenline.city.tables import open_city
 from evenline.control.world import run_episode
 from evenline.errors import InputError
 from evenline.policies.rules import named_rule
+from evenline.replay.store import open_store
 from evenline.worlds.sumo.runtime import binary, runtime_version
 from evenline.worlds.sumo.scenario import write_scenario
 from evenline.worlds.sumo.world import SumoWorld
 
 CELL = demo_cell(1)
+MINIBATCH = 256
 
 
 def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
@@ -51,6 +55,29 @@ def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
         "bare_s": round(min(bare_s), 3),
         "ratio": round(world_s / min(bare_s), 3),
         "peak_mib": round(max(world["peak_mib"] for world in worlds), 1),
+    }
+
+
+def bench_replay(city: str, folder: Path) -> dict[str, Any]:
+    """Seconds to open a replay, canonical states a second from random minibatches, bytes."""
+    began = time.perf_counter()
+    store = open_store(folder, open_city(city))
+    load_s = time.perf_counter() - began
+    rng = np.random.Generator(np.random.PCG64(1))
+    batches = rng.integers(0, len(store), (400, MINIBATCH))
+    out = store.canonical(batches[0])
+    best = 0.0
+    for _ in range(5):
+        began = time.perf_counter()
+        for rows in batches:
+            store.canonical(rows, out)
+        best = max(best, batches.size / (time.perf_counter() - began))
+    return {
+        "city": city,
+        "rows": len(store),
+        "load_s": round(load_s, 2),
+        "states_per_s": round(best),
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*.parquet")),
     }
 
 

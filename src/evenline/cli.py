@@ -19,9 +19,11 @@ app = typer.Typer(
 )
 city_app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
 runtime_app = typer.Typer(no_args_is_help=True, help="Further versions of SUMO.")
+audit_app = typer.Typer(no_args_is_help=True, help="Check claims by rule.")
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
 app.add_typer(city_app, name="city")
 app.add_typer(runtime_app, name="runtime")
+app.add_typer(audit_app, name="audit")
 app.add_typer(bench_app, name="bench")
 
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
@@ -43,7 +45,7 @@ def settings(
 @app.command()
 def simulate(
     city: CityOption = "town",
-    world: Annotated[str, typer.Option(help="Who simulates: sumo.")] = "sumo",
+    world: Annotated[str, typer.Option(help="Who simulates: sumo or fast.")] = "sumo",
     policy: Annotated[str, typer.Option(help="zero, headway, or another rule's name.")] = "zero",
     seed: Annotated[int, typer.Option(help="Which day: passengers, cars, drivers.")] = 1,
     demand: Annotated[float, typer.Option(help="Demand multiplier, up to 1.25.")] = 1.0,
@@ -61,7 +63,8 @@ def simulate(
     answer = run(city, world, policy, cell, folder, sumo)
     outcome = outcome_of(answer)
     _print_table(
-        f"{city}, {policy}, seed {seed}, demand {demand:.2f} (SUMO {answer['sumo']})",
+        f"{city}, {policy}, seed {seed}, demand {demand:.2f} "
+        f"({'fast world' if world == 'fast' else 'SUMO ' + answer['sumo']})",
         {
             "generalized time Y, s per passenger": f"{outcome.generalized_s:,.1f}",
             "completion": f"{outcome.completion:.4f}",
@@ -106,6 +109,82 @@ def collect(
     if failures:
         raise InputError(f"{folder}: {len(failures)} episodes failed; run the same command again")
     print(folder)
+
+
+@app.command()
+def calibrate(
+    city: CityOption = "town",
+    out: Annotated[Path | None, typer.Option(help="The calibration's folder.")] = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Fit the fast world to SUMO: run the calibration days, fit, draw. Resumes."""
+    from evenline.calibrate import calibrate as run
+
+    folder = out or Path("results") / f"calibration-{Path(city).name}"
+    found = run(city, folder, workers=workers)
+    _print_table(f"calibration of {city}", {k: f"{v:,}" for k, v in found.residuals.items()})
+    print(folder / "calibration.json")
+
+
+# -- audits ---------------------------------------------------------------------------------------
+
+ReplayOption = Annotated[Path | None, typer.Option("--replay", help="The replay's folder.")]
+
+
+@audit_app.command("fidelity")
+def audit_fidelity(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="A calibration file; the city's own if not given.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="A document to write the result into.")] = None,
+    workers: WorkersOption = None,
+) -> None:
+    """Whether the fast world may stand in for SUMO. Exit code 1 if not. Resumes."""
+    from evenline.fidelity import fidelity_audit, print_lines, write_document
+    from evenline.replay.collect import missing_episodes, planned
+    from evenline.worlds.fidelity import accepted
+
+    name = Path(city).name
+    store = replay or Path("results") / f"replay-{name}"
+    folder = out or Path("results") / f"audit-{name}"
+    every, todo = planned(store, city), missing_episodes(store, city)
+    with progress_bar() as bar:
+        task = bar.add_task(f"SUMO {city}", total=len(every), completed=len(every) - len(todo))
+        lines = fidelity_audit(
+            city, calibration, store, folder, workers, lambda result: bar.advance(task)
+        )
+    print_lines(lines)
+    if docs is not None:
+        write_document(docs, name, lines, folder)
+    print(folder)
+    if not accepted(lines):
+        raise typer.Exit(1)
+
+
+@audit_app.command("replay")
+def audit_replay(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    out: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    docs: Annotated[Path | None, typer.Option(help="A document to write the result into.")] = None,
+) -> None:
+    """Recompute every claim about a replay from its files. Exit code 1 if one fails."""
+    from evenline.replay.page import write_audit
+
+    name = Path(city).name
+    store = replay or Path("results") / f"replay-{name}"
+    folder = out or Path("results") / f"audit-{name}"
+    with stderr.status(f"reading {store}"):
+        figures = write_audit(store, city, folder, docs)
+    for figure in figures:
+        verdict = {True: "pass", False: "FAIL", None: ""}[figure.passed]
+        print(f"{figure.name:45} {figure.text():>34}   paper {figure.paper_text():>12}  {verdict}")
+    print(folder / "replay.html")
+    if any(figure.passed is False for figure in figures):
+        raise typer.Exit(1)
 
 
 # -- cities ---------------------------------------------------------------------------------------
@@ -211,6 +290,44 @@ def bench_sumo(
         print(json.dumps(found))
     else:
         _print_table("SUMO world against bare SUMO", {k: str(v) for k, v in found.items()})
+
+
+@bench_app.command("fast")
+def bench_fast(
+    city: CityOption = "city",
+    repeats: Annotated[int, typer.Option(help="Runs of each; the best counts.")] = 5,
+    sumo: Annotated[bool, typer.Option(help="Also run a day in SUMO, for the ratio.")] = True,
+    scale: Annotated[
+        bool, typer.Option(help="Also measure cities up to 100 times as large.")
+    ] = False,
+    docs: Annotated[Path | None, typer.Option(help="A document to write the result into.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+) -> None:
+    """Decisions a second of the fast world on one core, and SUMO's time over ours."""
+    from evenline.worlds.fast.bench import bench_fast as run
+
+    with stderr.status(f"{city}: the fast world"):
+        found = run(city, repeats, sumo, scale, docs)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print_table("fast world", {k: str(v) for k, v in found.items()})
+
+
+@bench_app.command("replay")
+def bench_replay(
+    city: CityOption = "city",
+    replay: ReplayOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+) -> None:
+    """How fast a replay loads, and how fast minibatches of states are built."""
+    from evenline.bench import bench_replay as run
+
+    found = run(city, replay or Path("results") / f"replay-{Path(city).name}")
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print_table("replay", {k: str(v) for k, v in found.items()})
 
 
 def _print_table(title: str, rows: dict[str, str]) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
 
-from evenline.city.tables import open_city
+from evenline.city.tables import digest, open_city
 from evenline.control.outcome import Outcome
 from evenline.errors import InputError
 from evenline.files import to_json, write_bytes, write_text
@@ -18,9 +20,11 @@ from evenline.policies.rules import BEHAVIOURS
 from evenline.replay.collect import collect, planned
 from evenline.replay.episode import read_metadata, read_outcome
 from evenline.report.figures import png
-from evenline.worlds.calibration import Calibration
+from evenline.report.regime import insert
+from evenline.worlds.calibration import Calibration, embedded_calibration, load_calibration
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.fidelity import (
+    ABSOLUTE,
     GOALS,
     RESAMPLES,
     Line,
@@ -36,14 +40,20 @@ AUDIT = "fidelity.json"
 
 def fidelity_audit(
     city_name: str,
-    calibration: Calibration,
+    calibration_file: Path | None,
     replay: Path,
     out: Path,
-    blocks: int | None = None,
     workers: int | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
+    blocks: int | None = None,
 ) -> list[Line]:
     """Both audits; writes `fidelity.json` and `fidelity.png` into `out`."""
+    city = open_city(city_name)
+    calibration = (
+        embedded_calibration(city)
+        if calibration_file is None
+        else load_calibration(calibration_file, city, digest(city))
+    )
     failures = collect(replay, city_name, blocks, workers, on_result)
     if failures:
         raise InputError(f"{replay}: {len(failures)} episodes failed; first: {failures[0].error}")
@@ -113,3 +123,65 @@ def fidelity_figure(lines: list[Line]) -> Figure:
         axes.set(title=title, xlim=(-1.15, 1.15))
     axes.set_xlabel("gap fast minus SUMO, as a share of its limit (95 % interval)")
     return figure
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _cells(line: Line) -> list[str]:
+    form = "{:+.4f}" if line.quantity in ABSOLUTE or line.audit == "response" else "{:+.2%}"
+    values = [form.format(value) for value in (line.gap, line.low, line.high)]
+    limit = form.format(line.limit).lstrip("+")
+    return [line.policy, line.level, line.quantity, values[0], f"{values[1]} to {values[2]}", limit]
+
+
+def print_lines(lines: list[Line]) -> None:
+    """The audit as a table: every line of the zero audit, the widest of each response, failures."""
+    table = Table("policy", "demand", "quantity", "gap", "95 % interval", "limit", "pass")
+    for line in shown(lines):
+        table.add_row(*_cells(line), "yes" if line.passed else "[bold red]NO[/]")
+    console = Console()
+    console.print(table)
+    failed = sum(not line.passed for line in lines)
+    verdict = "accepted" if accepted(lines) else f"NOT accepted: {failed} outside their limits"
+    console.print(f"{len(lines)} intervals: {verdict}")
+
+
+def shown(lines: list[Line]) -> list[Line]:
+    """What a reader needs of an audit of some 160 lines."""
+    chosen = [line for line in lines if line.audit == "zero" or not line.passed]
+    for audit_name in ("response", "hold"):
+        for name in dict.fromkeys(li.quantity for li in lines if li.audit == audit_name):
+            group = [li for li in lines if li.audit == audit_name and li.quantity == name]
+            widest = max(group, key=lambda li: max(abs(li.low), abs(li.high)))
+            if widest not in chosen:
+                chosen.append(widest)
+    return chosen
+
+
+def write_document(document: Path, name: str, lines: list[Line], folder: Path) -> None:
+    """Put the audit of a city between its marks in a document, with its figure beside it."""
+    image = document.parent / "images" / f"fidelity-{name}.png"
+    write_bytes(image, (folder / "fidelity.png").read_bytes())
+    gaps = largest_gaps(lines)
+    text = [
+        f"Made by `evenline audit fidelity --city {name}`: {len(lines)} intervals, "
+        + ("all inside their limits." if accepted(lines) else "NOT all inside their limits."),
+        "",
+        "| Largest point gap, zero hold | ours | goal (the paper's) |",
+        "| --- | ---: | ---: |",
+    ]
+    for quantity, goal in GOALS.items():
+        form = "{:.4f}" if quantity in ABSOLUTE else "{:.2%}"
+        text.append(f"| {quantity} | {form.format(gaps[quantity])} | {form.format(goal)} |")
+    head = ("Policy", "Demand", "Quantity", "Gap", "95 % interval", "Limit", "Pass")
+    text += ["", f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    text += [
+        f"| {' | '.join([*_cells(line), 'yes' if line.passed else '**no**'])} |"
+        for line in shown(lines)
+    ]
+    text += [
+        "",
+        f"![Every interval of the audit of {name} as a share of its limit](images/{image.name})",
+    ]
+    insert(document, f"audit of {name}", "\n".join(text))

@@ -4,16 +4,29 @@ The folder holds `outcome.json`, `stop_visits.parquet` and `time_space.png`. It 
 the day is over, and not at all if anything fails.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
+import evenline
 from evenline.city.demand import Cell
-from evenline.city.tables import open_city
+from evenline.city.model import City
+from evenline.city.tables import digest, open_city
+from evenline.control.visits import visit_table
 from evenline.episodes import Answer, run_episodes
 from evenline.errors import InputError
-from evenline.files import new_folder, refuse_foreign, to_json, write_bytes, write_text
-from evenline.policies.rules import named_rule
+from evenline.files import (
+    new_folder,
+    refuse_foreign,
+    to_json,
+    write_bytes,
+    write_table,
+    write_text,
+)
+from evenline.policies.rules import Rule, named_rule
 from evenline.report.figures import png, time_space_grid
 from evenline.report.measure import read_visits
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.sumo.pool import Job
 
 OUTCOME = "outcome.json"
@@ -32,9 +45,25 @@ def simulate(
                 job = Job(city, cell, rule, visits=visits)
                 label = f"{city} {rule.name} in SUMO"
                 answer = run_episodes([job], label, opened.horizon_s, sumo=sumo)[job]
+            case "fast":
+                answer = _simulate_fast(opened, rule, cell, visits)
             case _:
-                raise InputError(f"world {world!r}: there is sumo")
+                raise InputError(f"world {world!r}: there are sumo and fast")
         answer |= {"city_name": opened.name, "world": world}
         write_text(aside / OUTCOME, to_json(answer))
         write_bytes(aside / "time_space.png", png(time_space_grid(read_visits(visits))))
     return answer
+
+
+def _simulate_fast(city: City, rule: Rule, cell: Cell, visits: Path) -> Answer:
+    """The same day in the fast world, with the calibration that comes with the city."""
+    world = FastWorld(city, embedded_calibration(city), keep_visits=True)
+    outcome = world.run_rule(cell, rule)
+    write_table(visits, visit_table(city, world.visits))
+    return {
+        "outcome": outcome.as_dict(),
+        "city": digest(city),
+        "cell": asdict(cell),
+        "policy": asdict(rule),
+        "evenline": evenline.__version__,
+    }

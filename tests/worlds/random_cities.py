@@ -158,13 +158,13 @@ def crowds(draw: Draw, services: Sequence[Sequence[int]], last_s: int) -> list[P
         if not options:
             break
         board, start = draw(st.sampled_from(sorted(set(options))))
-        every = carrying([Service("", "", tuple(row), (), (), 0.0) for row in services], board, start)
+        lines = [Service("", "", tuple(row), (), (), 0.0) for row in services]
+        every = carrying(lines, board, start)
         some = draw(st.sets(st.sampled_from(every), min_size=1))
         legs.append((board, start, draw(st.sampled_from([every, tuple(sorted(some))]))))
     least = draw(st.sampled_from([0.0, 0.75, 0.9, 1.0, 1.25]))
     return [
-        Person(min(first + i * apart, last_s), legs, least)
-        for i in range(draw(st.integers(1, 12)))
+        Person(min(first + i * apart, last_s), legs, least) for i in range(draw(st.integers(1, 12)))
     ]
 
 

@@ -247,34 +247,63 @@ class ReferenceWorld:
     # -- people -----------------------------------------------------------------------------------
 
     def _exchange(self, bus: Bus, base_s: int, hold_s: float) -> int:
-        """Alight one by one, last boarded first; then board one by one while the bus stands."""
-        vehicle = self.city.vehicle
-        each, load = vehicle.exchange_s_per_passenger, len(bus.riders)
-        leaves = self.now + base_s + math.ceil(hold_s)
-        door, leaving = self.now, self._leaving(bus)
-        for ride in reversed(leaving):
-            bus.riders.remove(ride)
-            self._alight(ride, door)
-            door += each
-        boarded = 0
-        while len(bus.riders) < vehicle.capacity and door < leaves:
-            there = [p for p in self._eligible(bus) if p.since_s < leaves]
-            if not there:
+        """Let people on and off, one at a time through one door; the second the bus leaves.
+
+        Whoever waits goes before whoever alights, as long as there is room. Everyone takes the
+        door for some seconds and, except for the very first, is through a second before it is
+        free again. People who come before all this is done are let on as well, which takes longer;
+        people who come during the hold are let on too, which does not.
+        """
+        arrived, vehicle = self.now, self.city.vehicle
+        each, load, boarded = vehicle.exchange_s_per_passenger, len(bus.riders), 0
+        leaving = self._leaving(bus)  # in order of boarding; the last on is the first off
+        alighting = len(leaving)
+        free, done = arrived, arrived + vehicle.min_dwell_s
+        while True:
+            at, first = max(arrived, free - 1), self._first_in_line(bus, done)
+            if first is not None and (first.since_s <= at or not leaving):
+                at = max(at, first.since_s)
+                self._board(bus, first, at)
+                boarded += 1
+            elif leaving:
+                self._alight(bus, leaving.pop(), at)
+            else:
                 break
-            first = min(there, key=Person.turn)
-            at = max(door, first.since_s)
+            free = max(free, at) + each
+            done = max(done, free)
+        leaves = done + math.ceil(hold_s)
+        while (first := self._first_in_line(bus, leaves)) is not None:
+            at = max(arrived, free - 1, first.since_s)
+            if at >= leaves:
+                break
             self._board(bus, first, at)
             boarded += 1
-            door = at + each
+            free = max(free, at) + each
         full = len(bus.riders) == vehicle.capacity
-        behind = [p for p in self._eligible(bus) if full and p.since_s <= leaves]
+        behind = sum(full and person.since_s <= leaves for person in self._eligible(bus))
         self.visits.append(
             Visit(
-                bus.trip, bus.position, self.now, leaves, load, len(leaving), boarded,
-                len(behind), base_s, float(hold_s),
-            )  # fmt: skip
+                trip=bus.trip,
+                position=bus.position,
+                arrival_s=arrived,
+                departure_s=leaves,
+                load=load,
+                alighted=alighting,
+                boarded=boarded,
+                left_behind=behind,
+                base_dwell_s=base_s,
+                hold_s=float(hold_s),
+            )
         )
         return leaves
+
+    def _first_in_line(self, bus: Bus, before_s: int) -> Person | None:
+        """Who may get on next, of those who come before a second; nobody if the bus is full."""
+        assert len(bus.riders) <= self.city.vehicle.capacity
+        if len(bus.riders) == self.city.vehicle.capacity:
+            return None
+        there = [person for person in self._eligible(bus) if person.since_s < before_s]
+        return min(there, key=Person.turn, default=None)
 
     def _leaving(self, bus: Bus) -> list[Ride]:
         return [ride for ride in bus.riders if ride.leg.alight == self._stop(bus)]
@@ -287,7 +316,7 @@ class ReferenceWorld:
         self.joined += 1
         person.number = self.joined
         self.queue[person.legs[0].board].append(person)
-        self.waiting[person.since_s:] += 1
+        self.waiting[person.since_s :] += 1
 
     def _board(self, bus: Bus, person: Person, at: int) -> None:
         leg = person.legs.pop(0)
@@ -298,7 +327,8 @@ class ReferenceWorld:
         self.waiting[at:] -= 1
         self.riding[at:] += 1
 
-    def _alight(self, ride: Ride, at: int) -> None:
+    def _alight(self, bus: Bus, ride: Ride, at: int) -> None:
+        bus.riders.remove(ride)
         person, ride.alighted_s = ride.person, at
         self.riding[at:] -= 1
         if person.legs:

@@ -40,6 +40,18 @@ class Figure:
     paper: float | None = None
     passed: bool | None = None  # None: reported, not judged
 
+    def text(self) -> str:
+        """The value as people read it, with its interval over cells if it has one."""
+        if self.low is None or self.high is None:
+            return f"{self.value:,.0f}"
+        return f"{self.value:.3%} ({self.low:.3%} to {self.high:.3%})"
+
+    def paper_text(self) -> str:
+        """The paper's figure in the same form."""
+        if self.paper is None:
+            return "-"
+        return f"{self.paper:,.0f}" if self.low is None else f"{self.paper:.3%}"
+
 
 @dataclass(frozen=True, eq=False)
 class _Rows:

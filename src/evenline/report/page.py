@@ -53,21 +53,34 @@ def comparison_page(
 ) -> str:
     """The whole page: one sentence, the figures, the table of cells, how it was made."""
     title = f"{base} and {other} in {city}"
-    body = [
-        f"<h1>{_text(title[0].upper() + title[1:])}</h1>",
-        f'<p class="lead">{_text(first_sentence(base, other, pairs))}</p>',
-        f"<p>{_text(EXPLAINED)}</p>",
-        _means(base, other, pairs),
-        *(_figure(picture) for picture in pictures),
-        _cells(base, other, pairs),
-        f"<footer><p>{_text(made)}</p></footer>",
-    ]
+    return _document(
+        title[0].upper() + title[1:],
+        [
+            f'<p class="lead">{_text(first_sentence(base, other, pairs))}</p>',
+            f"<p>{_text(EXPLAINED)}</p>",
+            _means(base, other, pairs),
+            *(_figure(picture) for picture in pictures),
+            _cells(base, other, pairs),
+        ],
+        made,
+    )
+
+
+def simple_page(
+    title: str, lead: str, tables: Sequence[Numbers], pictures: Sequence[Picture], made: str
+) -> str:
+    """A page of one sentence, tables and figures."""
+    body = [f'<p class="lead">{_text(lead)}</p>', *(_table(table) for table in tables)]
+    return _document(title, [*body, *(_figure(picture) for picture in pictures)], made)
+
+
+def _document(title: str, body: Sequence[str], made: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
+        + "\n".join([f"<h1>{_text(title)}</h1>", *body, f"<footer><p>{_text(made)}</p></footer>"])
         + "\n</main>\n</body>\n</html>\n"
     )
 

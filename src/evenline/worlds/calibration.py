@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats
+from evenline.city.tables import digest
 from evenline.errors import InputError
 from evenline.files import read_json, sha256, to_json, write_text
 from evenline.worlds.fast.kernel import CYCLE_S, HOUR_S, PHASE_S, PHASES
@@ -212,6 +213,16 @@ def save_calibration(path: Path, calibration: Calibration) -> None:
         for name, value in asdict(calibration).items()
     }
     write_text(path, to_json({"format": FORMAT, **values}))
+
+
+def embedded_calibration(city: City) -> Calibration:
+    """The calibration that comes with an embedded city."""
+    path = Path(__file__).parent / "calibrations" / f"{city.name}.json"
+    if not path.exists():
+        raise InputError(
+            f"{city.name}: has no calibration yet; make one with: evenline calibrate --city ..."
+        )
+    return load_calibration(path, city, digest(city))
 
 
 def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:

@@ -7,19 +7,23 @@ machine can only add to it. `scale_up` measures how time grows with the size of 
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City, Journeys, Service, Stop, Trip
+from evenline.city.tables import open_city
 from evenline.control.world import run_episode
 from evenline.policies.rules import BEHAVIOURS
-from evenline.worlds.calibration import Calibration
+from evenline.worlds.calibration import Calibration, embedded_calibration
 from evenline.worlds.fast.world import FastWorld, Fleet
 
 FLEET = 64
+SIZES = (1, 3, 10, 30, 100)
 RULE = BEHAVIOURS["headway-1.0"]
 
 
@@ -39,9 +43,22 @@ def _days(seed: int, count: int) -> list[Cell]:
 
 
 def bench_fast(
-    city: City, calibration: Calibration, repeats: int, with_sumo: bool
+    city_name: str, repeats: int, with_sumo: bool, with_scale: bool, document: Path | None
 ) -> dict[str, Any]:
-    """Decisions a second in three ways, memory a world, and SUMO's time over ours."""
+    """Decisions a second in three ways, memory a world, SUMO's time over ours, growth with size."""
+    city = open_city(city_name)
+    calibration = embedded_calibration(city)
+    found = _rates(city, calibration, repeats)
+    if with_sumo:
+        found |= _against_sumo(city, FastWorld(city, calibration))
+    if with_scale:
+        found["scale"] = scale_up(city, calibration, SIZES)
+    if document is not None:
+        _write(document, city_name, found)
+    return found
+
+
+def _rates(city: City, calibration: Calibration, repeats: int) -> dict[str, Any]:
     world = FastWorld(city, calibration)
     fleet = Fleet(city, calibration, FLEET)
     cells = _days(0, 10)
@@ -65,8 +82,6 @@ def bench_fast(
         "mib_per_world": round(sum(array[0].nbytes for array in fleet._days.fleet) / 2**20, 3),
     }
     result["episode_ms"] = round(1000 * city.decisions / result["kernel_per_s"], 3)
-    if with_sumo:
-        result |= _against_sumo(city, world)
     return result
 
 
@@ -170,3 +185,39 @@ def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> li
             }
         )
     return rows
+
+
+def _write(document: Path, city_name: str, found: dict[str, Any]) -> None:
+    """Put the figures between their marks in a document, with a plot of growth if measured."""
+    from evenline.files import write_bytes
+    from evenline.report.figures import png
+    from evenline.report.regime import insert
+
+    command = f"evenline bench fast --city {city_name}" + (" --scale" if "scale" in found else "")
+    text = [
+        f"Made by `{command} --docs {document.name}`.",
+        "",
+        "| Figure | Value |",
+        "| --- | ---: |",
+    ]
+    text += [f"| {k} | {v:,} |" for k, v in found.items() if isinstance(v, int | float)]
+    if "scale" in found:
+        image = document.parent / "images" / "fast-scale.png"
+        write_bytes(image, png(_growth(found["scale"])))
+        text += ["", "| Size | Services | Trips | Passengers | ms a day | ns a decision |"]
+        text += ["| ---: | ---: | ---: | ---: | ---: | ---: |"]
+        names = ("size", "services", "trips", "passengers", "ms", "ns_per_decision")
+        text += [f"| {' | '.join(f'{row[k]:,}' for k in names)} |" for row in found["scale"]]
+        text += ["", f"![Time of a day against the size of the city](images/{image.name})"]
+    insert(document, f"bench fast {city_name}", "\n".join(text))
+
+
+def _growth(rows: list[dict[str, Any]]) -> Figure:
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    size, ms = [row["size"] for row in rows], [row["ms"] for row in rows]
+    axes.loglog(size, ms, "o-", color="#0072B2", label="measured")
+    axes.loglog(size, [ms[0] * s for s in size], "--", color="0.5", label="linear")
+    axes.set(xlabel="times the size of the city", ylabel="ms a day")
+    axes.legend(frameon=False)
+    return figure

@@ -382,4 +382,3 @@ class SumoWorld:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-

@@ -1,0 +1,123 @@
+"""The replay audit for people: a page with histograms, JSON, and a table for the documentation."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Plot
+
+from evenline.city.tables import open_city
+from evenline.files import to_json, write_bytes, write_text
+from evenline.replay.audit import Figure, as_rows, audit_replay
+from evenline.report.figures import Theme, png
+from evenline.report.page import Numbers, Picture, simple_page
+from evenline.report.regime import insert
+
+
+def write_audit(
+    store: Path, city_name: str, out: Path, document: Path | None = None
+) -> list[Figure]:
+    """Audit a store; write `replay.json` and `replay.html`, and the document if one is named."""
+    city = open_city(city_name)
+    figures, pictures = audit_replay(store, city)
+    write_text(out / "replay.json", to_json({"figures": as_rows(figures), **pictures}))
+    table = Numbers(
+        "Recomputed from the files; intervals over cells",
+        ["", "ours", "the paper's", "verdict"],
+        [_row(figure) for figure in figures],
+    )
+    failed = [figure.name for figure in figures if figure.passed is False]
+    lead = (
+        f"The replay of {city.name} fails: {', '.join(failed)}."
+        if failed
+        else f"Every claim about the replay of {city.name} that can fail was checked and holds."
+    )
+    page = simple_page(
+        f"Replay of {city.name}",
+        lead,
+        [table],
+        [_holds(pictures), _headways(pictures), _support(pictures)],
+        f"Made by: evenline audit replay --city {city_name}; SUMO {pictures['sumo']}.",
+    )
+    write_text(out / "replay.html", page)
+    if document is not None:
+        _write_document(document, city_name, figures, pictures)
+    return figures
+
+
+def _row(figure: Figure) -> list[str]:
+    verdict = {True: "pass", False: "FAIL", None: ""}[figure.passed]
+    return [figure.name, figure.text(), figure.paper_text(), verdict]
+
+
+def _bars(counts: list[int], width: float, label: str, theme: Theme) -> Plot:
+    plot = Plot(figsize=(7, 3), layout="constrained", facecolor=theme.paper)
+    axes = plot.subplots()
+    axes.set_facecolor(theme.paper)
+    axes.bar(np.arange(len(counts)) * width + width / 2, counts, width * 0.9, color="#0072B2")
+    axes.set_xlabel(label, color=theme.ink)
+    axes.set_ylabel("rows", color=theme.ink)
+    axes.tick_params(colors=theme.ink)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(theme.ink)
+    return plot
+
+
+def _holds(pictures: dict[str, Any]) -> Picture:
+    counts = pictures["hold_histogram"]
+    return Picture(
+        "Positive holds",
+        "How long buses were held, where they were held at all.",
+        f"Histogram of {sum(counts):,} positive holds in bins of 2 s up to the 60 s cap.",
+        lambda theme: _bars(counts, 2.0, "hold, s", theme),
+    )
+
+
+def _headways(pictures: dict[str, Any]) -> Picture:
+    counts = pictures["headway_histogram"]
+    return Picture(
+        "Headways",
+        "Time since the service's last bus at the stop, when the next one arrived.",
+        f"Histogram of {sum(counts):,} headways in bins of one minute up to 40 minutes.",
+        lambda theme: _bars(counts, 1.0, "headway, min", theme),
+    )
+
+
+def _support(pictures: dict[str, Any]) -> Picture:
+    cells = pictures["support_by_cell"]
+    counts = [int(row["held"]) for row in cells.values()]
+    return Picture(
+        "Support by cell",
+        "Rows with a positive hold in each cell; cells, not rows, are independent.",
+        f"Bars of the number of held rows in each of {len(cells)} cells.",
+        lambda theme: _bars(counts, 1.0, "cell", theme),
+        Numbers(
+            "Support by cell",
+            ["cell", "rows", "held", "guard rows"],
+            [
+                [name, *(f"{row[key]:,.0f}" for key in ("rows", "held", "guard"))]
+                for name, row in cells.items()
+            ],
+        ),
+    )
+
+
+def _write_document(
+    document: Path, city_name: str, figures: list[Figure], pictures: dict[str, Any]
+) -> None:
+    from evenline.report.figures import LIGHT
+
+    image = document.parent / "images" / f"replay-{Path(city_name).name}-holds.png"
+    write_bytes(image, png(_holds(pictures).draw(LIGHT)))
+    text = [
+        f"Made by `evenline audit replay --city {city_name}` (SUMO {pictures['sumo']}).",
+        "",
+        "| Figure | ours | the paper's | verdict |",
+        "| --- | ---: | ---: | --- |",
+        *(f"| {' | '.join(_row(figure))} |" for figure in figures),
+        "",
+        f"![{_holds(pictures).alt}](images/{image.name})",
+    ]
+    insert(document, f"replay of {city_name}", "\n".join(text))
