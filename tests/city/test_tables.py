@@ -436,7 +436,6 @@ NOT_YET = [
     ("car_routes.csv", 2, 1, "C-B Q-R", "car_routes.csv row 2"),
     ("car_routes.csv", 2, 1, "C-B C-D", "car_routes.csv row 2"),
     ("trips.csv", 2, 0, "out.0", "trips row 2"),
-    ("trips.csv", 4, 0, "back\n1", "trips row 4"),
 ]
 
 
@@ -448,6 +447,14 @@ def test_a_value_that_cannot_be_is_told_with_file_and_row(
     (hamlet / name).write_text(with_cell(name, row, column, value))
     seal(hamlet)
     assert refusal(hamlet).startswith(message)
+
+
+@pytest.mark.xfail(strict=True, reason="an id is printed as it is, line breaks and all")
+def test_an_id_of_two_lines_is_told_in_one(hamlet: Path) -> None:
+    rows = with_cell("trips.csv", 4, 0, "back\n1").replace(",400\n", ",59\n")
+    (hamlet / "trips.csv").write_text(rows)
+    seal(hamlet)
+    assert refusal(hamlet).startswith("trips row 4")
 
 
 @pytest.mark.xfail(strict=True, reason="the folder is taken as named where its letters occur")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evenline.city.embedded import embedded_city
 from evenline.control.event import RAW_FEATURES, Batch
 from evenline.control.state import Contract, canonical, contract_of, pack
+from evenline.errors import InputError
 
 LOCAL = [
     name for name in RAW_FEATURES if name not in ("time_s", "system_waiting", "system_on_board")
@@ -186,6 +187,14 @@ def test_the_tokens_of_a_batch_differ_in_nothing_but_their_number_and_the_action
     for token in range(1, count):
         differ = np.flatnonzero(states[token] != states[token - 1])
         assert differ.tolist() == [2, 5 + 15 * (token - 1) + 14]
+
+
+@pytest.mark.xfail(strict=True, reason="what lies behind the array is read instead")
+def test_a_token_without_the_actions_before_it_is_refused() -> None:
+    contract = Contract(("a",), (10,), 24_000, 50)
+    batch = random_batch(np.random.default_rng(0), contract, 4)
+    with pytest.raises((InputError, ValueError), match="action"):
+        pack(batch, 3, [0.5, 0.5])
 
 
 @pytest.mark.parametrize(
