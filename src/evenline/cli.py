@@ -20,10 +20,12 @@ app = typer.Typer(
 city_app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
 runtime_app = typer.Typer(no_args_is_help=True, help="Further versions of SUMO.")
 audit_app = typer.Typer(no_args_is_help=True, help="Check claims by rule.")
+replay_app = typer.Typer(no_args_is_help=True, help="Work with a collected replay.")
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
 app.add_typer(city_app, name="city")
 app.add_typer(runtime_app, name="runtime")
 app.add_typer(audit_app, name="audit")
+app.add_typer(replay_app, name="replay")
 app.add_typer(bench_app, name="bench")
 
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
@@ -185,6 +187,28 @@ def audit_replay(
     print(folder / "replay.html")
     if any(figure.passed is False for figure in figures):
         raise typer.Exit(1)
+
+
+@replay_app.command("export")
+def export_replay(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    minari: Annotated[
+        Path | None, typer.Option(help="Write a Minari dataset below this folder.")
+    ] = None,
+    episodes: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
+) -> None:
+    """Write a replay in the format of another library."""
+    from evenline.city.tables import open_city
+    from evenline.replay.export import export_minari
+    from evenline.replay.store import open_store
+
+    if minari is None:
+        raise InputError("export: name a format, such as --minari FOLDER")
+    name = Path(city).name
+    store = open_store(replay or Path("results") / f"replay-{name}", open_city(city))
+    with stderr.status(f"writing {minari}"):
+        print(export_minari(store, f"evenline/{name}-v0", minari, episodes))
 
 
 # -- cities ---------------------------------------------------------------------------------------

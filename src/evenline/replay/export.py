@@ -1,0 +1,68 @@
+"""A replay in Minari's format, so that other offline-RL libraries can read it.
+
+Observations are canonical states, actions in [-1, 1], rewards minus passenger-seconds. Minari
+keeps one more observation than actions; the horizon has none, so the last one is repeated and
+the episode terminated there, where nothing is bootstrapped.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from evenline.control.state import CANONICAL_WIDTH
+from evenline.errors import InputError
+from evenline.files import new_folder
+from evenline.replay.store import Store
+
+
+def export_minari(store: Store, name: str, folder: Path, episodes: int | None = None) -> Path:
+    """Write a Minari dataset (`name` such as evenline/town-v0) below `folder`."""
+    try:
+        import minari
+        from minari.data_collector import EpisodeBuffer
+        from minari.dataset.minari_storage import MinariStorage
+    except ImportError:
+        raise InputError(
+            "Minari is not installed; install it with: pip install 'evenline[minari]'"
+        ) from None
+
+    target = folder / name
+    if target.exists():
+        raise InputError(f"{target}: already exists")
+    with new_folder(target) as aside:
+        (aside / "data").mkdir()
+        storage = MinariStorage.new(
+            aside / "data",
+            observation_space=Box(-np.inf, np.inf, (CANONICAL_WIDTH,), np.float32),
+            action_space=Box(-1.0, 1.0, (1,), np.float32),
+            data_format="hdf5",
+        )
+        actions, rewards = store.action, store.reward
+        for number, episode in enumerate(store.episodes[:episodes]):
+            rows = np.arange(episode.first, episode.last)
+            states = store.canonical(rows)
+            over = np.zeros(len(rows), bool)
+            over[-1] = True
+            storage.update_episodes(
+                [
+                    EpisodeBuffer(
+                        id=number,
+                        seed=episode.cell.demand_seed,
+                        observations=np.concatenate([states, states[-1:]]),
+                        actions=actions[rows, None],
+                        rewards=rewards[rows],
+                        terminations=over,
+                        truncations=np.zeros(len(rows), bool),
+                    )
+                ]
+            )
+        storage.update_metadata(
+            {
+                "dataset_id": name,
+                "description": f"Bus holding in {store.city.name}, SUMO {store.manifest['sumo']}",
+                "minari_version": minari.__version__,
+                "total_steps": int(storage.total_steps),
+            }
+        )
+    return target
