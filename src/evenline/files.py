@@ -71,9 +71,11 @@ def to_json(value: Any) -> str:
 def read_json(path: Path) -> Any:
     """Read a JSON file, or say in one line why it cannot be read."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from None
 
@@ -105,14 +107,24 @@ def new_folder(target: Path) -> Iterator[Path]:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
         sync_folder(aside)
-        if target.exists():
-            retired = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-            os.replace(target, retired / "old")
-            os.replace(aside, target)
-            shutil.rmtree(retired)
-        else:
-            os.replace(aside, target)
+        _put_in_place(aside, target)
         sync_folder(target.parent)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+def _put_in_place(aside: Path, target: Path) -> None:
+    """Rename a folder over another; if that fails, the old one is back under its name."""
+    if not target.exists():
+        os.replace(aside, target)
+        return
+    retired = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    os.replace(target, retired / "old")
+    try:
+        os.replace(aside, target)
+    except BaseException:
+        os.replace(retired / "old", target)
+        retired.rmdir()
+        raise
+    shutil.rmtree(retired)

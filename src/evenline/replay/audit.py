@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from evenline.city.model import City
 from evenline.errors import InputError
-from evenline.replay.store import check_store
+from evenline.replay.collect import check_sealed
 
 GUARD = (0.15, 0.75, 0.25)  # horizon fractions and the load the completion guard asks for
 HALF_HOUR_S = 1800
@@ -66,7 +66,7 @@ class _Rows:
 
 def audit_replay(folder: Path, city: City) -> tuple[list[Figure], dict[str, Any]]:
     """All figures, and the histograms and tables that go with them."""
-    manifest = check_store(folder)
+    manifest = check_sealed(folder)
     files = [_read(folder / name, city) for name in manifest["files"]]
     figures = _counts(files, city, manifest) + _shares(files, city) + _exposures(files, city)
     return figures, _pictures(files, city) | {"sumo": manifest["sumo"]}

@@ -55,7 +55,12 @@ def collect(
     with locked(folder):
         _check_plan(folder, city, blocks)
         jobs = planned(folder, city, blocks)
-        missing = [job for job in jobs if not _present(job, digest(open_city(city)))]
+        if (folder / MANIFEST).exists():
+            check_sealed(folder)
+            return []
+        _sweep(folder)
+        city_digest = digest(open_city(city))
+        missing = [job for job in jobs if not _present(job, city_digest)]
         failures = []
         for result in run_jobs(missing, workers=workers, progress=progress) if missing else ():
             _log(folder, result)
@@ -65,6 +70,12 @@ def collect(
         if not failures:
             seal(folder, jobs)
         return failures
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed writer left aside. Nobody else writes here: we hold the lock."""
+    for path in folder.glob("episodes/*/.*"):
+        path.unlink()
 
 
 def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list[Job]:
@@ -112,8 +123,11 @@ def _present(job: Job, city_digest: str) -> bool:
     if not job.tokens.exists():
         return False
     found = read_metadata(job.tokens)
-    if found["city"] != city_digest or found["cell"] != asdict(job.cell):
-        raise InputError(f"{job.tokens}: holds another city or cell; move it away and start again")
+    wanted = (city_digest, asdict(job.cell), asdict(job.rule))
+    if (found["city"], found["cell"], found["policy"]) != wanted:
+        raise InputError(
+            f"{job.tokens}: holds another city, cell or behaviour; move it away and start again"
+        )
     return True
 
 
@@ -128,18 +142,43 @@ def _log(folder: Path, result: Result) -> None:
 def seal(folder: Path, jobs: list[Job]) -> None:
     """Write the manifest and make the files read-only."""
     files: dict[str, Any] = {}
-    found: dict[str, Any] = {}
+    versions = set()
     for job in jobs:
         assert job.tokens is not None
-        found = read_metadata(job.tokens)
+        versions.add(read_metadata(job.tokens)["sumo"])
+        if len(versions) > 1:
+            raise InputError(f"{job.tokens}: made by another SUMO than the rest: {versions}")
         files[str(job.tokens.relative_to(folder))] = sha256(job.tokens)
         os.chmod(job.tokens, 0o444)
     manifest = {
         "format": FORMAT,
         "plan": read_json(folder / PLAN),
-        "sumo": found["sumo"],
+        "sumo": versions.pop(),
         "evenline": evenline.__version__,
         "files": files,
     }
     write_text(folder / MANIFEST, to_json(manifest))
     os.chmod(folder / MANIFEST, 0o444)
+
+
+def check_sealed(folder: Path) -> dict[str, Any]:
+    """The manifest, once every file it names has been found whole and unchanged."""
+    manifest = read_json(folder / MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{folder / MANIFEST}: format is not {FORMAT!r}")
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path}: missing, though the manifest names it")
+        if sha256(path) != expected:
+            raise InputError(f"{path}: changed since it was sealed (SHA-256 differs)")
+        metadata = read_metadata(path)
+        cell = Cell(**metadata["cell"])
+        if (metadata["policy"]["name"], f"{cell.name}.parquet") != (path.parent.name, path.name):
+            raise InputError(f"{path}: holds {metadata['policy']['name']} {cell.name}")
+        if metadata["city"] != manifest["plan"]["city"]:
+            raise InputError(f"{path}: was collected in another city than the manifest says")
+    strangers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
+    if extra := sorted(strangers - set(manifest["files"])):
+        raise InputError(f"{folder / extra[0]}: not in the manifest")
+    return manifest

@@ -182,6 +182,7 @@ def write_episode(path: Path, tokens: Tokens, outcome: Outcome, provenance: dict
         use_dictionary=repeating,
         column_encoding={name: "DELTA_BINARY_PACKED" for name in COLUMNS if name not in repeating},
         write_statistics=False,
+        write_page_checksum=True,
         store_schema=False,
     ) as writer:
         writer.write_table(table)
@@ -193,14 +194,18 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """Outcome and provenance of an episode file."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
+        found = json.loads(metadata.get(b"evenline", b"{}"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a whole Parquet file ({error})") from None
-    found = json.loads(metadata.get(b"evenline", b"{}"))
-    if found.get("format") != FORMAT:
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: not an episode file ({FORMAT})")
-    return dict(found)
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def read_outcome(path: Path) -> Outcome:
@@ -212,7 +217,10 @@ def read_tokens(path: Path) -> Tokens:
     """The columns of an episode file."""
     read_metadata(path)
     try:
-        table = pq.read_table(path, columns=list(COLUMNS), use_threads=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read(columns=list(COLUMNS), use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise InputError(f"{path}: has no column {missing[0]}")
     return Tokens(**{name: table.column(name).to_numpy() for name in COLUMNS})

@@ -28,8 +28,7 @@ from evenline.control.state import (
     write_slot,
 )
 from evenline.errors import InputError
-from evenline.files import read_json, sha256
-from evenline.replay.collect import FORMAT, MANIFEST
+from evenline.replay.collect import MANIFEST, check_sealed
 from evenline.replay.episode import Tokens, read_metadata, read_tokens, visit_number
 
 I16 = npt.NDArray[np.int16]
@@ -121,7 +120,7 @@ class Store:
 
 def open_store(folder: Path, city: City) -> Store:
     """Check a store against its manifest and load it."""
-    manifest = check_store(folder)
+    manifest = check_sealed(folder)
     if manifest["plan"]["city"] != digest(city):
         raise InputError(f"{folder / MANIFEST}: was collected in another city than {city.name}")
     parts, levels, episodes, costs = [], [], [], []
@@ -154,29 +153,6 @@ def open_store(folder: Path, city: City) -> Store:
         np.concatenate(costs),
         terminal,
     )
-
-
-def check_store(folder: Path) -> dict[str, Any]:
-    """The manifest, once every file it names has been found whole and unchanged."""
-    manifest = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{folder / MANIFEST}: format is not {FORMAT!r}")
-    for name, expected in manifest["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise InputError(f"{path}: missing, though the manifest names it")
-        if sha256(path) != expected:
-            raise InputError(f"{path}: changed since it was sealed (SHA-256 differs)")
-        metadata = read_metadata(path)
-        cell = Cell(**metadata["cell"])
-        if (metadata["policy"]["name"], f"{cell.name}.parquet") != (path.parent.name, path.name):
-            raise InputError(f"{path}: holds {metadata['policy']['name']} {cell.name}")
-        if metadata["city"] != manifest["plan"]["city"]:
-            raise InputError(f"{path}: was collected in another city than the manifest says")
-    strangers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
-    if extra := sorted(strangers - set(manifest["files"])):
-        raise InputError(f"{folder / extra[0]}: not in the manifest")
-    return manifest
 
 
 def _check_order(path: Path, tokens: Tokens, city: City) -> None:
