@@ -125,7 +125,7 @@ class DemandPlan:
     def intensity(self, clock_s: Floats) -> Floats:
         """Relative demand at a time of day, seen from the first stop."""
         peaks = [h * np.exp(-(((clock_s - c) / w) ** 2)) for c, w, h in self.peaks]
-        return np.asarray(self.floor + np.sum(peaks, axis=0))
+        return np.asarray(sum(peaks, np.full_like(clock_s, self.floor)))
 
 
 def make_journeys(

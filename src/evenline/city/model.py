@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +136,7 @@ class City:
         _check_day(self)
         _check_places(self)
         _check_journeys(self)
+        _check_traffic(self)
 
     @cached_property
     def trips_of(self) -> tuple[tuple[int, ...], ...]:
@@ -191,16 +193,18 @@ def _check_places(city: City) -> None:
         ("services", [service.id for service in city.services]),
         ("trips", [trip.id for trip in city.trips]),
     ):
-        if len(set(ids)) != len(ids):
-            twice = next(name for name in ids if ids.count(name) > 1)
-            raise InputError(f"{kind}: {twice} stands twice")
+        _check_names(kind, ids)
+    spots = [("nodes", n.id, n.x_m, n.y_m) for n in city.nodes]
+    for kind, name, x_m, y_m in spots + [("stops", s.id, s.x_m, s.y_m) for s in city.stops]:
+        if not (np.isfinite(x_m) and np.isfinite(y_m)):
+            raise InputError(f"{kind} ({name}): no place on a map: {x_m}, {y_m}")
     nodes = {node.id for node in city.nodes}
     roads = {road.id: road for road in city.roads}
     for row, road in enumerate(city.roads, 1):
         for end in (road.from_node, road.to_node):
             if end not in nodes:
                 raise InputError(f"roads row {row} ({road.id}): no node {end}")
-        if road.length_m <= 0:
+        if not (np.isfinite(road.length_m) and road.length_m > 0):
             raise InputError(f"roads row {row} ({road.id}): length {road.length_m} m")
     for row, stop in enumerate(city.stops, 1):
         if stop.road not in roads:
@@ -214,6 +218,16 @@ def _check_places(city: City) -> None:
         _check_service(city, row, service, roads)
 
 
+def _check_names(kind: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for row, name in enumerate(names, 1):
+        if not name or not name.isprintable() or " " in name:
+            raise InputError(f"{kind} row {row}: {name!r} cannot be a name")
+        if name in seen:
+            raise InputError(f"{kind} row {row}: {name} stands twice")
+        seen.add(name)
+
+
 def _check_service(city: City, row: int, service: Service, roads: dict[str, Road]) -> None:
     where = f"services row {row} ({service.id})"
     if len(service.stops) < 2:
@@ -223,23 +237,32 @@ def _check_service(city: City, row: int, service: Service, roads: dict[str, Road
     for road in service.roads:
         if road not in roads:
             raise InputError(f"{where}: no road {road}")
-    for first, second in zip(service.roads, service.roads[1:], strict=False):
+    for first, second in pairwise(service.roads):
         if roads[first].to_node != roads[second].from_node:
             raise InputError(f"{where}: road {second} does not follow {first}")
-    for before, after in zip(service.distance_m, service.distance_m[1:], strict=False):
+    for before, after in pairwise(service.distance_m):
         if after <= before:
             raise InputError(f"{where}: stops run backwards at {after} m after {before} m")
-    for stop in service.stops:
-        if city.stops[stop].road not in service.roads:
-            raise InputError(f"{where}: stop {city.stops[stop].id} is not on its way")
+    lengths = [roads[road].length_m for road in service.roads]
+    starts = dict(zip(service.roads, accumulate(lengths, initial=0.0), strict=False))
+    for stop, distance_m in zip(service.stops, service.distance_m, strict=True):
+        place = city.stops[stop]
+        if place.road not in starts:
+            raise InputError(f"{where}: stop {place.id} is not on its way")
+        lies_m = starts[place.road] + place.pos_m
+        if not abs(lies_m - distance_m) <= 1.0:
+            raise InputError(f"{where}: {place.id} lies at {lies_m:.1f} m, not at {distance_m} m")
+    if not abs(sum(lengths) - service.length_m) <= 1.0:
+        raise InputError(f"{where}: length {service.length_m} m is not that of its roads")
 
 
 def _check_journeys(city: City) -> None:
     journeys = city.journeys
     if not len(journeys):
         return
-    if not np.all(np.isfinite(journeys.min_demand)) or journeys.min_demand.min() < 0:
-        row = int(np.argmax(~(journeys.min_demand >= 0)))
+    fine = np.isfinite(journeys.min_demand) & (journeys.min_demand >= 0)
+    if not fine.all():
+        row = int(np.argmin(fine))
         raise InputError(f"passengers row {row + 1}: demand {journeys.min_demand[row]} is not >= 0")
     outside = (journeys.departure_s < 0) | (journeys.departure_s >= city.horizon_s)
     if outside.any():
@@ -285,6 +308,20 @@ def _check_leg(
                 f"legs row {row}: {city.services[service].id} does not carry it from "
                 f"{city.stops[board].id} to {city.stops[alight].id}"
             )
+
+
+def _check_traffic(city: City) -> None:
+    roads = {road.id: road for road in city.roads}
+    rows = zip(city.traffic.routes, city.traffic.weights, strict=True)
+    for row, (route, weight) in enumerate(rows, 1):
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InputError(f"car_routes row {row}: weight {weight} is not >= 0")
+        for road in route:
+            if road not in roads:
+                raise InputError(f"car_routes row {row}: no road {road!r}")
+        for first, second in pairwise(route):
+            if roads[first].to_node != roads[second].from_node:
+                raise InputError(f"car_routes row {row}: {second} does not follow {first}")
 
 
 def service_positions(services: Sequence[Service]) -> dict[tuple[int, int], int]:

@@ -67,7 +67,7 @@ def save_city(city: City, folder: Path) -> None:
     tables = _tables(city)
     with new_folder(folder) as aside:
         for name, text in tables.items():
-            (aside / name).write_text(text)
+            (aside / name).write_text(text, encoding="utf-8")
         (aside / "manifest.json").write_text(to_json(_manifest(city, tables)))
 
 
@@ -139,7 +139,10 @@ class _Row(dict[str, str]):
 
     def number(self, column: str, kind: Callable[[str], T]) -> T:
         try:
-            return kind(self[column])
+            value = kind(self[column])
+            if isinstance(value, int) and abs(value) >= 2**31:
+                raise ValueError
+            return value
         except ValueError:
             raise InputError(f"{self.where}: {column} {self[column]!r} is not a number") from None
 
@@ -182,7 +185,7 @@ def _load(folder: Path, manifest: dict[str, Any]) -> City:
         return _assemble(manifest, rows, folder)
     except InputError as error:
         text = str(error)
-        raise InputError(text if str(folder) in text else f"{folder}: {text}") from None
+        raise InputError(text if text.startswith(str(folder)) else f"{folder}: {text}") from None
 
 
 def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:
@@ -327,6 +330,8 @@ def _journeys(
         for name in row["services"].split():
             if name not in services:
                 raise InputError(f"{row.where}: unknown service {name!r}")
+            if services[name] in carriers:
+                raise InputError(f"{row.where}: service {name} stands twice")
             carriers.append(services[name])
         if not carriers:
             raise InputError(f"{row.where}: no service carries it")

@@ -99,8 +99,12 @@ def contract_of(city: City) -> Contract:
 
 def pack(batch: Batch, token: int, taken: npt.ArrayLike) -> Array:
     """The 245-wide state of one token: the whole batch, and the actions taken before it."""
-    out = np.zeros(PACKED_WIDTH)
-    write_packed(out, batch.raw, token, np.asarray(taken, np.float64))
+    out, actions = np.zeros(PACKED_WIDTH), np.asarray(taken, np.float64)
+    if not 0 <= token < len(batch.raw) <= MAX_SLOTS or len(actions) < token:
+        raise ValueError(
+            f"token {token} of {len(batch.raw)} events with {len(actions)} actions taken"
+        )
+    write_packed(out, batch.raw, token, actions)
     return out
 
 

@@ -179,7 +179,7 @@ def _stops_xml(city: City) -> str:
                 "busStop",
                 id=stop.id,
                 lane=f"{stop.road}_0",
-                startPos=round(stop.pos_m - STOP_LENGTH_M, 1),
+                startPos=max(0.0, round(stop.pos_m - STOP_LENGTH_M, 1)),
                 endPos=stop.pos_m,
                 parkingLength=BAY_LENGTH_M,
                 personCapacity=10_000,
@@ -272,7 +272,7 @@ def _people_xml(city: City, cell: Cell) -> str:
         )
         lines.append(
             f'<person id="p{number}" depart="{second}" '
-            f'departPos="{place.pos_m - STOP_LENGTH_M / 2:.1f}">{rides}</person>'
+            f'departPos="{max(place.pos_m - STOP_LENGTH_M / 2, 0.0):.1f}">{rides}</person>'
         )
     return _document("routes", lines)
 

@@ -9,6 +9,7 @@ A moment carries the number of its step: SUMO's `started="48"` is our 48.
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,6 +35,7 @@ from evenline.errors import InputError
 from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
+ERROR_LOG = "errors.txt"
 _owner: "SumoWorld | None" = None  # libsumo is one per process, and so is whoever drives it
 
 
@@ -161,7 +163,8 @@ class SumoWorld:
         self._folder = tempfile.TemporaryDirectory(prefix="evenline-")
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
         try:
-            libsumo().start(["sumo", *scenario.options, *self.outputs])
+            log = str(scenario.folder / ERROR_LOG)
+            libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
         except Exception as error:
             self._fail(error)
         _owner = self
@@ -187,14 +190,21 @@ class SumoWorld:
 
     def _fail(self, error: Exception) -> NoReturn:
         """SUMO has given up: say when and why in one line, and leave nothing open."""
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        at = getattr(self, "_now", 0)
         global _owner
         _owner = None
+        with suppress(Exception):  # it may be past closing; the first error is the one to tell
+            libsumo().close()
+        reason = self._error_log() or str(error).strip().splitlines() or [type(error).__name__]
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-        raise InputError(f"SUMO stopped at {at} s of the day: {reason[-1]}") from error
+        raise InputError(f"SUMO stopped at {self._now} s of the day: {reason[0]}") from error
+
+    def _error_log(self) -> list[str]:
+        """What SUMO wrote of its errors; its exceptions often say only that there was one."""
+        path = Path(self._folder.name) / ERROR_LOG if self._folder is not None else None
+        lines = path.read_text().splitlines() if path is not None and path.exists() else []
+        return [line.removeprefix("Error: ").strip() for line in lines if line.strip()]
 
     def _run_to_next_moment(self) -> Batch | None:
         api = libsumo()
@@ -274,14 +284,12 @@ class SumoWorld:
         """
         bus, stop = self.city.trips[trip].id, self._stop(trip, position)
         load = self._loads.get(trip, 0)
-        staying = alighting = boarded = 0
+        staying = boarded = 0
         for person in libsumo().vehicle.getPersonIDList(bus):
             leg = self._leg(person)
             if self._board[leg] == stop:
                 boarded += 1
-            elif self._alight[leg] == stop:
-                alighting += 1
-            else:
+            elif self._alight[leg] != stop:
                 staying += 1
         alighting = load - staying
         waiting = boarded + self._eligible(trip, position)
