@@ -178,7 +178,6 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path / 'x.json'}: no such file"
 
 
-@pytest.mark.xfail(strict=True, reason="only a missing file is caught, not one that is unreadable")
 def test_a_folder_in_place_of_a_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be read|not valid JSON|no such file"):
         read_json(tmp_path)
@@ -258,7 +257,6 @@ def test_a_folder_that_cannot_be_kept_leaves_the_old_one(
     assert set(content(target).values()) == {"old"}
 
 
-@pytest.mark.xfail(strict=True, reason="between its two renames neither folder has the name")
 def test_the_old_folder_is_put_back_if_the_new_one_cannot_take_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -305,12 +305,12 @@ def test_a_horizon_before_the_first_trip_is_refused(hamlet: Path) -> None:
 CORRUPTIONS = [
     ("nodes.csv", 2, 1, "wide", "nodes.csv row 2: x_m 'wide' is not a number"),
     ("nodes.csv", 3, 4, "1.5", "nodes.csv row 3: offset_s '1.5' is not a number"),
-    ("nodes.csv", 4, 0, "A", "nodes: A stands twice"),
+    ("nodes.csv", 4, 0, "A", "nodes row 4: A stands twice"),
     ("nodes.csv", 1, 0, "Z", "roads row 1 (A-B): no node A"),
     ("roads.csv", 6, 2, "Q", "roads row 6 (B-A): no node Q"),
     ("roads.csv", 4, 3, "0", "roads row 4 (D-C): length 0.0 m"),
     ("roads.csv", 4, 3, "-5", "roads row 4 (D-C): length -5.0 m"),
-    ("roads.csv", 2, 0, "A-B", "roads: A-B stands twice"),
+    ("roads.csv", 2, 0, "A-B", "roads row 2: A-B stands twice"),
     ("stops.csv", 2, 1, "X-Y", "stops row 2 (s2): no road X-Y"),
     ("stops.csv", 3, 2, "501", "stops row 3 (s3): 501.0 m is not on C-D, 500.0 m long"),
     ("stops.csv", 3, 2, "-1", "stops row 3 (s3): -1.0 m is not on C-D, 500.0 m long"),
@@ -331,7 +331,7 @@ CORRUPTIONS = [
     ("trips.csv", 4, 2, "59", "trips row 4 (back.1): departure 59 s is not after back.0 at 60 s"),
     ("trips.csv", 1, 2, "-1", "trips row 1 (out.0): departure -1 s is outside the day"),
     ("trips.csv", 4, 2, "1200", "trips row 4 (back.1): departure 1200 s is outside the day"),
-    ("trips.csv", 2, 0, "out.0", "trips: out.0 stands twice"),
+    ("trips.csv", 2, 0, "out.0", "trips row 2: out.0 stands twice"),
     ("passengers.csv", 2, 0, "2", "passengers.csv row 2: passenger_id should be 1"),
     ("passengers.csv", 2, 1, "-3", "passengers row 2: departure -3 s is outside the day"),
     ("passengers.csv", 3, 1, "1200", "passengers row 3: departure 1200 s is outside the day"),
@@ -422,25 +422,24 @@ def test_a_failed_save_leaves_the_old_city_in_place(
     assert [path.name for path in hamlet.parent.iterdir()] == ["hamlet"]
 
 
-NOT_YET = [
+CANNOT_BE = [
     ("nodes.csv", 2, 1, "nan", "nodes row 2"),
     ("roads.csv", 6, 3, "inf", "roads row 6"),
     ("services.csv", 2, 2, "nan", "services row 2"),
     ("service_stops.csv", 2, 3, "nan", "service"),
     ("service_stops.csv", 2, 3, "700.0", "service"),
-    ("passengers.csv", 3, 1, "99999999999", "passengers row 3"),
+    ("passengers.csv", 3, 1, "99999999999", "passengers.csv row 3"),
     ("passengers.csv", 3, 2, "inf", "passengers row 3"),
     ("legs.csv", 1, 4, "out out", "legs.csv row 1"),
-    ("car_routes.csv", 2, 0, "-1", "car_routes.csv row 2"),
-    ("car_routes.csv", 2, 0, "nan", "car_routes.csv row 2"),
-    ("car_routes.csv", 2, 1, "C-B Q-R", "car_routes.csv row 2"),
-    ("car_routes.csv", 2, 1, "C-B C-D", "car_routes.csv row 2"),
+    ("car_routes.csv", 2, 0, "-1", "car_routes row 2"),
+    ("car_routes.csv", 2, 0, "nan", "car_routes row 2"),
+    ("car_routes.csv", 2, 1, "C-B Q-R", "car_routes row 2"),
+    ("car_routes.csv", 2, 1, "C-B C-D", "car_routes row 2"),
     ("trips.csv", 2, 0, "out.0", "trips row 2"),
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="accepted, or refused without its row, until checked")
-@pytest.mark.parametrize(("name", "row", "column", "value", "message"), NOT_YET)
+@pytest.mark.parametrize(("name", "row", "column", "value", "message"), CANNOT_BE)
 def test_a_value_that_cannot_be_is_told_with_file_and_row(
     hamlet: Path, name: str, row: int, column: int, value: str, message: str
 ) -> None:
@@ -449,7 +448,6 @@ def test_a_value_that_cannot_be_is_told_with_file_and_row(
     assert refusal(hamlet).startswith(message)
 
 
-@pytest.mark.xfail(strict=True, reason="an id is printed as it is, line breaks and all")
 def test_an_id_of_two_lines_is_told_in_one(hamlet: Path) -> None:
     rows = with_cell("trips.csv", 4, 0, "back\n1").replace(",400\n", ",59\n")
     (hamlet / "trips.csv").write_text(rows)
@@ -457,7 +455,6 @@ def test_an_id_of_two_lines_is_told_in_one(hamlet: Path) -> None:
     assert refusal(hamlet).startswith("trips row 4")
 
 
-@pytest.mark.xfail(strict=True, reason="the folder is taken as named where its letters occur")
 def test_a_folder_of_one_letter_is_named_too(hamlet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (hamlet / "trips.csv").write_text(with_cell("trips.csv", 4, 2, "59"))
     seal(hamlet)

@@ -189,7 +189,6 @@ def test_the_tokens_of_a_batch_differ_in_nothing_but_their_number_and_the_action
         assert differ.tolist() == [2, 5 + 15 * (token - 1) + 14]
 
 
-@pytest.mark.xfail(strict=True, reason="what lies behind the array is read instead")
 def test_a_token_without_the_actions_before_it_is_refused() -> None:
     contract = Contract(("a",), (10,), 24_000, 50)
     batch = random_batch(np.random.default_rng(0), contract, 4)

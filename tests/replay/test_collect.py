@@ -313,7 +313,6 @@ def test_more_blocks_than_the_replay_has_are_refused(tmp_path: Path, blocks: int
         planned(tmp_path, "town", blocks)
 
 
-@pytest.mark.xfail(strict=True, reason="an episode's behaviour is not compared with its place")
 def test_two_behaviours_in_each_others_place_are_noticed(own: Path, no_sumo: list[Job]) -> None:
     unseal(own)
     first, second = (own / "episodes" / rule for rule in ("zero", "myopic"))
@@ -324,7 +323,6 @@ def test_two_behaviours_in_each_others_place_are_noticed(own: Path, no_sumo: lis
         collect(own, "town", 1)
 
 
-@pytest.mark.xfail(strict=True, reason="a finished store is sealed anew instead of checked")
 def test_a_sealed_store_that_was_changed_is_refused_and_not_sealed_anew(
     own: Path, no_sumo: list[Job]
 ) -> None:
@@ -340,7 +338,6 @@ def test_a_sealed_store_that_was_changed_is_refused_and_not_sealed_anew(
     assert (own / "manifest.json").read_bytes() == seal
 
 
-@pytest.mark.xfail(strict=True, reason="the manifest takes the SUMO version of its last episode")
 def test_episodes_of_two_sumo_versions_are_not_sealed_together(
     own: Path, no_sumo: list[Job]
 ) -> None:

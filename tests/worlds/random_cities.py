@@ -15,8 +15,8 @@ from evenline.worlds.calibration import Calibration
 Legs = list[tuple[int, int, tuple[int, ...]]]  # board, alight, services that may carry
 Draw = Any
 
-NODES = (Node("west", 0.0, 0.0, signal=False), Node("east", 1000.0, 0.0, signal=False))
-ROAD = Road("street", "west", "east", 1000.0, bus_lane=False)
+HUB = Node("hub", 0.0, 0.0, signal=False)
+LOOP_M = 300.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,11 @@ def small_city(
     horizon_s: int = 3600,
     vehicle: Vehicle | None = None,
 ) -> City:
-    """A city of services given by their stops, and trips given by service and departure."""
+    """A city of services given by their stops, and trips given by service and departure.
+
+    Every stop is half way round a street that ends where it begins, so that a bus can serve stops
+    in any order.
+    """
     stops = 1 + max(stop for service in services for stop in service)
     count = [0] * len(services)
     timetable = []
@@ -46,19 +50,17 @@ def small_city(
         name="small",
         horizon_s=horizon_s,
         vehicle=vehicle or Vehicle(),
-        nodes=NODES,
-        roads=(ROAD,),
-        stops=tuple(
-            Stop(f"s{i}", ROAD.id, 1000.0 * (i + 1) / (stops + 1), 0.0, 0.0) for i in range(stops)
-        ),
+        nodes=(HUB,),
+        roads=tuple(Road(f"r{i}", HUB.id, HUB.id, LOOP_M, bus_lane=False) for i in range(stops)),
+        stops=tuple(Stop(f"s{i}", f"r{i}", LOOP_M / 2, 0.0, 0.0) for i in range(stops)),
         services=tuple(
             Service(
                 f"S{i}",
                 str(i),
                 tuple(row),
-                tuple(300.0 * (k + 1) for k in range(len(row))),
-                (ROAD.id,),
-                1000.0,
+                tuple(LOOP_M * (k + 0.5) for k in range(len(row))),
+                tuple(f"r{stop}" for stop in row),
+                LOOP_M * len(row),
             )
             for i, row in enumerate(services)
         ),
@@ -123,7 +125,7 @@ def cities(draw: Draw, most_services: int = 4) -> City:
     """Services that share stops in either direction, crowds of one mind, and small buses."""
     horizon = draw(st.integers(300, 4500))
     busy = draw(st.sampled_from([horizon // 3, horizon - 1]))  # what begins, begins until then
-    pool = draw(st.integers(2, 8))
+    pool = draw(st.integers(2, 4) | st.integers(2, 8))
     rows = st.lists(st.integers(0, pool - 1), min_size=2, max_size=6, unique=True)
     there_or_back = st.tuples(rows, st.booleans()).map(lambda r: sorted(r[0], reverse=r[1]))
     services = draw(st.lists(there_or_back, min_size=1, max_size=most_services))
@@ -143,8 +145,8 @@ def cities(draw: Draw, most_services: int = 4) -> City:
 
 @st.composite
 def crowds(draw: Draw, services: Sequence[Sequence[int]], last_s: int) -> list[Person]:
-    """People on the same way, one every few seconds."""
-    first, apart = draw(st.integers(0, last_s)), draw(st.integers(0, 9))
+    """People on the same way, one every few seconds; many depart in the day's very first."""
+    first, apart = draw(st.just(0) | st.integers(0, last_s)), draw(st.integers(0, 9))
     legs: Legs = []
     start = None
     for _ in range(draw(st.integers(1, 3))):
@@ -163,9 +165,8 @@ def crowds(draw: Draw, services: Sequence[Sequence[int]], last_s: int) -> list[P
         some = draw(st.sets(st.sampled_from(every), min_size=1))
         legs.append((board, start, draw(st.sampled_from([every, tuple(sorted(some))]))))
     least = draw(st.sampled_from([0.0, 0.75, 0.9, 1.0, 1.25]))
-    return [
-        Person(min(first + i * apart, last_s), legs, least) for i in range(draw(st.integers(1, 12)))
-    ]
+    size = draw(st.integers(1, 12) | st.integers(20, 30))
+    return [Person(min(first + i * apart, last_s), legs, least) for i in range(size)]
 
 
 @dataclass(frozen=True)

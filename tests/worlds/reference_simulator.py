@@ -44,6 +44,7 @@ def quantile(table: Sequence[float], probability: float) -> float:
 
 @dataclass(frozen=True)
 class Leg:
+    number: int
     board: int
     alight: int
     carriers: tuple[int, ...]
@@ -409,6 +410,7 @@ def _legs(city: City, person: int) -> list[Leg]:
     journeys = city.journeys
     return [
         Leg(
+            leg,
             int(journeys.leg_board[leg]),
             int(journeys.leg_alight[leg]),
             journeys.carriers[journeys.leg_carriers[leg]],

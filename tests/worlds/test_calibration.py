@@ -241,7 +241,6 @@ def test_a_trip_or_service_the_city_does_not_have_is_named_with_the_log(
         fit(city, "digest", [logs[0], strange])
 
 
-@pytest.mark.xfail(strict=True, reason="a missing visit is read as one long run")
 def test_a_visit_missing_from_a_log_makes_no_run_of_two_segments(
     city: City, days: list[list[Visit]], tmp_path: Path
 ) -> None:
@@ -251,7 +250,6 @@ def test_a_visit_missing_from_a_log_makes_no_run_of_two_segments(
     assert sorted(found) == sorted(running_times([kept]))
 
 
-@pytest.mark.xfail(strict=True, reason="a service without runs gets running times of nothing")
 def test_a_service_that_no_log_shows_is_refused_by_name(
     city: City, days: list[list[Visit]], tmp_path: Path
 ) -> None:
@@ -269,7 +267,6 @@ def test_the_sources_are_named_with_their_hashes(fitted: Calibration, logs: list
     }
 
 
-@pytest.mark.xfail(strict=True, reason="logs of the same name in two folders are one source")
 def test_logs_of_the_same_name_in_different_folders_are_all_sources(
     city: City, days: list[list[Visit]], tmp_path: Path
 ) -> None:

@@ -86,6 +86,8 @@ def assert_same_day(day: Day, some_holds: Sequence[float]) -> tuple[FastWorld, R
     assert left is None and right is None
     assert fast.outcome() == slow.outcome()
     assert fast.visits == sorted(slow.visits)
+    on_bus = {(ride.leg, ride.trip) for ride in rides(fast)}
+    assert on_bus == {(ride.leg.number, ride.trip) for ride in slow.rides}
     return fast, slow
 
 
@@ -399,7 +401,6 @@ def test_a_day_has_an_order() -> None:
         world.step([0.0])
 
 
-@pytest.mark.xfail(strict=True, reason="run_rule leaves the batch of an earlier reset open")
 def test_a_day_run_by_a_rule_is_over() -> None:
     city = small_city([[0, 1]], [(0, 100)], horizon_s=500)
     world = FastWorld(city, steady(city))
@@ -409,7 +410,6 @@ def test_a_day_run_by_a_rule_is_over() -> None:
         world.step([0.0])
 
 
-@pytest.mark.xfail(strict=True, reason="visits lists arrivals that are not decided yet")
 def test_the_visits_of_a_day_so_far_are_of_stops_already_decided() -> None:
     city = small_city([[0, 1, 2]], [(0, 100)])
     world = FastWorld(city, steady(city), keep_visits=True)
@@ -758,6 +758,22 @@ def test_whoever_comes_while_the_bus_stands_still_boards() -> None:
     assert longer.visits[0].departure_s == second + 1, "the hold is not made longer"
 
 
+def test_during_a_hold_nobody_boards_whose_turn_comes_after_the_bus_has_left() -> None:
+    """Two come in neighbouring seconds when the bus is only held; the door takes four for each."""
+    people = [Person(500, [(0, 1, (0,))]) for _ in range(2)]
+    city = small_city([[0, 1]], [(0, 0)], people)
+    cell, first, _ = next(
+        (cell, *departures)
+        for cell in map(demo_cell, range(1, 501))
+        if np.diff(departures := departures_of(city, cell)) == 1
+    )
+    city = small_city([[0, 1]], [(0, first - 12)], people)
+    for hold, boarded in ((0.0, 0), (1.0, 1), (2.0, 1), (3.0, 1), (4.0, 2)):
+        fast, _ = assert_same_day(Day(city, steady(city), cell), [hold])
+        assert fast.visits[0].boarded == boarded
+        assert fast.visits[0].departure_s == first + hold
+
+
 def test_whoever_comes_before_the_bus_is_done_keeps_it_at_the_stop() -> None:
     """It stands 12 s and somebody comes in the last of them; passing the door takes four."""
     people = [Person(500, [(0, 1, (0,))])]
@@ -819,6 +835,37 @@ def test_a_leg_of_several_carriers_takes_whichever_comes_first() -> None:
         _, slow = assert_same_day(Day(city, steady(city), CELL), [0.0])
         (ride,) = slow.rides
         assert city.trips[ride.trip].service == first
+
+
+@pytest.mark.parametrize(
+    ("carriers", "changer_first"),
+    [
+        pytest.param((1,), False, id="same choice of services: first legs go before changes"),
+        pytest.param((1, 2), True, id="another choice of services: always in the same order"),
+    ],
+)
+def test_people_who_begin_to_wait_in_the_same_second_board_in_a_fixed_order(
+    carriers: tuple[int, ...], changer_first: bool
+) -> None:
+    """One changes at stop 1 in the second in which another sets out there; a bus takes one."""
+    people = [Person(500, [(0, 1, (0,)), (1, 2, (1,))]), Person(1000, [(1, 2, carriers)])]
+    services, trips = [[0, 1], [1, 2], [1, 2]], [(1, 2000), (2, 3000)]
+    _, at = departures_of(small_city(services, trips, people))
+    city = small_city(services, [(0, at - 112), *trips], people, vehicle=Vehicle(capacity=1))
+    _, slow = assert_same_day(Day(city, steady(city), CELL), [0.0])
+    second = slow.rides[1]
+    assert (second.since_s, second.boarded_s, second.person.changing) == (at, 2000, changer_first)
+
+
+def test_people_who_set_out_in_the_same_second_board_in_the_order_of_the_journeys() -> None:
+    """Half of those who set out at midnight are moved to before it, that is, to midnight."""
+    goals = [1, 2, 3, 2, 1, 3, 3, 1, 2, 1, 3, 2]
+    people = [Person(0, [(0, goal, (0,))]) for goal in goals]
+    city = small_city([[0, 1, 2, 3]], [(0, 0)], people, vehicle=Vehicle(capacity=4))
+    first = realise(city, CELL).journey[: departures_of(city).count(0)].tolist()
+    assert len(first) > 4
+    _, slow = assert_same_day(Day(city, steady(city), CELL), [0.0])
+    assert [ride.person.journey for ride in slow.rides[:4]] == sorted(first)[:4]
 
 
 # -- edges ----------------------------------------------------------------------------------------

@@ -133,6 +133,7 @@ class City:
     traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
+        _check_every_name(self)
         _check_day(self)
         _check_places(self)
         _check_journeys(self)
@@ -186,18 +187,8 @@ def _check_day(city: City) -> None:
 
 
 def _check_places(city: City) -> None:
-    for kind, ids in (
-        ("nodes", [node.id for node in city.nodes]),
-        ("roads", [road.id for road in city.roads]),
-        ("stops", [stop.id for stop in city.stops]),
-        ("services", [service.id for service in city.services]),
-        ("trips", [trip.id for trip in city.trips]),
-    ):
-        _check_names(kind, ids)
-    spots = [("nodes", n.id, n.x_m, n.y_m) for n in city.nodes]
-    for kind, name, x_m, y_m in spots + [("stops", s.id, s.x_m, s.y_m) for s in city.stops]:
-        if not (np.isfinite(x_m) and np.isfinite(y_m)):
-            raise InputError(f"{kind} ({name}): no place on a map: {x_m}, {y_m}")
+    _check_spots("nodes", [(node.x_m, node.y_m) for node in city.nodes])
+    _check_spots("stops", [(stop.x_m, stop.y_m) for stop in city.stops])
     nodes = {node.id for node in city.nodes}
     roads = {road.id: road for road in city.roads}
     for row, road in enumerate(city.roads, 1):
@@ -218,6 +209,17 @@ def _check_places(city: City) -> None:
         _check_service(city, row, service, roads)
 
 
+def _check_every_name(city: City) -> None:
+    for kind, ids in (
+        ("nodes", [node.id for node in city.nodes]),
+        ("roads", [road.id for road in city.roads]),
+        ("stops", [stop.id for stop in city.stops]),
+        ("services", [service.id for service in city.services]),
+        ("trips", [trip.id for trip in city.trips]),
+    ):
+        _check_names(kind, ids)
+
+
 def _check_names(kind: str, names: list[str]) -> None:
     seen: set[str] = set()
     for row, name in enumerate(names, 1):
@@ -226,6 +228,12 @@ def _check_names(kind: str, names: list[str]) -> None:
         if name in seen:
             raise InputError(f"{kind} row {row}: {name} stands twice")
         seen.add(name)
+
+
+def _check_spots(kind: str, spots: list[tuple[float, float]]) -> None:
+    for row, (x_m, y_m) in enumerate(spots, 1):
+        if not (np.isfinite(x_m) and np.isfinite(y_m)):
+            raise InputError(f"{kind} row {row}: {x_m}, {y_m} is no place on a map")
 
 
 def _check_service(city: City, row: int, service: Service, roads: dict[str, Road]) -> None:

@@ -140,11 +140,11 @@ class _Row(dict[str, str]):
     def number(self, column: str, kind: Callable[[str], T]) -> T:
         try:
             value = kind(self[column])
-            if isinstance(value, int) and abs(value) >= 2**31:
-                raise ValueError
-            return value
         except ValueError:
             raise InputError(f"{self.where}: {column} {self[column]!r} is not a number") from None
+        if isinstance(value, int) and abs(value) >= 2**31:
+            raise InputError(f"{self.where}: {column} {self[column]} is too large")
+        return value
 
     def one_of(self, column: str, known: dict[str, T], what: str) -> T:
         if self[column] not in known:
@@ -185,7 +185,7 @@ def _load(folder: Path, manifest: dict[str, Any]) -> City:
         return _assemble(manifest, rows, folder)
     except InputError as error:
         text = str(error)
-        raise InputError(text if text.startswith(str(folder)) else f"{folder}: {text}") from None
+        raise InputError(text if text.startswith(f"{folder}/") else f"{folder}: {text}") from None
 
 
 def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:

@@ -72,7 +72,7 @@ def read_runs(city: City, logs: Sequence[Path]) -> tuple[Runs, float]:
             trip = np.array([trip_number[t] for t in at["trip"]])
         except KeyError as error:
             raise InputError(f"{path}: {error} is not of {city.name}") from None
-        follows = trip[1:] == trip[:-1]
+        follows = (trip[1:] == trip[:-1]) & (np.diff(at["stop_sequence"]) == 1)
         first = at["stop_sequence"] == 0
         delays.append(at["arrival_s"][first] - at["scheduled_start_s"][first])
         parts.append(
@@ -103,6 +103,7 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
     if not logs:
         raise InputError(f"calibration of {city.name}: no stop-visit logs")
     runs, delay = read_runs(city, logs)
+    _check_cover(city, runs)
     places = int(service_stop_offsets(city)[-1])
     hours = -(-city.horizon_s // HOUR_S)
     place, y = runs.place.astype(int), runs.seconds.astype(float)
@@ -125,7 +126,7 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
         noise_s=_noise_quantiles(place, noise, places).round(2),
         least_s=_least(place, y, places),
         pace=_quantiles(pace[trips], PACE_QUANTILES).round(5),
-        sources={str(path.name): sha256(path) for path in logs},
+        sources=_sources(logs),
         residuals={
             "runs": float(len(y)),
             "mean_run_s": round(float(y.mean()), 3),
@@ -139,6 +140,28 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
             ),
         },
     )
+
+
+def _check_cover(city: City, runs: Runs) -> None:
+    """Every segment of every service must have been seen."""
+    offsets = service_stop_offsets(city)
+    seen = np.bincount(runs.place.astype(int), minlength=int(offsets[-1])) > 0
+    for index, service in enumerate(city.services):
+        missing = np.flatnonzero(~seen[offsets[index] : offsets[index + 1] - 1])
+        if len(missing):
+            raise InputError(
+                f"calibration of {city.name}: no log shows {service.id} after stop {missing[0]}"
+            )
+
+
+def _sources(logs: Sequence[Path]) -> dict[str, str]:
+    """Each log's hash under its name, with its folder where two have the same name."""
+    names = [path.name for path in logs]
+    alone = {path: names.count(path.name) == 1 for path in logs}
+    return {
+        path.name if alone[path] else f"{path.parent.name}/{path.name}": sha256(path)
+        for path in logs
+    }
 
 
 def _cell_means(cell: Any, y: Floats, size: int, prior: float) -> Floats:

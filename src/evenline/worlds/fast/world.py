@@ -136,6 +136,7 @@ class FastWorld:
     def run_rule(self, cell: Cell, rule: Rule, write_states: bool = False) -> Outcome:
         """A whole day under a built-in rule, inside the kernel."""
         days = self._days
+        self._current = None
         days.begin(0, cell)
         k.run_day(days.static, days.fleet, 0, rule.kind, rule.a, rule.b, self._state, write_states)
         return days.outcome(0)
@@ -147,13 +148,19 @@ class FastWorld:
         arrived, table = days.fleet.visited_s[0], days.fleet.visits[0]
         holds = days.fleet.visit_hold_s[0]
         rows = []
+        undecided = set(days.fleet.batch[0, self._first : self._shown].tolist())
+        if self._current is None:
+            undecided = set()
         for visit in np.flatnonzero(arrived[: len(table)] >= 0).tolist():
             trip = int(np.searchsorted(static.first_visit, visit, side="right")) - 1
+            position = visit - int(static.first_visit[trip])
+            if trip in undecided and position == days.fleet.position[0, trip]:
+                continue
             left, load, alighted, boarded, behind, base = table[visit].tolist()
             rows.append(
                 Visit(
                     trip,
-                    visit - int(static.first_visit[trip]),
+                    position,
                     int(arrived[visit]),
                     left,
                     load,
