@@ -828,6 +828,33 @@ def test_the_next_leg_begins_when_the_last_has_really_ended() -> None:
     assert outcome.riding_s == 2 * 112 + 2 * 112
 
 
+def test_those_who_change_wait_from_the_second_they_are_out_of_the_door() -> None:
+    """Five alight for a bus that comes meanwhile, full, and leaves as the last of them is out."""
+    changing = [Person(500, [(0, 1, (0,)), (1, 2, (1,))]) for _ in range(5)]
+    riding = [Person(500, [(3, 2, (1,))]) for _ in range(5)]
+    city = small_city(
+        [[0, 1], [3, 1, 2]],
+        [(0, 1000), (1, 1003)],
+        changing + riding,
+        vehicle=Vehicle(capacity=5),
+    )
+    day = Day(city, steady(city), CELL)
+    fast, slow = assert_same_day(day, [0.0])
+    out_of_the_door = [ride.alighted_s for ride in slow.rides if ride.leg.alight == 1]
+    assert sorted(out_of_the_door) == [1120, 1123, 1127, 1131, 1135]
+    (full,) = [visit for visit in fast.visits if (visit.trip, visit.position) == (1, 1)]
+    assert (full.arrival_s, full.departure_s, full.left_behind) == (1123, 1135, 5)
+
+    waiting = []
+
+    def look(batch: Batch) -> list[float]:
+        waiting.extend(row[WAITING] for row in batch.raw if batch.time_s == 1123)
+        return [0.0] * len(batch.trips)
+
+    run_episode(fast, CELL, look)
+    assert waiting == [2], "as the full bus comes, two are out"
+
+
 def test_a_leg_of_several_carriers_takes_whichever_comes_first() -> None:
     people = [Person(500, [(0, 2, (0, 1))])]
     for first, trips in enumerate([[(0, 1000), (1, 1100)], [(0, 1100), (1, 1000)]]):
