@@ -123,8 +123,10 @@ def calibrate(
     from evenline.calibrate import calibrate as run
 
     folder = out or Path("results") / f"calibration-{Path(city).name}"
-    found = run(city, folder, workers=workers)
-    _print_table(f"calibration of {city}", {k: f"{v:,}" for k, v in found.residuals.items()})
+    found, passing = run(city, folder, workers=workers)
+    rows = {k: f"{v:,}" for k, v in found.residuals.items()}
+    rows |= {f"overtaking_share_{world}": f"{share:.4f}" for world, share in passing.items()}
+    _print_table(f"calibration of {city}", rows)
     print(folder / "calibration.json")
 
 
