@@ -230,6 +230,7 @@ def test_an_episode_that_fails_is_named_and_the_others_go_on(
 def test_a_lost_episode_is_run_again_and_the_seal_is_the_same(
     store: Path, own: Path, no_sumo: list[Job]
 ) -> None:
+    unseal(own)
     lost = own / sorted(episodes(own))[5]
     lost.unlink()
     assert [job.tokens for job in missing_episodes(own, "town", 1)] == [lost]
@@ -289,7 +290,7 @@ def test_two_cells_in_each_others_place_are_noticed(own: Path, no_sumo: list[Job
     aside = own / "aside"
     for source, place in ((first, aside), (second, first), (aside, second)):
         source.rename(place)
-    with pytest.raises(InputError, match=f"zero/{first.name}: holds another city or cell"):
+    with pytest.raises(InputError, match=f"zero/{first.name}: holds another city, cell"):
         collect(own, "town", 1)
     assert not (own / "manifest.json").exists() and no_sumo == []
 

@@ -76,6 +76,5 @@ def late_town(city: City, first_departure_s: int) -> City:
 
 
 def unloadable(city: City) -> City:
-    """A city that is consistent but that SUMO refuses: a stop longer than the road before it."""
-    first = replace(city.stops[0], pos_m=10.0)
-    return replace(city, stops=(first, *city.stops[1:]))
+    """A city that is consistent but that SUMO refuses: its buses are shorter than nothing."""
+    return replace(city, vehicle=replace(city.vehicle, length_m=-1.0))

@@ -64,7 +64,7 @@ def read_runs(city: City, logs: Sequence[Path]) -> tuple[Runs, float]:
     delays = []
     for day, path in enumerate(logs):
         table = read_visits(path)
-        at = {name: np.array(table[name].to_pylist()) for name in ("service", "trip")}
+        at: dict[str, Any] = {name: table[name].to_pylist() for name in ("service", "trip")}
         for name in ("stop_sequence", "arrival_s", "departure_s", "scheduled_start_s"):
             at[name] = table[name].to_numpy()
         try:
@@ -258,12 +258,26 @@ def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:
         raise InputError(f"{path}: needs exactly the entries {sorted(names)}")
     if found["city"] != city_digest:
         raise InputError(f"{path}: was fitted for another city than {city.name}")
-    arrays: dict[str, Any] = {
-        name: np.array(value, float) if isinstance(value, list) else value
-        for name, value in found.items()
+    places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
+    shapes: dict[str, tuple[int, ...]] = {
+        "mean_s": (places, hours),
+        "pace_s": (places,),
+        "phase_s": (places, PHASES),
+        "noise_s": (places, NOISE_QUANTILES),
+        "least_s": (places,),
+        "pace": (PACE_QUANTILES,),
     }
-    places = int(service_stop_offsets(city)[-1])
-    for name in ("mean_s", "pace_s", "phase_s", "noise_s", "least_s"):
-        if len(arrays[name]) != places or not np.isfinite(arrays[name]).all():
-            raise InputError(f"{path}: {name} needs {places} rows of numbers")
-    return Calibration(**arrays)
+    for name, shape in shapes.items():
+        found[name] = _numbers(path, name, found[name], shape)
+    return Calibration(**found)
+
+
+def _numbers(path: Path, name: str, value: Any, shape: tuple[int, ...]) -> Floats:
+    try:
+        table = np.array(value, float)
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: {name} is not a table of numbers") from None
+    if table.shape != shape or not np.isfinite(table).all():
+        rows = f"{shape[0]} rows of {shape[1]}" if len(shape) == 2 else f"{shape[0]}"
+        raise InputError(f"{path}: {name} needs {rows} numbers")
+    return table

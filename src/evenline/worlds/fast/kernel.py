@@ -586,6 +586,7 @@ def step_tokens(
             return w
     for w in range(states.shape[0]):
         if over[w]:
+            costs[w] = 0.0
             continue
         d = row(fleet, w)
         token = d.num[TOKEN]

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from evenline.city.demand import DEMAND_LEVELS, DEPARTURE_SHIFT_S, Cell, departure_shifts
 from evenline.city.model import City
-from evenline.control.action import check_holds
+from evenline.control.action import NO_HOLD, check_holds
 from evenline.control.event import Batch
 from evenline.control.outcome import Outcome
-from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS
+from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
 from evenline.errors import InputError
 from evenline.policies.rules import Rule
@@ -100,6 +100,7 @@ class FastWorld:
         self._first = self._shown = 0
         self._current: Batch | None = None
         self._state = np.zeros(CANONICAL_WIDTH, np.float32)
+        self._state[PREFIX + SLOT - 1 :: SLOT] = NO_HOLD
 
     def reset(self, cell: Cell) -> Batch | None:
         self._days.begin(0, cell)
@@ -226,6 +227,9 @@ class Fleet:
 
     def step(self, holds_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Carry out one hold in every world that is not over."""
+        holds_s = np.ascontiguousarray(holds_s, np.float64)
+        if holds_s.shape != (len(self),):
+            raise InputError(f"{holds_s.shape} holds for a fleet of {len(self)} worlds")
         bad = k.step_tokens(
             self._days.static, self._days.fleet, holds_s, self.states, self.costs, self.over
         )

@@ -194,11 +194,12 @@ class SumoWorld:
         _owner = None
         with suppress(Exception):  # it may be past closing; the first error is the one to tell
             libsumo().close()
-        reason = self._error_log() or str(error).strip().splitlines() or [type(error).__name__]
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        reason = (self._error_log() or said[-1:])[0]
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-        raise InputError(f"SUMO stopped at {self._now} s of the day: {reason[0]}") from error
+        raise InputError(f"SUMO stopped at {self._now} s of the day: {reason}") from error
 
     def _error_log(self) -> list[str]:
         """What SUMO wrote of its errors; its exceptions often say only that there was one."""
