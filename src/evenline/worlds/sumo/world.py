@@ -74,6 +74,12 @@ class SumoWorld:
         self._legs: list[tuple[int, int]] = [
             (first, last) for first, last in zip(legs[:-1].tolist(), legs[1:].tolist(), strict=True)
         ]
+        # Most people have one leg; a look-up spares asking SUMO, several hundred thousand times.
+        self._only_leg = {
+            f"p{person}": first
+            for person, (first, last) in enumerate(self._legs)
+            if last - first == 1
+        }
         self._board, self._alight = (
             city.journeys.leg_board.tolist(),
             city.journeys.leg_alight.tolist(),
@@ -286,11 +292,14 @@ class SumoWorld:
         bus, stop = self.city.trips[trip].id, self._stop(trip, position)
         load = self._loads.get(trip, 0)
         staying = boarded = 0
+        board, alight, only = self._board, self._alight, self._only_leg.get
         for person in libsumo().vehicle.getPersonIDList(bus):
-            leg = self._leg(person)
-            if self._board[leg] == stop:
+            leg = only(person)
+            if leg is None:
+                leg = self._leg(person)
+            if board[leg] == stop:
                 boarded += 1
-            elif self._alight[leg] != stop:
+            elif alight[leg] != stop:
                 staying += 1
         alighting = load - staying
         waiting = boarded + self._eligible(trip, position)
@@ -308,19 +317,19 @@ class SumoWorld:
         """
         service, stop = self.city.trips[trip].service, self._stop(trip, position)
         carries, carriers, board = self._carries, self._carriers, self._board
-        vehicle_of = libsumo().person.getVehicle
+        vehicle_of, only = libsumo().person.getVehicle, self._only_leg.get
         count = 0
         for person in libsumo().edge.getLastStepPersonIDs(self.city.stops[stop].road):
-            leg = self._leg(person)
+            leg = only(person)
+            if leg is None:
+                leg = self._leg(person)
             if board[leg] == stop and service in carries[carriers[leg]]:
                 count += not vehicle_of(person)
         return count
 
     def _leg(self, person: str) -> int:
-        """The leg a person is on; only those who change need to be asked for."""
-        first, last = self._legs[int(person[1:])]
-        if last - first == 1:
-            return first
+        """The leg that someone who changes is on."""
+        _, last = self._legs[int(person[1:])]
         return last - int(libsumo().person.getRemainingStages(person))
 
     def _raw(self, trip: int, gap: int) -> list[float]:
