@@ -1,7 +1,7 @@
 """The action: one number in [-1, 1]; -1 is exactly no hold, 1 is the 60 s cap."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from evenline.errors import InputError
 
@@ -27,12 +27,15 @@ def check_action(action: float, bus: str, stop: str) -> float:
     return value
 
 
-def check_holds(holds_s: Iterable[float], buses: Iterable[tuple[str, str]]) -> list[float]:
-    """Refuse holds outside 0..60 s, naming bus, stop and value; one hold is due for each bus."""
-    values, places = [float(hold) for hold in holds_s], list(buses)
-    if len(values) != len(places):
-        raise InputError(f"{len(values)} holds for a batch of {len(places)} buses")
-    for value, (bus, stop) in zip(values, places, strict=True):
-        if not (math.isfinite(value) and 0.0 <= value <= MAX_HOLD_S):
+def check_holds(
+    holds_s: Iterable[float], buses: int, place: Callable[[int], tuple[str, str]]
+) -> list[float]:
+    """Refuse holds outside 0..60 s; one is due for each bus. `place` names the bus and stop."""
+    values = [float(hold) for hold in holds_s]
+    if len(values) != buses:
+        raise InputError(f"{len(values)} holds for a batch of {buses} buses")
+    for i, value in enumerate(values):
+        if not 0.0 <= value <= MAX_HOLD_S:  # nor is a value that is not a number
+            bus, stop = place(i)
             raise InputError(f"bus {bus} at stop {stop}: hold {value} s is not within 0..60 s")
     return values

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City
-from evenline.compiled import inlined
+from evenline.compiled import compiled, inlined
 
 RAW_FEATURES = (
     "service",
@@ -59,6 +59,13 @@ class Batch(NamedTuple):
     time_s: int
     trips: npt.NDArray[np.int32]
     raw: Array
+
+
+def place(city: City, batch: Batch, i: int) -> tuple[str, str]:
+    """The names of a bus of the batch and of the stop it is at."""
+    trip = city.trips[batch.trips[i]]
+    stop = city.services[trip.service].stops[int(batch.raw[i, STOP])]
+    return trip.id, city.stops[stop].id
 
 
 class Headways(NamedTuple):
@@ -164,3 +171,21 @@ def headway_behind(h: Headways, trip: int, now: int) -> int:
     if its < h.position[trip]:
         gap = max(gap, now - h.visited_s[mine + its + 1])
     return int(gap)
+
+
+@compiled
+def record_moment(
+    h: Headways, trips: npt.NDArray[np.int32], now: int, gaps: npt.NDArray[np.int32]
+) -> None:
+    """Note that buses have reached their next stops; a row of gaps ahead and behind for each.
+
+    Buses at their last stop leave the running order before anyone looks behind.
+    """
+    for i, trip in enumerate(trips):
+        gaps[i, 0] = record_arrival(h, trip, h.position[trip] + 1, now)
+    for trip in trips:
+        stops = h.first_visit[trip + 1] - h.first_visit[trip]
+        if h.position[trip] == stops - 1:
+            record_finish(h, trip)
+    for i, trip in enumerate(trips):
+        gaps[i, 1] = headway_behind(h, trip, now)

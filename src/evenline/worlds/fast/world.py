@@ -6,6 +6,7 @@ worlds run side by side.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from evenline.city.demand import DEMAND_LEVELS, DEPARTURE_SHIFT_S, Cell, departure_shifts
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_holds
-from evenline.control.event import Batch
+from evenline.control.event import Batch, place
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
@@ -110,14 +111,8 @@ class FastWorld:
         batch = self._current
         if batch is None:
             raise InputError("the day is over: reset the world before the next step")
-        places = [
-            (
-                self.city.trips[trip].id,
-                self.city.stops[self.city.services[int(row[0])].stops[int(row[1])]].id,
-            )
-            for trip, row in zip(batch.trips, batch.raw, strict=True)
-        ]
-        holds = np.array(check_holds(holds_s, places))
+        values = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
+        holds = np.array(values)
         days = self._days
         k.serve_batch(days.static, days.fleet, 0, self._first, holds)
         self._first += len(holds)

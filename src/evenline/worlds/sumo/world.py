@@ -8,24 +8,25 @@ A moment carries the number of its step: SUMO's `started="48"` is our 48.
 """
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, realise
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, realise, service_stop_offsets
 from evenline.city.model import City
 from evenline.control.action import check_holds
 from evenline.control.event import (
-    RAW_FEATURES,
     Batch,
-    headway_behind,
     new_headways,
-    record_arrival,
-    record_finish,
+    place,
+    record_moment,
 )
 from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
@@ -36,12 +37,13 @@ from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
 ERROR_LOG = "errors.txt"
+CHANGES = -1  # the leg of someone who has several, until SUMO is asked
 _owner: "SumoWorld | None" = None  # libsumo is one per process, and so is whoever drives it
 
 
 @dataclass
 class _AtStop:
-    """A bus standing at a stop: what is settled on arrival, and what SUMO last counted on board."""
+    """A bus standing at a stop: what is settled on arrival."""
 
     trip: int
     position: int
@@ -49,7 +51,6 @@ class _AtStop:
     load: int
     alighting: int
     base_dwell_s: int
-    on_board: int
     waiting: int
     hold_s: float = 0.0
 
@@ -67,25 +68,18 @@ class SumoWorld:
         self.max_batch = max_batch
         self.charged = 0
         self.visits: list[Visit] = []
-        self._service_of = {service.id: i for i, service in enumerate(city.services)}
-        self._trip_of = {trip.id: i for i, trip in enumerate(city.trips)}
-        self._targets = city.headway_targets()
-        legs = city.journeys.leg_start
-        self._legs: list[tuple[int, int]] = [
-            (first, last) for first, last in zip(legs[:-1].tolist(), legs[1:].tolist(), strict=True)
-        ]
-        # Most people have one leg; a look-up spares asking SUMO, several hundred thousand times.
-        self._only_leg = {
-            f"p{person}": first
-            for person, (first, last) in enumerate(self._legs)
-            if last - first == 1
-        }
-        self._board, self._alight = (
-            city.journeys.leg_board.tolist(),
-            city.journeys.leg_alight.tolist(),
-        )
-        self._carriers = city.journeys.leg_carriers.tolist()
-        self._carries = [set(row) for row in city.journeys.carriers]
+        self._bus = [trip.id for trip in city.trips]
+        self._trip_of = {bus: trip for trip, bus in enumerate(self._bus)}
+        self._service = [trip.service for trip in city.trips]
+        self._order = [(trip.service, i) for i, trip in enumerate(city.trips)]
+        self._stops = [service.stops for service in city.services]
+        self._first_stop: list[int] = service_stop_offsets(city).tolist()
+        self._targets_s: list[list[float]] = np.transpose(city.headway_targets()).tolist()
+        self._last_position = [len(city.services[t.service].stops) - 1 for t in city.trips]
+        self._legs_end: list[int] = city.journeys.leg_start[1:].tolist()
+        self._leg_of = _only_legs(city)
+        self._alight: list[int] = city.journeys.leg_alight.tolist()
+        self._accepted = _accepted_legs(city)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     # -- the contract ---------------------------------------------------------------------------
@@ -99,11 +93,9 @@ class SumoWorld:
         batch = self._current
         if batch is None:
             raise InputError("the day is over: reset the world before the next step")
-        places = [
-            (self.city.trips[t].id, self._stop_id(t, self._at[t].position)) for t in batch.trips
-        ]
-        for trip, hold in zip(batch.trips, check_holds(holds_s, places), strict=True):
-            self._hold(int(trip), hold)
+        holds = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
+        for trip, hold in zip(batch.trips.tolist(), holds, strict=True):
+            self._hold(trip, hold)
         return self._advance()
 
     def outcome(self) -> Outcome:
@@ -150,7 +142,7 @@ class SumoWorld:
                 "another SUMO world is open in this process: close it first, or use a process each"
             )
         self._people = realise(self.city, cell)
-        self._rates = arrival_rates(self.city, cell.demand)
+        self._rates: list[list[float]] = arrival_rates(self.city, cell.demand).tolist()
         self._headways = new_headways(self.city)
         self._ledger = Ledger()
         self.visits = []
@@ -159,8 +151,9 @@ class SumoWorld:
         self._decisions = self._zero_tokens = self._holds_zero = 0
         self._hold_total = 0.0
         self._durations: list[int] = []
-        self._position: dict[str, int] = {}
-        self._loads: dict[int, int] = {}
+        self._position = [-1] * len(self.city.trips)
+        self._loads = [0] * len(self.city.trips)
+        self._due: list[dict[int, int]] = [{} for _ in self.city.trips]  # by stop to alight at
         self._at: dict[int, _AtStop] = {}
         self._counts: dict[str, int] = {}
         self._pending: list[Batch] = []
@@ -232,7 +225,7 @@ class SumoWorld:
             started = starting()
             for bus in started:
                 if bus in self._trip_of:
-                    counts[bus] = self._loads.get(self._trip_of[bus], 0)
+                    counts[bus] = self._loads[self._trip_of[bus]]
             for bus, before in counts.items():
                 if (count := on_board(bus)) != before:
                     self._riding += count - before
@@ -252,30 +245,25 @@ class SumoWorld:
 
     def _arrive(self, buses: Sequence[str]) -> Batch | None:
         """Note the arrivals of this step and make batches of those that ask for a hold."""
-        trips = sorted(
-            (self._trip_of[bus] for bus in buses),
-            key=lambda trip: (self.city.trips[trip].service, trip),
-        )
-        gaps: dict[int, int] = {}
-        for trip in trips:
-            position = int(self._headways.position[trip]) + 1
-            gaps[trip] = record_arrival(self._headways, trip, position, self._now)
-            self._at[trip] = self._observe(trip, position)
-        asking = []
-        for trip in trips:
-            service = self.city.services[self.city.trips[trip].service]
-            if self._at[trip].position == len(service.stops) - 1:
-                record_finish(self._headways, trip)
+        trips = sorted((self._trip_of[bus] for bus in buses), key=self._order.__getitem__)
+        gaps = np.empty((len(trips), 2), np.int32)
+        record_moment(self._headways, np.array(trips, np.int32), self._now, gaps)
+        asking: list[int] = []
+        rows = []
+        for trip, (ahead, behind) in zip(trips, gaps.tolist(), strict=True):
+            position = self._position[trip] = self._position[trip] + 1
+            here = self._at[trip] = self._observe(trip, position)
+            if position < self._last_position[trip]:
+                asking.append(trip)
+                rows.append(self._raw(here, ahead, behind))
+            else:
                 first = int(self._headways.visited_s[self._headways.first_visit[trip]])
                 self._durations.append(self._now - first)
-            else:
-                asking.append(trip)
         if not asking:
             return None
-        raw = np.array([self._raw(trip, gaps[trip]) for trip in asking])
-        width = self.max_batch
+        width, raw, served = self.max_batch, np.array(rows, float), np.array(asking, np.int32)
         batches = [
-            Batch(self._now, np.array(asking[i : i + width], np.int32), raw[i : i + width])
+            Batch(self._now, served[i : i + width], raw[i : i + width])
             for i in range(0, len(asking), width)
         ]
         self._decisions += len(asking)
@@ -289,74 +277,59 @@ class SumoWorld:
         SUMO exchanges the first passenger within the step of the arrival, so whoever is already
         on board from this stop is counted as waiting still.
         """
-        bus, stop = self.city.trips[trip].id, self._stop(trip, position)
-        load = self._loads.get(trip, 0)
-        staying = boarded = 0
-        board, alight, only = self._board, self._alight, self._only_leg.get
-        for person in libsumo().vehicle.getPersonIDList(bus):
-            leg = only(person)
-            if leg is None:
-                leg = self._leg(person)
-            if board[leg] == stop:
-                boarded += 1
-            elif alight[leg] != stop:
-                staying += 1
-        alighting = load - staying
-        waiting = boarded + self._eligible(trip, position)
+        service, load = self._service[trip], self._loads[trip]
+        stop = self._stops[service][position]
+        boarded = max(self._counts[self._bus[trip]] - load, 0)
+        alighting = self._due[trip].pop(stop, 0)
+        waiting = boarded + self._eligible(service, stop)
         vehicle = self.city.vehicle
-        boarding = min(waiting, vehicle.capacity - staying)
+        boarding = min(waiting, vehicle.capacity - load + alighting)
         dwell = max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * (alighting + boarding))
-        return _AtStop(
-            trip, position, self._now, load, alighting, dwell, self._counts[bus], waiting
-        )
+        return _AtStop(trip, position, self._now, load, alighting, dwell, waiting)
 
-    def _eligible(self, trip: int, position: int) -> int:
-        """People at the stop now whose leg this bus's service can carry.
+    def _eligible(self, service: int, stop: int) -> int:
+        """People at the stop now whose leg this service can carry.
 
         SUMO lists first legs under the road alone, and those on board a bus there as well.
         """
-        service, stop = self.city.trips[trip].service, self._stop(trip, position)
-        carries, carriers, board = self._carries, self._carriers, self._board
-        vehicle_of, only = libsumo().person.getVehicle, self._only_leg.get
-        count = 0
-        for person in libsumo().edge.getLastStepPersonIDs(self.city.stops[stop].road):
-            leg = only(person)
-            if leg is None:
-                leg = self._leg(person)
-            if board[leg] == stop and service in carries[carriers[leg]]:
-                count += not vehicle_of(person)
+        accepted = self._accepted.get((service, stop))
+        if accepted is None:
+            return 0
+        api, count = libsumo(), 0
+        for person in api.edge.getLastStepPersonIDs(self.city.stops[stop].road):
+            if person in accepted and not api.person.getVehicle(person):
+                count += self._leg_of[person] != CHANGES or self._leg(person) in accepted[person]
         return count
 
     def _leg(self, person: str) -> int:
-        """The leg that someone who changes is on."""
-        _, last = self._legs[int(person[1:])]
-        return last - int(libsumo().person.getRemainingStages(person))
+        """The leg that someone is on: known, but for those who change."""
+        leg = self._leg_of[person]
+        if leg != CHANGES:
+            return leg
+        return self._legs_end[int(person[1:])] - int(libsumo().person.getRemainingStages(person))
 
-    def _raw(self, trip: int, gap: int) -> list[float]:
+    def _raw(self, here: _AtStop, ahead: int, behind: int) -> tuple[float, ...]:
         """The sixteen features, in the order of RAW_FEATURES."""
-        here, service = self._at[trip], self.city.trips[trip].service
-        behind = int(headway_behind(self._headways, trip, self._now))
-        place = int(self._headways.first_stop[service]) + here.position
-        row = [
+        trip, service = here.trip, self._service[here.trip]
+        rates = self._rates[self._first_stop[service] + here.position]
+        return (
             service,
             here.position,
             self._now,
-            max(gap, 0),
+            max(ahead, 0),
             max(behind, 0),
-            self._targets[0][trip],
-            self._targets[1][trip],
+            self._targets_s[trip][0],
+            self._targets_s[trip][1],
             here.waiting,
             here.load,
-            self._rates[place, min(self._now // RATE_BIN_S, self._rates.shape[1] - 1)],
+            rates[min(self._now // RATE_BIN_S, len(rates) - 1)],
             here.base_dwell_s,
-            gap >= 0,
+            ahead >= 0,
             behind >= 0,
             self.city.vehicle.capacity,
             self._departed - self._completed - self._riding,
             self._riding,
-        ]
-        assert len(row) == len(RAW_FEATURES)
-        return [float(value) for value in row]
+        )
 
     def _hold(self, trip: int, hold_s: float) -> None:
         """Add a hold to the base dwell. SUMO counts a stop's duration from its start."""
@@ -366,14 +339,17 @@ class SumoWorld:
         self._holds_zero += hold_s == 0.0
         if hold_s > 0.0:
             libsumo().vehicle.setStopParameter(
-                self.city.trips[trip].id, 0, "duration", str(here.base_dwell_s + hold_s)
+                self._bus[trip], 0, "duration", str(here.base_dwell_s + hold_s)
             )
 
     def _leave(self, bus: str) -> None:
         trip = self._trip_of[bus]
         here, load = self._at.pop(trip), self._counts.pop(bus)
+        boarded = load - here.load + here.alighting
         self._loads[trip] = load
-        full = load >= self.city.vehicle.capacity
+        if boarded:
+            self._note_boarded(trip, boarded)
+        full, service = load >= self.city.vehicle.capacity, self._service[trip]
         self.visits.append(
             Visit(
                 trip=trip,
@@ -382,21 +358,45 @@ class SumoWorld:
                 departure_s=self._now,
                 load=here.load,
                 alighted=here.alighting,
-                boarded=load - here.load + here.alighting,
-                left_behind=self._eligible(trip, here.position) if full else 0,
+                boarded=boarded,
+                left_behind=self._eligible(service, self._stops[service][here.position])
+                if full
+                else 0,
                 base_dwell_s=here.base_dwell_s,
                 hold_s=here.hold_s,
             )
         )
 
-    def _stop(self, trip: int, position: int) -> int:
-        return self.city.services[self.city.trips[trip].service].stops[position]
-
-    def _stop_id(self, trip: int, position: int) -> str:
-        return self.city.stops[self._stop(trip, position)].id
+    def _note_boarded(self, trip: int, boarded: int) -> None:
+        """Count where the people who have just boarded will alight. SUMO lists them last."""
+        due = self._due[trip]
+        for person in libsumo().vehicle.getPersonIDList(self._bus[trip])[-boarded:]:
+            stop = self._alight[self._leg(person)]
+            due[stop] = due.get(stop, 0) + 1
 
     def __enter__(self) -> "SumoWorld":
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _only_legs(city: City) -> dict[str, int]:
+    """The leg of each person who has one. Most have: it spares asking SUMO, all day long."""
+    bounds = city.journeys.leg_start.tolist()
+    return {
+        f"p{person}": first if last - first == 1 else CHANGES
+        for person, (first, last) in enumerate(pairwise(bounds))
+    }
+
+
+def _accepted_legs(city: City) -> dict[tuple[int, int], dict[str, list[int]]]:
+    """Who may board a service at a stop, with the legs that begin there."""
+    journeys = city.journeys
+    accepted: dict[tuple[int, int], dict[str, list[int]]] = defaultdict(dict)
+    boards, carriers = journeys.leg_board.tolist(), journeys.leg_carriers.tolist()
+    for person, (first, last) in enumerate(pairwise(journeys.leg_start.tolist())):
+        for leg in range(first, last):
+            for service in journeys.carriers[carriers[leg]]:
+                accepted[service, boards[leg]].setdefault(f"p{person}", []).append(leg)
+    return dict(accepted)
