@@ -97,6 +97,7 @@ def steady(city: City, run_s: int = 100, start_delay_s: int = 0) -> Calibration:
         noise_s=np.zeros((places, 2)),
         least_s=np.ones(places),
         pace=np.zeros(2),
+        follow=0.0,
         sources={},
         residuals={},
     )
@@ -115,6 +116,7 @@ def restless(city: City, seed: int) -> Calibration:
         noise_s=np.sort(rng.uniform(-30, 40, (places, 5)), axis=1),
         least_s=rng.integers(1, 12, places).astype(float),
         pace=np.sort(rng.uniform(-0.6, 0.6, 4)),
+        follow=float(rng.uniform(0, 0.5)),
         sources={},
         residuals={},
     )

@@ -25,13 +25,16 @@ HOUR_S, CYCLE_S, PHASE_S = 3600, 90, 10
 MASK = 2**64 - 1
 
 
-def uniform(key: int, number: int) -> float:
-    """Splitmix64 of a key and a number, as a fraction of one."""
+def bits(key: int, number: int) -> int:
+    """Splitmix64 of a key and a number."""
     x = (key + number * 0x9E3779B97F4A7C15) & MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
-    x ^= x >> 31
-    return (x >> 11) / 2**53
+    return x ^ (x >> 31)
+
+
+def uniform(key: int, number: int) -> float:
+    return (bits(key, number) >> 11) / 2**53
 
 
 def quantile(table: Sequence[float], probability: float) -> float:
@@ -240,10 +243,16 @@ class ReferenceWorld:
         hour = min(leaves // HOUR_S, fit.mean_s.shape[1] - 1)
         expected = single(fit.mean_s[place, hour]) + single(fit.pace_s[place]) * bus.pace
         expected += single(fit.phase_s[place, leaves % CYCLE_S // PHASE_S])
-        lengths = [len(self.city.services[trip.service].stops) for trip in self.city.trips]
-        visit = sum(lengths[: bus.trip]) + bus.position
-        noise = quantile(fit.noise_s[place].tolist(), uniform(self.key, 2 * visit))
+        noise = quantile(fit.noise_s[place].tolist(), self._luck(bus))
         return max(int(float(expected) + noise + 0.5), int(fit.least_s[place]))
+
+    def _luck(self, bus: Bus) -> float:
+        """A run's own draw, or with the share `follow` the draw of the trip before."""
+        lengths = [len(self.city.services[trip.service].stops) for trip in self.city.trips]
+        numbers = [2 * (sum(lengths[:trip]) + bus.position) for trip in range(len(lengths))]
+        earlier = [t for t in range(bus.trip) if self.city.trips[t].service == bus.service]
+        copied = bits(self.key, numbers[bus.trip]) % 2048 < round(2048 * self.calibration.follow)
+        return uniform(self.key, numbers[earlier[-1] if copied and earlier else bus.trip])
 
     # -- people -----------------------------------------------------------------------------------
 

@@ -337,7 +337,7 @@ def test_missing_rows_and_numbers_are_refused_by_the_name_of_their_table(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "evenline-calibration-0"}, "format is not 'evenline-calibration-1'"),
+        ({"format": "evenline-calibration-0"}, "format is not 'evenline-calibration-2'"),
         ({"pace": None}, "needs exactly the entries"),
         ({"more": 1}, "needs exactly the entries"),
     ],

@@ -984,3 +984,20 @@ def test_a_day_in_the_town_is_that_of_the_reference() -> None:
     fast, _ = assert_same_day(Day(town, restless(town, 5), demo_cell(9, 1.25)), [0.0, 0.0, 25.3])
     outcome = fast.outcome()
     assert outcome.denied_boardings > 0 and outcome.completed > 1000
+
+
+@pytest.mark.parametrize("follow", [0.0, 0.15, 0.5])
+def test_followers_share_luck_as_often_as_the_calibration_says_and_no_value_grows_likelier(
+    follow: float,
+) -> None:
+    town = embedded_city("town")
+    static = FastWorld(town, replace(steady(town), follow=follow))._days.static
+    pairs = [
+        (kernel.luck(static, key, before, 1), kernel.luck(static, key, trip, 1))
+        for key in range(200)
+        for trip, before in enumerate(static.before.tolist())
+        if before >= 0
+    ]
+    luck = np.array(pairs)
+    assert np.corrcoef(luck.T)[0, 1] == pytest.approx(follow * (1 - follow), abs=0.03)
+    assert np.quantile(luck[:, 1], [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.02)

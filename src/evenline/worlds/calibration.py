@@ -2,8 +2,9 @@
 
 The running time of a segment is a mean for the hour, plus a share of the trip's own pace (a slow
 driver is slow all day), plus an effect of where in the signal cycle the bus sets off (so that
-buses close together fare alike), plus noise with the segment's own distribution. All four are
-read off stop-visit logs; the file is readable JSON and names the logs it came from.
+buses close together fare alike), plus noise with the segment's own distribution, in which a trip
+at times shares the luck of the one before. All are read off stop-visit logs; the file is readable
+JSON and names the logs it came from.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from evenline.errors import InputError
 from evenline.files import read_json, sha256, to_json, write_text
 from evenline.worlds.fast.kernel import CYCLE_S, HOUR_S, PHASE_S, PHASES
 
-FORMAT = "evenline-calibration-1"
+FORMAT = "evenline-calibration-2"
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
 HOUR_PRIOR = 20.0  # visits at which an hour's own mean counts as much as the day's
@@ -40,6 +41,7 @@ class Calibration:
     noise_s: Floats  # place, quantile
     least_s: Floats  # place
     pace: Floats  # quantiles of the trips' pace
+    follow: float  # share of runs that turn out just as for the trip before
     sources: dict[str, str]
     residuals: dict[str, float]
 
@@ -116,7 +118,8 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
     phase = (runs.leaves_s % CYCLE_S // PHASE_S).astype(int)
     effect = _cell_means(place * PHASES + phase, after_pace, places * PHASES, prior=5.0)
     noise = after_pace - effect[place * PHASES + phase]
-    trips = np.unique(runs.trip.astype(int), return_index=True)[1]
+    trips, first_run = np.unique(runs.trip.astype(int), return_index=True)
+    followers = _lag(place + 1e6 * runs.day, runs.leaves_s, noise)
     return Calibration(
         city=city_digest,
         start_delay_s=round(delay),
@@ -125,7 +128,8 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
         phase_s=effect.reshape(places, PHASES).round(2),
         noise_s=_noise_quantiles(place, noise, places).round(2),
         least_s=_least(place, y, places),
-        pace=_quantiles(pace[trips], PACE_QUANTILES).round(5),
+        pace=_quantiles(pace[first_run], PACE_QUANTILES).round(5),
+        follow=round(_share_copied(followers), 4),
         sources=_sources(logs),
         residuals={
             "runs": float(len(y)),
@@ -133,11 +137,9 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
             "sd_within_segment_s": round(float(rest.std()), 3),
             "sd_after_pace_s": round(float(after_pace.std()), 3),
             "sd_after_phase_s": round(float(noise.std()), 3),
-            "sd_between_days_s": round(_between_days(runs.day.astype(int), noise), 3),
             "correlation_along_trip": round(_lag(runs.trip, runs.leaves_s, noise), 4),
-            "correlation_of_followers": round(
-                _lag(place + 1e6 * runs.day, runs.leaves_s, noise), 4
-            ),
+            "correlation_of_followers": round(followers, 4),
+            **_dependence_of_pace(city, trips, pace[first_run]),
         },
     )
 
@@ -214,8 +216,26 @@ def _least(place: Any, y: Floats, places: int) -> Floats:
     return least.round()
 
 
-def _between_days(day: Any, noise: Floats) -> float:
-    return float((np.bincount(day, noise) / np.bincount(day)).std())
+def _share_copied(correlation: float) -> float:
+    """The share c of copies that makes followers so correlated: c (1 - c), at most a quarter."""
+    return float((1 - np.sqrt(1 - 4 * min(max(correlation, 0.0), 0.25))) / 2)
+
+
+def _dependence_of_pace(city: City, trips: Any, pace: Floats) -> dict[str, float]:
+    """What the model leaves out: do days have a pace of their own, and trips their leader's?
+
+    Day means of trips that know nothing of each other spread as far as the second figure says.
+    """
+    day, trip = np.divmod(trips, len(city.trips))
+    count = np.bincount(day)
+    mean = np.bincount(day, pace) / np.maximum(count, 1)
+    own = pace - mean[day]
+    service = np.array([city.trips[t].service for t in trip])
+    return {
+        "sd_of_day_pace": round(float(mean.std()), 5),
+        "sd_of_day_pace_if_independent": round(float(own.std() / np.sqrt(count.mean())), 5),
+        "correlation_of_followers_pace": round(_lag(service + 1e6 * day, trip, own), 4),
+    }
 
 
 def _lag(group: Floats, order: Floats, noise: Floats) -> float:
@@ -269,6 +289,8 @@ def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:
     }
     for name, shape in shapes.items():
         found[name] = _numbers(path, name, found[name], shape)
+    if not (isinstance(found["follow"], float) and 0.0 <= found["follow"] <= 0.5):
+        raise InputError(f"{path}: follow is {found['follow']!r}, not a share from 0 to 0.5")
     return Calibration(**found)
 
 

@@ -61,13 +61,15 @@ PHASES = 9
 PHASE_S = 10
 CYCLE_S = 90
 HOUR_S = 3600
+COINS = 2048  # values of the bits that a fraction leaves
 
 
 class Static(NamedTuple):
     """What a city and its calibration fix: shared by all worlds, never written."""
 
-    number: I64  # horizon, capacity, shortest dwell, seconds an exchange
+    number: I64  # horizon, capacity, shortest dwell, seconds an exchange, coins for a copied run
     rank: I32  # of each trip, in the order of service and vehicle
+    before: I32  # the trip before on the same service, or -1
     start_s: I32  # when each trip reaches its first stop
     stops: I32  # of each service
     target_ahead: F64
@@ -143,13 +145,30 @@ def row(day: Day, w: int) -> Day:
 
 
 @inlined
-def uniform(key: int, number: int) -> float:
-    """A uniform draw that depends on the block's key and its own number alone (splitmix64)."""
+def bits(key: int, number: int) -> np.uint64:
+    """Random bits that depend on the block's key and their own number alone (splitmix64)."""
     x = np.uint64(key) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
+    return x ^ (x >> np.uint64(31))
+
+
+@inlined
+def fraction(x: np.uint64) -> float:
+    """Random bits as a fraction of one; the lowest eleven have no part in it."""
     return float(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@inlined
+def luck(s: "Static", key: int, trip: int, stop: int) -> float:
+    """How a run turns out, from 0 to 1: at times just as for the trip before, so that they agree.
+
+    The copy does not change how likely any value is, and depends on no other draw of the day.
+    """
+    x, before = bits(key, 2 * (s.first_visit[trip] + stop)), s.before[trip]
+    if int(x & np.uint64(COINS - 1)) < s.number[4] and before >= 0:
+        x = bits(key, 2 * (s.first_visit[before] + stop))
+    return fraction(x)
 
 
 @inlined
@@ -208,7 +227,7 @@ def begin_day(
         d.end[c] = end
         d.num[DEPARTED] += end - first
     for t in range(s.start_s.shape[0]):
-        d.pace[t] = quantile(s.pace, uniform(key, 2 * t + 1))
+        d.pace[t] = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
         _schedule(s, d, t, s.start_s[t])
     d.num[NOW] = -1
 
@@ -274,13 +293,10 @@ def _arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     count = 0
     trip = d.bucket[now]
     while trip >= 0:
-        i = count
-        while i > 0 and s.rank[d.batch[i - 1]] > s.rank[trip]:
-            d.batch[i] = d.batch[i - 1]
-            i -= 1
-        d.batch[i] = trip
+        d.batch[count] = trip
         count += 1
         trip = d.after[trip]
+    _sort(s, d, count)
     asking = 0
     for i in range(count):
         trip = d.batch[i]
@@ -300,6 +316,20 @@ def _arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     for i in range(asking):
         _describe(s, d, h, i, now)
     return asking
+
+
+@inlined
+def _sort(s: Static, d: Day, count: int) -> None:
+    """Put a moment's buses in order of service and vehicle: Shell's sort, for a large city."""
+    gap = 40 if count > 40 else 13 if count > 13 else 4 if count > 4 else 1
+    while gap > 0:
+        for j in range(gap, count):
+            trip, i = d.batch[j], j
+            while i >= gap and s.rank[d.batch[i - gap]] > s.rank[trip]:
+                d.batch[i] = d.batch[i - gap]
+                i -= gap
+            d.batch[i] = trip
+        gap //= 3
 
 
 @inlined
@@ -353,7 +383,7 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
 def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     """Carry out the hold of the i-th bus of the moment: exchange people, set off, schedule."""
     trip = d.batch[i]
-    stop, visit = d.position[trip], s.first_visit[trip] + d.position[trip]
+    stop = d.position[trip]
     d.hold_s[0] += hold_s
     d.num[HOLDS_ZERO] += hold_s == 0.0
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, 10]), hold_s)
@@ -362,7 +392,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
         s.run_mean[place, min(leaves // HOUR_S, s.run_mean.shape[1] - 1)]
         + s.run_pace[place] * d.pace[trip]
         + s.run_phase[place, leaves % CYCLE_S // PHASE_S]
-        + quantile(s.run_noise[place], uniform(d.num[KEY], 2 * visit))
+        + quantile(s.run_noise[place], luck(s, d.num[KEY], trip, stop))
     )
     _schedule(s, d, trip, leaves + max(int(run + 0.5), s.run_least[place]))
 

@@ -1,6 +1,7 @@
 """Turns a city and its calibration into the flat arrays of the kernel."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ from evenline.city.model import City, service_positions
 from evenline.control.event import new_headways
 from evenline.control.state import contract_of
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast.kernel import SCALARS, Day, Static
+from evenline.worlds.fast.kernel import COINS, SCALARS, Day, Static
 
 I32 = npt.NDArray[np.int32]
 
@@ -44,6 +45,10 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     keys = sorted(range(len(city.trips)), key=lambda t: (city.trips[t].service, t))
     rank = np.empty(len(keys), np.int32)
     rank[keys] = np.arange(len(keys))
+    before = np.full(len(keys), -1, np.int32)
+    for earlier, later in pairwise(keys):
+        if city.trips[earlier].service == city.trips[later].service:
+            before[later] = earlier
     start = [trip.departure_s + calibration.start_delay_s for trip in city.trips]
     return Static(
         number=np.array(
@@ -52,10 +57,12 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
                 vehicle.capacity,
                 vehicle.min_dwell_s,
                 vehicle.exchange_s_per_passenger,
+                round(calibration.follow * COINS),
             ],
             np.int64,
         ),
         rank=rank,
+        before=before,
         start_s=np.array(start, np.int32),
         stops=np.array([len(s.stops) for s in city.services], np.int32),
         target_ahead=ahead,
