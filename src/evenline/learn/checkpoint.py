@@ -1,0 +1,62 @@
+"""Checkpoints: trees of arrays in one safetensors file, with a little JSON beside them inside it.
+
+A file is written aside, synced and renamed; it holds everything a run needs to go on to the same
+bits. Loading refuses a file whose arrays are not those of the run.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from evenline.errors import InputError
+from evenline.files import write_bytes
+
+
+def _names(tree: Any) -> list[str]:
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def save_tree(path: Path, tree: Any, notes: dict[str, Any]) -> None:
+    """Write a tree of arrays and some notes."""
+    arrays = [np.array(leaf) for leaf in jax.tree.leaves(tree)]
+    data = save(dict(zip(_names(tree), arrays, strict=True)), {"notes": json.dumps(notes)})
+    write_bytes(path, data)
+
+
+def load_notes(path: Path) -> dict[str, Any]:
+    """The notes of a checkpoint."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return dict(json.loads((file.metadata() or {})["notes"]))
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: not a checkpoint ({error})") from None
+
+
+def load_tree(path: Path, like: Any) -> Any:
+    """A tree of the same form as `like`, with the arrays of the file."""
+    leaves, structure = jax.tree.flatten(like)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not a checkpoint ({error})") from None
+    arrays = []
+    for name, leaf in zip(_names(like), leaves, strict=True):
+        if name not in found:
+            raise InputError(f"{path}: has no {name}; it is of another architecture")
+        array = found.pop(name)
+        if array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
+            raise InputError(
+                f"{path}: {name} is {array.dtype}{list(array.shape)}, not"
+                f" {leaf.dtype}{list(np.shape(leaf))}; it is of another architecture"
+            )
+        arrays.append(array if isinstance(leaf, np.ndarray) else jnp.asarray(array))
+    if found:
+        raise InputError(f"{path}: has {min(found)}, which this run does not know")
+    return jax.tree.unflatten(structure, arrays)

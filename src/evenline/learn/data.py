@@ -1,0 +1,194 @@
+"""What is learned from: the replay resident on the device in its compact form, and simulated days.
+
+Canonical states of the replay are built on the device for each minibatch, from 26 bytes a row.
+The simulated days of a learner are one row of states in the order they happened: the next state
+of an event is the event after it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evenline.city.demand import RATE_BIN_S
+from evenline.control.action import MAX_HOLD_S
+from evenline.control.state import (
+    CANONICAL_WIDTH,
+    DWELL_CAP,
+    DWELL_UNIT_S,
+    HEADWAY_CAP,
+    HEADWAY_UNIT_S,
+    MAX_SLOTS,
+    RATE_CAP,
+    RATE_WINDOW_S,
+    WAITING_CAP,
+)
+from evenline.errors import InputError
+from evenline.replay.store import Columns, Known, Store
+
+REWARD_SCALE = 1e-4
+
+
+class Transitions(NamedTuple):
+    """A minibatch."""
+
+    state: jax.Array
+    action: jax.Array
+    reward: jax.Array  # scaled
+    next_state: jax.Array
+    goes_on: jax.Array  # the paper's continuation: 0 after the last token of a day, otherwise 1
+
+
+class Replay(NamedTuple):
+    """A replay on the device."""
+
+    columns: Columns
+    known: Known
+    cost: jax.Array
+    terminal: jax.Array
+
+    @property
+    def rows(self) -> int:
+        """Transitions."""
+        return int(self.cost.shape[0])
+
+
+def resident(store: Store) -> Replay:
+    """Put a replay on the device."""
+    if not (store.columns.hold_s > 0).any():
+        raise InputError(f"{store.folder}: holds no bus at all; there is nothing to learn from")
+    columns: Any = [jnp.asarray(column) for column in store.columns]
+    known: Any = [
+        jnp.asarray(value, jnp.float32 if np.asarray(value).dtype == np.float64 else None)
+        for value in store.known
+    ]
+    return Replay(
+        Columns(*columns), Known(*known), jnp.asarray(store.cost), jnp.asarray(store.terminal)
+    )
+
+
+def replay_states(replay: Replay, rows: jax.Array) -> jax.Array:
+    """Canonical states of some rows."""
+    c, k = replay.columns, replay.known
+    place, size = c.batch[rows].astype(jnp.int32), c.batch_size[rows].astype(jnp.int32)
+    slot = jnp.arange(MAX_SLOTS)
+    active = slot < size[:, None]
+    at = jnp.where(active, (rows - place)[:, None] + slot, rows[:, None])
+    chosen = slot < place[:, None]
+    action = jnp.where(chosen, actions(replay, at), -1.0)
+    local = jnp.where(active[..., None], _local(c, k, at), 0.0)
+    slots = jnp.concatenate([active[..., None].astype(jnp.float32), local, action[..., None]], -1)
+    prefix = jnp.stack(
+        [
+            c.time_s[rows] / k.scale[0],
+            size / MAX_SLOTS,
+            place / MAX_SLOTS,
+            c.system_waiting[rows] / k.scale[1],
+            c.system_on_board[rows] / k.scale[1],
+        ],
+        -1,
+    )
+    return jnp.concatenate([prefix, slots.reshape(len(rows), -1)], -1).astype(jnp.float32)
+
+
+def _local(c: Columns, k: Known, at: jax.Array) -> jax.Array:
+    """The twelve local features of rows, as `write_slot` writes them."""
+    trip, stop = c.trip[at], c.stop[at].astype(jnp.int32)
+    service = k.service[trip]
+    half_hour = jnp.minimum(c.time_s[at] // RATE_BIN_S, k.rates.shape[2] - 1)
+    rate = k.rates[c.level[at], k.first_stop[service] + stop, half_hour]
+    ahead, behind = c.headway_ahead_s[at], c.headway_behind_s[at]
+    room = jnp.maximum(k.capacity, 1.0)
+
+    def headway(seconds: jax.Array) -> jax.Array:
+        return jnp.minimum(jnp.maximum(seconds, 0) / HEADWAY_UNIT_S, HEADWAY_CAP)
+
+    features = [
+        service,
+        stop / k.scale[2 + service],
+        headway(ahead),
+        headway(behind),
+        headway(k.target_ahead[trip]),
+        headway(k.target_behind[trip]),
+        jnp.minimum(c.waiting[at] / room, WAITING_CAP),
+        c.on_board[at] / room,
+        jnp.minimum(rate * RATE_WINDOW_S / room, RATE_CAP),
+        jnp.minimum(c.base_dwell_s[at] / DWELL_UNIT_S, DWELL_CAP),
+        ahead >= 0,
+        behind >= 0,
+    ]
+    return jnp.stack([jnp.asarray(f, jnp.float32) for f in features], -1)
+
+
+def actions(replay: Replay, rows: jax.Array) -> jax.Array:
+    """Executed actions of some rows; zero hold is exactly -1, the cap exactly 1."""
+    holds: Any = replay.columns.hold_s
+    return jnp.asarray(holds[rows] / (MAX_HOLD_S / 2) - 1.0)
+
+
+def replay_batch(replay: Replay, rows: jax.Array) -> Transitions:
+    """The transitions of some rows."""
+    both = jnp.concatenate([rows, jnp.minimum(rows + 1, replay.rows - 1)])
+    states = replay_states(replay, both)
+    return Transitions(
+        states[: len(rows)],
+        actions(replay, rows),
+        -REWARD_SCALE * replay.cost[rows].astype(jnp.float32),
+        states[len(rows) :],
+        1.0 - replay.terminal[rows].astype(jnp.float32),
+    )
+
+
+class Days(NamedTuple):
+    """The simulated days of one learner, event after event."""
+
+    state: jax.Array
+    action: jax.Array
+    cost: jax.Array
+    over: jax.Array
+
+
+def new_days(events: int) -> Days:
+    """Room for so many events and the state after the last."""
+    return Days(
+        jnp.zeros((events + 1, CANONICAL_WIDTH), jnp.float32),
+        jnp.zeros(events, jnp.float32),
+        jnp.zeros(events, jnp.float32),
+        jnp.zeros(events, bool),
+    )
+
+
+class Event(NamedTuple):
+    """One decision in a simulated day, and the state after it."""
+
+    action: jax.Array
+    cost: jax.Array
+    over: jax.Array
+    next_state: jax.Array
+
+
+def append(days: Days, n: jax.Array, event: Event) -> Days:
+    """Note the n-th event; its own state is there already."""
+    return Days(
+        days.state.at[n + 1].set(event.next_state),
+        days.action.at[n].set(event.action),
+        days.cost.at[n].set(event.cost),
+        days.over.at[n].set(event.over),
+    )
+
+
+def days_batch(days: Days, rows: jax.Array) -> Transitions:
+    """The transitions of some events."""
+    return Transitions(
+        days.state[rows],
+        days.action[rows],
+        -REWARD_SCALE * days.cost[rows],
+        days.state[rows + 1],
+        1.0 - days.over[rows].astype(jnp.float32),
+    )
+
+
+def concatenate(first: Transitions, second: Transitions) -> Transitions:
+    """Two minibatches as one."""
+    return Transitions(*(jnp.concatenate(pair) for pair in zip(first, second, strict=True)))

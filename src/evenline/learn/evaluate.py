@@ -1,0 +1,52 @@
+"""How good an actor is in the fast world: its deterministic holds on whole fresh days.
+
+All actors and cells are one fleet and one batched call a token, so that a learning curve of many
+snapshots costs one pass through the day.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from evenline.city.demand import Cell
+from evenline.city.model import City
+from evenline.control.outcome import Outcome
+from evenline.learn.hurdle import deterministic, hurdle
+from evenline.learn.lanes import stack
+from evenline.learn.network import Params, actor_outputs
+from evenline.worlds.calibration import Calibration
+from evenline.worlds.fast.world import Fleet
+
+
+@partial(jax.jit, static_argnames="packed")
+def _actions(actors: Params, states: jax.Array, packed: bool) -> jax.Array:
+    """Deterministic actions of each actor in its own states: (actor, cell, 229)."""
+
+    def one(actor: Params, state: jax.Array) -> jax.Array:
+        return deterministic(hurdle(actor_outputs(actor, state, packed)))
+
+    return jax.lax.map(lambda pair: one(*pair), (actors, states)) if packed else jax.vmap(one)(
+        actors, states
+    )  # fmt: skip
+
+
+def evaluate(
+    city: City,
+    calibration: Calibration,
+    actors: Sequence[Params],
+    cells: Sequence[Cell],
+    packed: bool,
+) -> list[list[Outcome]]:
+    """The outcome of each actor on each cell."""
+    stacked: Any = stack(list(actors))
+    shape = (len(actors), len(cells))
+    fleet = Fleet(city, calibration, shape[0] * shape[1])
+    states = fleet.reset(list(cells) * len(actors))
+    while not fleet.over.all():
+        actions = _actions(stacked, states.reshape(*shape, -1), packed)
+        holds = (np.asarray(actions, np.float64).reshape(-1) + 1.0) * 30.0
+        states = fleet.step(np.clip(holds, 0.0, 60.0))
+    return [[fleet.outcome(i * shape[1] + j) for j in range(shape[1])] for i in range(shape[0])]

@@ -1,0 +1,265 @@
+"""Lanes: learners and seeds trained side by side as one program.
+
+On an accelerator all lanes are one vectorised call; on a CPU each lane is a call of its own, so
+that no time goes into empty slots. Random numbers belong to the seed and to the number of the
+update, never to the lane, so that branches of one seed go on with the same streams.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evenline.learn import ratio as r
+from evenline.learn.data import (
+    Days,
+    Event,
+    Replay,
+    append,
+    concatenate,
+    days_batch,
+    new_days,
+    replay_batch,
+)
+from evenline.learn.hurdle import hurdle, sample
+from evenline.learn.network import Params, Size, actor_outputs
+from evenline.learn.schedule import Budget, Learner
+from evenline.learn.updates import (
+    ACTOR_BATCH,
+    CRITIC_BATCH,
+    VALUE_SHARE,
+    Learned,
+    Metrics,
+    Rates,
+    begin,
+    continue_update,
+    iql_update,
+)
+
+# Numbers that keep the random streams of one seed apart.
+INIT, OFFLINE, ACT, UPDATE, DIAGNOSE, HELD_OUT = range(6)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One learner with one seed."""
+
+    learner: Learner
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its name in files."""
+        return f"{self.learner.name}-{self.seed}"
+
+
+def stream(seed: jax.Array, purpose: int, number: Any = 0) -> jax.Array:
+    """The random key of a seed for a purpose and an update."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), number)
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Trees of arrays side by side."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def pick(tree: Any, index: Sequence[int]) -> Any:
+    """Some lanes of a stacked tree, in any order, as often as named."""
+    at = np.asarray(index)
+    return jax.tree.map(lambda leaf: leaf[at], tree)
+
+
+def over_lanes(function: Any, packed: bool) -> Any:
+    """The function for a stack of lanes: vectorised, or for the one lane of a CPU's stack."""
+    if not packed:
+        return jax.vmap(function)
+
+    def alone(*trees: Any) -> Any:
+        one = jax.tree.map(lambda leaf: leaf[0], trees)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*one))
+
+    return alone
+
+
+def begin_lanes(seeds: Sequence[int], size: Size) -> Learned:
+    """Fresh learners, one a seed."""
+    fresh = [begin(stream(jnp.uint32(seed), INIT), size) for seed in seeds]
+    return stack(fresh)  # type: ignore[no-any-return]
+
+
+@partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("learned",))
+def iql_steps(
+    learned: Learned, replay: Replay, seeds: jax.Array, first: jax.Array, count: int, packed: bool
+) -> tuple[Learned, Metrics]:
+    """Many IQL updates in one call; the metrics of each."""
+
+    def lane(state: Learned, seed: jax.Array, number: jax.Array) -> tuple[Learned, Metrics]:
+        rows = jax.random.randint(stream(seed, OFFLINE, number), (CRITIC_BATCH,), 0, replay.rows)
+        return iql_update(state, replay_batch(replay, rows), packed)
+
+    def update(state: Learned, number: jax.Array) -> tuple[Learned, Metrics]:
+        numbers = jnp.broadcast_to(number, seeds.shape)
+        after, metrics = over_lanes(lane, packed)(state, seeds, numbers)
+        return after, metrics
+
+    return jax.lax.scan(update, learned, first + jnp.arange(count))
+
+
+def _act(learned: Learned, seed: jax.Array, n: jax.Array, state: jax.Array, packed: bool) -> Any:
+    outputs = actor_outputs(learned.actor, state[None], packed)
+    return sample(hurdle(outputs), stream(seed, ACT, n))[0]
+
+
+@partial(jax.jit, static_argnames="packed")
+def sample_actions(
+    actor: Params, seeds: jax.Array, n: jax.Array, states: jax.Array, packed: bool
+) -> jax.Array:
+    """Actions of each lane's actor in several states of its own, for days nothing learns from."""
+
+    def lane(actor: Params, seed: jax.Array, n: jax.Array, state: jax.Array) -> jax.Array:
+        return sample(hurdle(actor_outputs(actor, state, packed)), stream(seed, HELD_OUT, n))
+
+    numbers = jnp.broadcast_to(n, seeds.shape)
+    return over_lanes(lane, packed)(actor, seeds, numbers, states)  # type: ignore[no-any-return]
+
+
+@partial(jax.jit, static_argnames="packed", donate_argnames=("days",))
+def first_actions(
+    learned: Learned, days: Days, seeds: jax.Array, state: jax.Array, packed: bool
+) -> tuple[Days, jax.Array]:
+    """Put the first states in place and act on them."""
+
+    def lane(learned: Learned, days: Days, seed: jax.Array, state: jax.Array) -> Any:
+        days = days._replace(state=days.state.at[0].set(state))
+        return days, _act(learned, seed, jnp.int32(0), state, packed)
+
+    return over_lanes(lane, packed)(learned, days, seeds, state)  # type: ignore[no-any-return]
+
+
+@partial(jax.jit, static_argnames="packed", donate_argnames=("days",))
+def observe(
+    learned: Learned, days: Days, seeds: jax.Array, n: jax.Array, event: Event, packed: bool
+) -> tuple[Days, jax.Array]:
+    """Note the n-th event and act on the state after it: what happens during warm-up."""
+
+    def lane(learned: Learned, days: Days, seed: jax.Array, n: jax.Array, event: Event) -> Any:
+        return append(days, n, event), _act(learned, seed, n + 1, event.next_state, packed)
+
+    numbers = jnp.broadcast_to(n, seeds.shape)
+    return over_lanes(lane, packed)(learned, days, seeds, numbers, event)  # type: ignore[no-any-return]
+
+
+@partial(jax.jit, static_argnames="packed", donate_argnames=("learned", "days"))
+def learn(
+    learned: Learned,
+    days: Days,
+    replay: Replay,
+    seeds: jax.Array,
+    n: jax.Array,
+    event: Event,
+    rates: Rates,
+    packed: bool,
+) -> tuple[Learned, Days, jax.Array, Metrics]:
+    """Note the n-th event, update once, act on the state after it."""
+
+    def lane(
+        learned: Learned, days: Days, seed: jax.Array, n: jax.Array, event: Event, rates: Rates
+    ) -> Any:
+        days = append(days, n, event)
+        rows_key, noise = jax.random.split(stream(seed, UPDATE, n))
+        half = CRITIC_BATCH // 2
+        keys = jax.random.split(rows_key)
+        logged = jax.random.randint(keys[0], (half,), 0, replay.rows)
+        seen = jax.random.randint(keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 1)
+        offline, online = replay_batch(replay, logged), days_batch(days, seen[:CRITIC_BATCH])
+        # A learner without a replay fills its half with more of its own days.
+        first = jax.tree.map(
+            lambda a, b: jnp.where(rates.value_share > 0, a, b[half:]), offline, online
+        )
+        batch = concatenate(first, jax.tree.map(lambda leaf: leaf[:half], online))
+        simulated = days.state[seen[CRITIC_BATCH:]]
+        learned, metrics = continue_update(learned, batch, simulated, rates, noise, packed)
+        return learned, days, _act(learned, seed, n + 1, event.next_state, packed), metrics
+
+    numbers = jnp.broadcast_to(n, seeds.shape)
+    return over_lanes(lane, packed)(  # type: ignore[no-any-return]
+        learned, days, seeds, numbers, event, rates
+    )
+
+
+@partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("ratio",))
+def diagnose(
+    ratio: r.Ratio,
+    days: Days,
+    replay: Replay,
+    logged_rows: jax.Array,
+    seeds: jax.Array,
+    first: jax.Array,
+    events: jax.Array,
+    count: int,
+    packed: bool,
+) -> r.Ratio:
+    """So many steps of the domain classifiers, on the training part of both sides."""
+
+    def lane(ratio: r.Ratio, days: Days, seed: jax.Array, number: jax.Array) -> r.Ratio:
+        a, b = jax.random.split(stream(seed, DIAGNOSE, number))
+        rows = logged_rows[jax.random.randint(a, (r.BATCH,), 0, len(logged_rows))]
+        seen = jax.random.randint(b, (r.BATCH,), 0, events)
+        return r.ratio_update(ratio, replay_batch(replay, rows), days_batch(days, seen))
+
+    def step(ratio: r.Ratio, number: jax.Array) -> tuple[r.Ratio, None]:
+        numbers = jnp.broadcast_to(number, seeds.shape)
+        return over_lanes(lane, packed)(ratio, days, seeds, numbers), None
+
+    return jax.lax.scan(step, ratio, first + jnp.arange(count))[0]
+
+
+@jax.jit
+def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
+    """Let the chosen lanes remember their present actor."""
+
+    def choose(now: jax.Array, before: jax.Array) -> jax.Array:
+        return jnp.where(chosen.reshape(-1, *[1] * (now.ndim - 1)), now, before)
+
+    return learned._replace(anchor=jax.tree.map(choose, learned.actor, learned.anchor))
+
+
+def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
+    """What the schedules of the lanes say after so many events."""
+    rows = [
+        (
+            lane.learner.rate(event),
+            float(event > lane.learner.temperature_from),
+            lane.learner.proximal,
+            VALUE_SHARE if lane.learner.replay else 0.0,
+        )
+        for lane in lanes
+    ]
+    return Rates(*(np.array(column, np.float32) for column in zip(*rows, strict=True)))  # type: ignore[arg-type]
+
+
+def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
+    """For each lane the first lane that is the same up to an event: they share one trunk."""
+
+    def story(lane: Lane) -> tuple[Any, ...]:
+        learner = lane.learner
+        rates = tuple(learner.rate(event) for event in range(0, events + 1, max(1, events // 200)))
+        frozen = learner.actor_from >= events  # then neither ramp nor anchor has begun
+        early = (
+            () if frozen else (learner.actor_from, learner.ramp, learner.taper, learner.proximal)
+        )
+        return (lane.seed, learner.replay, min(learner.temperature_from, events), rates, early)
+
+    stories = [story(lane) for lane in lanes]
+    return [stories.index(one) for one in stories]
+
+
+def new_lane_days(lanes: int, budget: Budget) -> Days:
+    """Room for the simulated days of every lane."""
+    return jax.tree.map(  # type: ignore[no-any-return]
+        lambda leaf: jnp.zeros((lanes, *leaf.shape), leaf.dtype), new_days(budget.events)
+    )

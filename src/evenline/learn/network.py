@@ -1,0 +1,230 @@
+"""The structured network: slots, five pooled views, fusion, and the heads of actor, critics, value.
+
+Parameters are plain dictionaries of arrays named as in an exported policy. `encode` gives the
+same features in two ways: over all sixteen slots of every state (what a GPU likes), or over the
+active ones alone (what a CPU should pay for). Inactive slots never change anything.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
+
+Params = dict[str, jax.Array]
+VIEWS = 5
+SLOTS_A_STATE = 2.5  # active slots that room is made for, on average over a batch
+FIRST_GATE = 0.35  # share of positive holds before learning
+FIRST_HOLD_S = 10.0  # their median
+
+
+@dataclass(frozen=True)
+class Size:
+    """Widths of the network; the defaults are the paper's."""
+
+    services: int
+    slot: int = 128
+    fused: int = 256
+    hidden: int = 256
+
+    @property
+    def slot_input(self) -> int:
+        """Active flag, eleven features, prior action, service, status (2), relative position."""
+        return SLOT - 1 + self.services + 3
+
+
+def linear(key: jax.Array, name: str, width_in: int, width_out: int, gain: float = 2.0) -> Params:
+    """A layer's weights, He-initialised (`gain` 2 suits the ReLU that follows), and zero bias."""
+    scale = (gain / width_in) ** 0.5
+    return {
+        f"{name}.w": scale * jax.random.normal(key, (width_in, width_out), jnp.float32),
+        f"{name}.b": jnp.zeros(width_out, jnp.float32),
+    }
+
+
+def init_encoder(key: jax.Array, size: Size) -> Params:
+    """Slot network and fusion."""
+    k = jax.random.split(key, 4)
+    return {
+        **linear(k[0], "slot0", size.slot_input, size.slot),
+        **linear(k[1], "slot1", size.slot, size.slot),
+        **linear(k[2], "fuse0", PREFIX + VIEWS * size.slot, size.fused),
+        **linear(k[3], "fuse1", size.fused, size.fused),
+    }
+
+
+def init_head(key: jax.Array, size: Size, extra_in: int, outputs: int) -> Params:
+    """Two hidden layers and a small output layer."""
+    k = jax.random.split(key, 3)
+    return {
+        **linear(k[0], "head0", size.fused + extra_in, size.hidden),
+        **linear(k[1], "head1", size.hidden, size.hidden),
+        **linear(k[2], "out", size.hidden, outputs, gain=1e-4),
+    }
+
+
+def init_actor(key: jax.Array, size: Size) -> Params:
+    """An actor that holds one bus in three, and briefly."""
+    body, head = jax.random.split(key)
+    params = {**init_encoder(body, size), **init_head(head, size, 0, 3)}
+    short = FIRST_HOLD_S / 60.0
+    gate, mean = jnp.log(FIRST_GATE / (1 - FIRST_GATE)), jnp.log(short / (1 - short))
+    return params | {"out.b": jnp.array([gate, mean, 0.0], jnp.float32)}
+
+
+def init_value(key: jax.Array, size: Size) -> Params:
+    """The state value."""
+    body, head = jax.random.split(key)
+    return {**init_encoder(body, size), **init_head(head, size, 0, 1)}
+
+
+def init_critic(key: jax.Array, size: Size) -> Params:
+    """One encoder, two heads along a leading axis; the action enters behind the encoder."""
+    body, first, second = jax.random.split(key, 3)
+    heads = [init_head(k, size, 1, 1) for k in (first, second)]
+    return {
+        **init_encoder(body, size),
+        **{name: jnp.stack([head[name] for head in heads]) for name in heads[0]},
+    }
+
+
+# -- the encoder ----------------------------------------------------------------------------------
+
+
+def layer(params: Params, name: str, x: jax.Array) -> jax.Array:
+    """A layer followed by ReLU."""
+    return jax.nn.relu(x @ params[f"{name}.w"] + params[f"{name}.b"])
+
+
+def batch_size(state: jax.Array) -> jax.Array:
+    """Active slots of each state."""
+    return jnp.round(state[..., 1] * MAX_SLOTS).astype(jnp.int32)
+
+
+def token_of(state: jax.Array) -> jax.Array:
+    """The slot that is to be decided."""
+    return jnp.round(state[..., 2] * MAX_SLOTS).astype(jnp.int32)
+
+
+def slot_input(slot: jax.Array, k: jax.Array, token: jax.Array, services: int) -> jax.Array:
+    """What the slot network sees of a slot: its values, its service, where it stands."""
+    service = jax.nn.one_hot(slot[..., 1].astype(jnp.int32), services, dtype=jnp.float32)
+    status = jnp.stack([k == token, k < token, (k - token) / MAX_SLOTS], -1).astype(jnp.float32)
+    return jnp.concatenate([slot[..., :1], slot[..., 2:], service, status], -1)
+
+
+def encode(params: Params, state: jax.Array, packed: bool) -> jax.Array:
+    """Features of a batch of canonical states."""
+    slots = state[:, PREFIX:].reshape(len(state), MAX_SLOTS, SLOT)
+    services = params["slot0.w"].shape[0] - (SLOT - 1) - 3
+    room = int(SLOTS_A_STATE * len(state))
+
+    def dense(_: None) -> jax.Array:
+        return _views_of_all(params, state, slots, services)
+
+    if not packed or room < 2 * MAX_SLOTS:
+        views = dense(None)
+    else:
+        views = jax.lax.cond(
+            batch_size(state).sum() <= room,
+            lambda _: _views_of_active(params, state, slots, services, room),
+            dense,
+            None,
+        )
+    fused = layer(params, "fuse0", jnp.concatenate([state[:, :PREFIX], views], -1))
+    return layer(params, "fuse1", fused)
+
+
+def _views_of_all(params: Params, state: jax.Array, slots: jax.Array, services: int) -> jax.Array:
+    """The five views from a full grid of slots."""
+    k, token, size = jnp.arange(MAX_SLOTS)[None], token_of(state)[:, None], batch_size(state)
+    active = k < size[:, None]
+    slots = jnp.where(active[..., None], slots, 0.0)  # padding may hold anything
+    x = slot_input(slots, jnp.broadcast_to(k, active.shape), token, services)
+    h = layer(params, "slot1", layer(params, "slot0", x))
+
+    def mean(mask: jax.Array) -> jax.Array:
+        weight = mask / jnp.maximum(mask.sum(1, keepdims=True), 1)
+        return jnp.einsum("bk,bkd->bd", weight.astype(jnp.float32), h)
+
+    top = jnp.where(active[..., None], h, 0.0).max(1)  # features are not negative
+    views = [mean(k == token), mean(active), top, mean(k < token), mean((k > token) & active)]
+    return jnp.concatenate(views, -1)
+
+
+def _views_of_active(
+    params: Params, state: jax.Array, slots: jax.Array, services: int, room: int
+) -> jax.Array:
+    """The same views from the active slots alone, laid end to end."""
+    size, rows = batch_size(state), len(state)
+    ends = jnp.cumsum(size)
+    place = jnp.arange(room)
+    row = jnp.searchsorted(ends, place, side="right")  # `rows` beyond the last active slot
+    inside = row < rows
+    at = jnp.minimum(row, rows - 1)
+    k = jnp.where(inside, place - (ends - size)[at], 0)
+    token = token_of(state)[at]
+    h = layer(params, "slot1", layer(params, "slot0", slot_input(slots[at, k], k, token, services)))
+
+    def mean(mask: jax.Array) -> jax.Array:
+        weight = (mask & inside).astype(jnp.float32)
+        count = jax.ops.segment_sum(weight, row, rows + 1)[:rows, None]
+        total = jax.ops.segment_sum(h * weight[:, None], row, rows + 1)[:rows]
+        return total / jnp.maximum(count, 1.0)
+
+    current = h[jnp.minimum(ends - size + token_of(state), room - 1)]
+    top = segment_max(h, row, rows + 1)[:rows]
+    everyone = jnp.ones_like(inside)
+    views = [current, mean(everyone), top, mean(k < token), mean(k > token)]
+    return jnp.concatenate(views, -1)
+
+
+@jax.custom_vjp
+def _identity_max(h: jax.Array, row: jax.Array, top: jax.Array) -> jax.Array:
+    return top
+
+
+def segment_max(h: jax.Array, row: jax.Array, rows: int) -> jax.Array:
+    """Largest value of each row's slots; the gradient is shared by equals, as `max` does."""
+    top = jnp.maximum(jax.ops.segment_max(jax.lax.stop_gradient(h), row, rows), 0.0)
+    return _identity_max(h, row, top)
+
+
+def _max_forward(h: jax.Array, row: jax.Array, top: jax.Array) -> tuple[jax.Array, Any]:
+    return top, (h, row, top)
+
+
+def _max_backward(kept: Any, grad: jax.Array) -> tuple[jax.Array, None, jax.Array]:
+    h, row, top = kept
+    best = (h == top[row]).astype(jnp.float32)
+    ties = jax.ops.segment_sum(best, row, len(top))
+    return best * (grad / jnp.maximum(ties, 1.0))[row], None, jnp.zeros_like(top)
+
+
+_identity_max.defvjp(_max_forward, _max_backward)
+
+# -- the heads ------------------------------------------------------------------------------------
+
+
+def _head(params: Params, x: jax.Array) -> jax.Array:
+    h = layer(params, "head1", layer(params, "head0", x))
+    return h @ params["out.w"] + params["out.b"]
+
+
+def actor_outputs(params: Params, state: jax.Array, packed: bool) -> jax.Array:
+    """Gate logit, latent mean and unclipped log standard deviation of each state."""
+    return _head(params, encode(params, state, packed))
+
+
+def state_value(params: Params, state: jax.Array, packed: bool) -> jax.Array:
+    """V of each state."""
+    return _head(params, encode(params, state, packed))[:, 0]
+
+
+def critic_values(params: Params, features: jax.Array, action: jax.Array) -> jax.Array:
+    """Both heads' Q of encoded states and actions: shape (2, batch)."""
+    x = jnp.concatenate([features, action[:, None]], -1)
+    heads = {name: value for name, value in params.items() if name[:4] in ("head", "out.")}
+    return jax.vmap(lambda head: _head(head, x)[:, 0])(heads)

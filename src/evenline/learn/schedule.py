@@ -1,0 +1,142 @@
+"""The eight learners as rows of one table: when what is learned, and how fast.
+
+A learner is data: the training program reads these numbers and has no branch for any of them.
+Events count decisions in a learner's own simulated days; the first 5,000 are frozen warm-up.
+"""
+
+from dataclasses import dataclass, replace
+
+from evenline.errors import InputError
+
+NEVER = 1 << 30
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A multiplier of the actor's rate that goes straight from one value to another."""
+
+    first: int
+    last: int
+    start: float
+    end: float
+
+
+FLAT = Ramp(0, 1, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """One row: what a learner starts from and which of the paper's mechanisms it has."""
+
+    name: str
+    title: str
+    replay: bool = True  # starts from IQL and learns from the replay too; else from nothing
+    continues: bool = True  # goes on in the simulator
+    actor_from: int = 5_000  # the first event after which the actor learns
+    temperature_from: int = 5_000
+    ramp: Ramp = FLAT
+    proximal: float = 0.0  # share of the way back to the actor at `anchor` after each update
+    anchor: int = 10_000
+    taper: Ramp = FLAT
+
+    def rate(self, event: int) -> float:
+        """The actor's rate multiplier at an event; none before it is released."""
+        if event <= self.actor_from:
+            return 0.0
+        return _along(self.ramp, event) * _along(self.taper, event)
+
+
+def _along(ramp: Ramp, event: int) -> float:
+    share = min(max((event - ramp.first) / (ramp.last - ramp.first), 0.0), 1.0)
+    return ramp.start + share * (ramp.end - ramp.start)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long each phase lasts. The defaults are the paper's."""
+
+    iql_updates: int = 50_000
+    warmup_events: int = 5_000
+    events: int = 25_000
+    ratio_pretraining: int = 1_000
+    ratio_every: int = 4
+
+    @property
+    def updates(self) -> int:
+        """Learner updates in all."""
+        return self.iql_updates + self.events - self.warmup_events
+
+
+_BASE = Learner("base", "H2O+ without stabilisers")
+_DELAYED = replace(_BASE, name="v10", title="delayed actor", actor_from=10_000)
+_HELD = replace(_DELAYED, name="v11", title="actor hold", temperature_from=10_000)
+_RAMPED = replace(_HELD, name="v12", title="actor ramp", ramp=Ramp(10_000, 15_000, 0.1, 1.0))
+_NEAR = replace(_RAMPED, name="v13", title="proximal", proximal=5e-5)
+_FINAL = replace(_NEAR, name="v14", title="terminal quarter", taper=Ramp(15_000, 25_000, 1.0, 0.25))
+
+LEARNERS = {
+    learner.name: learner
+    for learner in (
+        Learner("iql", "IQL alone", continues=False),
+        _BASE,
+        _DELAYED,
+        _HELD,
+        _RAMPED,
+        _NEAR,
+        _FINAL,
+        Learner("sac", "online-only SAC", replay=False),
+    )
+}
+FINAL = _FINAL.name
+
+
+def named_learners(names: str) -> list[Learner]:
+    """Learners by name, separated by commas, or `all`."""
+    if names == "all":
+        return list(LEARNERS.values())
+    chosen = []
+    for name in names.split(","):
+        if name not in LEARNERS:
+            raise InputError(f"learner {name!r}: choose from {', '.join(LEARNERS)}, all")
+        chosen.append(LEARNERS[name])
+    return chosen
+
+
+def scaled(learner: Learner, budget: Budget) -> Learner:
+    """The same learner with its events in proportion to a shorter or longer continuation."""
+    share = budget.events / Budget().events
+
+    def at(event: int) -> int:
+        return round(event * share)
+
+    def along(ramp: Ramp) -> Ramp:
+        return ramp if ramp == FLAT else replace(ramp, first=at(ramp.first), last=at(ramp.last))
+
+    return replace(
+        learner,
+        actor_from=at(learner.actor_from),
+        temperature_from=at(learner.temperature_from),
+        anchor=at(learner.anchor),
+        ramp=along(learner.ramp),
+        taper=along(learner.taper),
+    )
+
+
+def check_schedule(learner: Learner, budget: Budget) -> None:
+    """Refuse a schedule that cannot be followed."""
+    if budget.iql_updates < 0 or not 0 <= budget.warmup_events <= budget.events:
+        raise InputError(
+            f"budget: {budget.warmup_events} warm-up events of {budget.events},"
+            f" {budget.iql_updates} IQL updates"
+        )
+    for name, ramp in (("ramp", learner.ramp), ("taper", learner.taper)):
+        if ramp.last <= ramp.first:
+            raise InputError(
+                f"learner {learner.name}: {name} ends at {ramp.last}, before it starts"
+                f" at {ramp.first}"
+            )
+    if learner.proximal and learner.anchor > learner.actor_from:
+        raise InputError(
+            f"learner {learner.name}: anchored to event {learner.anchor}, after the actor's"
+            f" release at {learner.actor_from}"
+        )
