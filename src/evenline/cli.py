@@ -130,6 +130,48 @@ def calibrate(
     print(folder / "calibration.json")
 
 
+# -- learning -------------------------------------------------------------------------------------
+
+
+@app.command()
+def train(
+    city: CityOption = "town",
+    learner: Annotated[str, typer.Option(help="Learners by name, or all.")] = "v14",
+    seeds: Annotated[str, typer.Option(help="Training seeds, such as 6201-6205.")] = "6201-6205",
+    replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
+    iql_updates: Annotated[int, typer.Option(help="Updates on the replay alone.")] = 50_000,
+    events: Annotated[int, typer.Option(help="Simulated decisions of each learner.")] = 25_000,
+    widths: Annotated[str, typer.Option(help="Slot, fused and hidden widths.")] = "128,256,256",
+    diagnostic: Annotated[bool, typer.Option(help="Also train the domain classifiers.")] = True,
+) -> None:
+    """Train holding policies from a replay and the fast world; run it again to go on."""
+    from evenline.learn.schedule import Budget
+    from evenline.train import run_training
+
+    folder = out or Path("results") / f"train-{Path(city).name}"
+    sizes = [int(width) for width in widths.split(",") if width.isdigit()]
+    if len(sizes) != 3:
+        raise InputError(f"widths {widths!r}: write three numbers, such as 128,256,256")
+    whole = Budget()
+    budget = Budget(iql_updates, round(events * whole.warmup_events / whole.events), events)
+    found = run_training(
+        city, learner, seeds, replay, folder, device, budget, (sizes[0], sizes[1], sizes[2]),
+        diagnostic,
+    )  # fmt: skip
+    _print_table(
+        f"Actors of {Path(city).name} on fresh days of the fast world",
+        {
+            name: f"{row['generalized_s']:,.1f} s, completion {row['completion']:.4f},"
+            f" mean hold {row['mean_hold_s']:.2f} s"
+            for name, row in found["curve"].items()
+            if "@" not in name
+        },
+    )
+    print(folder)
+
+
 # -- audits ---------------------------------------------------------------------------------------
 
 ReplayOption = Annotated[Path | None, typer.Option("--replay", help="The replay's folder.")]

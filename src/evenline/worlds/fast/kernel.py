@@ -22,6 +22,7 @@ from evenline.control.state import (
     write_prefix,
     write_slot,
 )
+from evenline.policies.classics import controlled
 from evenline.policies.rules import rule_hold
 
 I32 = npt.NDArray[np.int32]
@@ -228,12 +229,12 @@ def begin_day(
         d.num[DEPARTED] += end - first
     for t in range(s.start_s.shape[0]):
         d.pace[t] = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
-        _schedule(s, d, t, s.start_s[t])
+        schedule(s, d, t, s.start_s[t])
     d.num[NOW] = -1
 
 
 @inlined
-def _schedule(s: Static, d: Day, trip: int, at: int) -> None:
+def schedule(s: Static, d: Day, trip: int, at: int) -> None:
     if at < s.number[0]:
         d.after[trip] = d.bucket[at]
         d.bucket[at] = trip
@@ -250,11 +251,17 @@ def headways(s: Static, d: Day) -> Headways:
 
 @inlined
 def advance(s: Static, d: Day) -> int:
-    """Let time pass until a bus asks for a hold; the size of the moment, 0 at the horizon.
+    """Let time pass until a bus asks for a hold; the size of the moment, 0 at the horizon."""
+    return advance_until(s, d, s.number[0])
+
+
+@inlined
+def advance_until(s: Static, d: Day, horizon: int) -> int:
+    """The same for a horizon that may lie within the day.
 
     The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in COST.
     """
-    num, horizon, h = d.num, s.number[0], headways(s, d)
+    num, h = d.num, headways(s, d)
     now, waiting, riding = num[NOW], num[WAITING_NOW], num[RIDING_NOW]
     waiting_s, riding_s = num[WAITING_S], num[RIDING_S]
     count = 0
@@ -270,7 +277,7 @@ def advance(s: Static, d: Day) -> int:
         riding += d.add_riding[now]
         if d.bucket[now] >= 0:
             num[NOW], num[WAITING_NOW], num[RIDING_NOW] = now, waiting, riding
-            count = _arrivals(s, d, h, now)
+            count = arrivals(s, d, h, now)
             waiting, riding = num[WAITING_NOW], num[RIDING_NOW]
             if count:
                 break
@@ -288,7 +295,7 @@ def advance(s: Static, d: Day) -> int:
 
 
 @inlined
-def _arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
+def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
     count = 0
     trip = d.bucket[now]
@@ -394,7 +401,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
         + s.run_phase[place, leaves % CYCLE_S // PHASE_S]
         + quantile(s.run_noise[place], luck(s, d.num[KEY], trip, stop))
     )
-    _schedule(s, d, trip, leaves + max(int(run + 0.5), s.run_least[place]))
+    schedule(s, d, trip, leaves + max(int(run + 0.5), s.run_least[place]))
 
 
 @inlined
@@ -586,6 +593,25 @@ def run_day(
             hold = rule_hold(kind, a, b, d.raw[i])
             d.hold_s[1 + i] = hold
             serve(s, d, i, hold)
+
+
+@compiled
+def run_controlled(
+    s: Static, fleet: Day, w: int, kind: int, constants: F64, chain: int, due_s: F64
+) -> None:
+    """A whole day under a rule and its chain; `due_s` is each visit's due time, or empty."""
+    d = row(fleet, w)
+    horizon = float(s.number[0])
+    while True:
+        count = advance(s, d)
+        if count == 0:
+            break
+        for i in range(count):
+            late_s = 0.0
+            if due_s.shape[0]:
+                trip = d.batch[i]
+                late_s = d.raw[i, 2] - due_s[s.first_visit[trip] + d.position[trip]]
+            serve(s, d, i, controlled(kind, constants, chain, d.raw[i], late_s, horizon))
 
 
 @compiled

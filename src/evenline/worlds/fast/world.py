@@ -5,8 +5,9 @@ together, one token a world, for one batched policy call; its results do not dep
 worlds run side by side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
 from evenline.errors import InputError
+from evenline.policies.controller import RuleController
 from evenline.policies.rules import Rule
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
@@ -27,7 +29,7 @@ from evenline.worlds.fast.tables import new_fleet, static_tables
 assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
 
 
-class _Days:
+class Days:
     """The days of one city: static tables and as many worlds as asked for."""
 
     def __init__(
@@ -97,7 +99,7 @@ class FastWorld:
         self.city = city
         self.charged = 0
         self.max_batch = max_batch
-        self._days = _Days(city, calibration, 1, keep_visits)
+        self._days = Days(city, calibration, 1, keep_visits)
         self._first = self._shown = 0
         self._current: Batch | None = None
         self._state = np.zeros(CANONICAL_WIDTH, np.float32)
@@ -136,6 +138,19 @@ class FastWorld:
         days.begin(0, cell)
         k.run_day(days.static, days.fleet, 0, rule.kind, rule.a, rule.b, self._state, write_states)
         return days.outcome(0)
+
+    def run_controller(self, cell: Cell, controller: RuleController) -> Outcome:
+        """A whole day under a built-in rule with its chain, inside the kernel."""
+        days, c = self._days, controller
+        self._current = None
+        days.begin(0, cell)
+        k.run_controlled(days.static, days.fleet, 0, c.kind, c.constants, c.chain, c.due_s)
+        return days.outcome(0)
+
+    @property
+    def arrivals_s(self) -> npt.NDArray[np.int32]:
+        """When each trip reached each of its stops so far, visits end to end; -1 if not yet."""
+        return np.asarray(self._days.fleet.visited_s[0])
 
     @property
     def visits(self) -> list[Visit]:
@@ -198,7 +213,7 @@ class Fleet:
     """
 
     def __init__(self, city: City, calibration: Calibration, worlds: int) -> None:
-        self._days = _Days(city, calibration, worlds, keep_visits=False)
+        self._days = Days(city, calibration, worlds, keep_visits=False)
         self.states = np.zeros((worlds, CANONICAL_WIDTH), np.float32)
         self.costs = np.zeros(worlds)
         self.over = np.ones(worlds, bool)
@@ -231,6 +246,26 @@ class Fleet:
         if bad >= 0:
             raise InputError(f"world {bad}: hold {holds_s[bad]} s is not within 0..60 s")
         return self.states
+
+    @property
+    def raw(self) -> npt.NDArray[np.float64]:
+        """The raw event of each world's next token, a row for each (stale where it is over)."""
+        days = self._days.fleet
+        return np.asarray(days.raw[np.arange(len(self)), days.num[:, k.TOKEN]])
+
+    def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
+        """When each trip of a world reached each of its stops, visits end to end; -1 if not yet."""
+        return np.asarray(self._days.fleet.visited_s[w])
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything that changes, as arrays with a row a world: enough to go on from."""
+        days = self._days.fleet._asdict()
+        return {**days, "states": self.states, "costs": self.costs, "over": self.over}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from a snapshot of a fleet of the same size."""
+        for name, own in self.snapshot().items():
+            own[:] = arrays[name]
 
     def outcome(self, w: int) -> Outcome:
         """The result of a world whose day is over."""

@@ -1,0 +1,57 @@
+"""The `evenline train` command: opens what a training run needs, runs it, measures its actors.
+
+Imports nothing that an accelerator machine lacks: no SUMO, no environments, no plotting.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evenline.city.tables import open_city
+from evenline.errors import InputError
+from evenline.learn.run import CURVE_BLOCKS, Plan, chosen_device, learning_curve, shortened, train
+from evenline.learn.schedule import Budget, named_learners
+from evenline.replay.store import open_store
+from evenline.worlds.calibration import embedded_calibration
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """Seeds from text such as `6201-6205` or `6201,6203`."""
+    try:
+        first, dash, last = text.partition("-")
+        if dash:
+            return tuple(range(int(first), int(last) + 1))
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"seeds {text!r}: write 6201-6205 or 6201,6203") from None
+
+
+def replay_folder(city: str) -> Path:
+    """Where the replay of a city is: collected here, or the one that comes with the project."""
+    own, sealed = Path("results") / f"replay-{city}", Path("data") / f"replay-{city}"
+    return own if (own / "manifest.json").exists() or not sealed.exists() else sealed
+
+
+def run_training(
+    city_name: str,
+    learners: str,
+    seeds: str,
+    replay: Path | None,
+    folder: Path,
+    device: str,
+    budget: Budget,
+    widths: tuple[int, int, int],
+    diagnostic: bool,
+) -> dict[str, Any]:
+    """Train, then measure every kept actor on fresh days of the fast world."""
+    where = chosen_device(device)
+    city = open_city(city_name)
+    plan = Plan(tuple(named_learners(learners)), seeds_of(seeds), diagnostic=diagnostic)
+    plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
+    plan = shortened(plan, budget)
+    store = open_store(replay or replay_folder(city.name), city)
+    calibration = embedded_calibration(city)
+    summary = train(folder, plan, city, calibration, store, device)
+    packed = where.platform == "cpu"
+    summary["curve"] = learning_curve(folder, city, calibration, packed, CURVE_BLOCKS)
+    return summary
