@@ -166,7 +166,7 @@ def train(
             name: f"{row['generalized_s']:,.1f} s, completion {row['completion']:.4f},"
             f" mean hold {row['mean_hold_s']:.2f} s"
             for name, row in found["curve"].items()
-            if "@" not in name
+            if "-at-" not in name
         },
     )
     print(folder)

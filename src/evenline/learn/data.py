@@ -192,3 +192,9 @@ def days_batch(days: Days, rows: jax.Array) -> Transitions:
 def concatenate(first: Transitions, second: Transitions) -> Transitions:
     """Two minibatches as one."""
     return Transitions(*(jnp.concatenate(pair) for pair in zip(first, second, strict=True)))
+
+
+def discounted(batch: Transitions, decay: jax.Array) -> Transitions:
+    """The same with a discount by physical time; `decay` is days over time constants, or 0."""
+    elapsed = batch.next_state[:, 0] - batch.state[:, 0]
+    return batch._replace(goes_on=batch.goes_on * jnp.exp(-decay * jnp.maximum(elapsed, 0.0)))

@@ -93,17 +93,23 @@ def begin_lanes(seeds: Sequence[int], size: Size) -> Learned:
 
 @partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("learned",))
 def iql_steps(
-    learned: Learned, replay: Replay, seeds: jax.Array, first: jax.Array, count: int, packed: bool
+    learned: Learned,
+    replay: Replay,
+    seeds: jax.Array,
+    decays: jax.Array,
+    first: jax.Array,
+    count: int,
+    packed: bool,
 ) -> tuple[Learned, Metrics]:
     """Many IQL updates in one call; the metrics of each."""
 
-    def lane(state: Learned, seed: jax.Array, number: jax.Array) -> tuple[Learned, Metrics]:
+    def lane(state: Learned, seed: jax.Array, decay: jax.Array, number: jax.Array) -> Any:
         rows = jax.random.randint(stream(seed, OFFLINE, number), (CRITIC_BATCH,), 0, replay.rows)
-        return iql_update(state, replay_batch(replay, rows), packed)
+        return iql_update(state, replay_batch(replay, rows), decay, packed)
 
     def update(state: Learned, number: jax.Array) -> tuple[Learned, Metrics]:
         numbers = jnp.broadcast_to(number, seeds.shape)
-        after, metrics = over_lanes(lane, packed)(state, seeds, numbers)
+        after, metrics = over_lanes(lane, packed)(state, seeds, decays, numbers)
         return after, metrics
 
     return jax.lax.scan(update, learned, first + jnp.arange(count))
@@ -144,7 +150,7 @@ def first_actions(
 def observe(
     learned: Learned, days: Days, seeds: jax.Array, n: jax.Array, event: Event, packed: bool
 ) -> tuple[Days, jax.Array]:
-    """Note the n-th event and act on the state after it: what happens during warm-up."""
+    """Note the n-th event and act on the state after it."""
 
     def lane(learned: Learned, days: Days, seed: jax.Array, n: jax.Array, event: Event) -> Any:
         return append(days, n, event), _act(learned, seed, n + 1, event.next_state, packed)
@@ -153,23 +159,19 @@ def observe(
     return over_lanes(lane, packed)(learned, days, seeds, numbers, event)  # type: ignore[no-any-return]
 
 
-@partial(jax.jit, static_argnames="packed", donate_argnames=("learned", "days"))
+@partial(jax.jit, static_argnames="packed", donate_argnames=("learned",))
 def learn(
     learned: Learned,
     days: Days,
     replay: Replay,
     seeds: jax.Array,
     n: jax.Array,
-    event: Event,
     rates: Rates,
     packed: bool,
-) -> tuple[Learned, Days, jax.Array, Metrics]:
-    """Note the n-th event, update once, act on the state after it."""
+) -> tuple[Learned, Metrics]:
+    """The update that belongs to the n-th event, which is noted already."""
 
-    def lane(
-        learned: Learned, days: Days, seed: jax.Array, n: jax.Array, event: Event, rates: Rates
-    ) -> Any:
-        days = append(days, n, event)
+    def lane(learned: Learned, days: Days, seed: jax.Array, n: jax.Array, rates: Rates) -> Any:
         rows_key, noise = jax.random.split(stream(seed, UPDATE, n))
         half = CRITIC_BATCH // 2
         keys = jax.random.split(rows_key)
@@ -182,12 +184,11 @@ def learn(
         )
         batch = concatenate(first, jax.tree.map(lambda leaf: leaf[:half], online))
         simulated = days.state[seen[CRITIC_BATCH:]]
-        learned, metrics = continue_update(learned, batch, simulated, rates, noise, packed)
-        return learned, days, _act(learned, seed, n + 1, event.next_state, packed), metrics
+        return continue_update(learned, batch, simulated, rates, noise, packed)
 
     numbers = jnp.broadcast_to(n, seeds.shape)
     return over_lanes(lane, packed)(  # type: ignore[no-any-return]
-        learned, days, seeds, numbers, event, rates
+        learned, days, seeds, numbers, rates
     )
 
 
@@ -228,7 +229,7 @@ def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
     return learned._replace(anchor=jax.tree.map(choose, learned.actor, learned.anchor))
 
 
-def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
+def rates_at(lanes: Sequence[Lane], event: int, day_s: float) -> Rates:
     """What the schedules of the lanes say after so many events."""
     rows = [
         (
@@ -236,6 +237,7 @@ def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
             float(event > lane.learner.temperature_from),
             lane.learner.proximal,
             VALUE_SHARE if lane.learner.replay else 0.0,
+            day_s / lane.learner.horizon_s,
         )
         for lane in lanes
     ]
@@ -252,7 +254,15 @@ def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
         early = (
             () if frozen else (learner.actor_from, learner.ramp, learner.taper, learner.proximal)
         )
-        return (lane.seed, learner.replay, min(learner.temperature_from, events), rates, early)
+        return (
+            lane.seed,
+            learner.replay,
+            learner.start,
+            learner.first_temperature,
+            min(learner.temperature_from, events),
+            rates,
+            early,
+        )
 
     stories = [story(lane) for lane in lanes]
     return [stories.index(one) for one in stories]

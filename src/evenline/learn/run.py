@@ -13,6 +13,7 @@ Phases: IQL for each seed, then simulated days. A kill costs what came after the
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -137,6 +138,10 @@ class Run:
     def _config(self) -> dict[str, Any]:
         plan = asdict(self.plan)
         plan.pop("checkpoint_s")
+        for learner in plan["learners"]:
+            learner["horizon_s"] = (
+                None if math.isinf(learner["horizon_s"]) else learner["horizon_s"]
+            )
         return json.loads(  # type: ignore[no-any-return]
             json.dumps(
                 {
@@ -151,10 +156,15 @@ class Run:
 
     # -- phase one --------------------------------------------------------------------------------
 
+    def starts(self) -> list[ln.Lane]:
+        """The IQL starts that the learners need: one a seed and horizon."""
+        of_horizon = {learner.start: learner for learner in self.plan.learners if learner.replay}
+        return [ln.Lane(one, seed) for one in of_horizon.values() for seed in self.plan.seeds]
+
     def offline(self) -> list[Learned]:
-        """IQL for every seed; one stacked tree a group of seeds."""
-        seeds, budget = self.plan.seeds, self.plan.budget
-        groups = [ln.begin_lanes(group, self.size) for group in self._groups(seeds)]
+        """IQL from every start; one stacked tree a group."""
+        starts, budget = self._groups(self.starts()), self.plan.budget
+        groups = [ln.begin_lanes([lane.seed for lane in group], self.size) for group in starts]
         path = self.folder / "iql.safetensors"
         done = 0
         if path.exists():
@@ -164,11 +174,13 @@ class Run:
             task = bar.add_task("IQL updates", total=budget.iql_updates, completed=done)
             while done < budget.iql_updates:
                 count = min(IQL_CHUNK, budget.iql_updates - done)
-                for i, group in enumerate(self._groups(seeds)):
+                for i, group in enumerate(starts):
+                    decays = ln.rates_at(group, 0, self.city.horizon_s).decay
                     groups[i], metrics = ln.iql_steps(
-                        groups[i], self.replay, _array(group), jnp.int32(done), count, self.packed
-                    )
-                    names = [f"iql-{seed}" for seed in group]
+                        groups[i], self.replay, _array([lane.seed for lane in group]), decays,
+                        jnp.int32(done), count, self.packed,
+                    )  # fmt: skip
+                    names = [f"{lane.learner.start}-{lane.seed}" for lane in group]
                     self._note("iql", names, done, jax.device_get(metrics), groups)
                 done += count
                 bar.update(task, completed=done)
@@ -234,16 +246,19 @@ class Run:
             for row in self.rows
             if not (row["phase"] == phase and row["lane"] in names and row["update"] > first)
         ]
-        for term, values in metrics.items():
-            bad = np.argwhere(~np.isfinite(values))
-            if len(bad):
-                step, lane = bad[0]
-                path = self.folder / "stopped.safetensors"
-                save_tree(path, tree, {"update": first + int(step) + 1, "term": term})
-                raise InputError(
-                    f"{phase} update {first + int(step) + 1} of {names[lane]}: {term} is"
-                    f" {values[step, lane]}; the state is in {path}"
-                )
+        bad = [
+            (int(step), int(lane), term)
+            for term, values in metrics.items()
+            for step, lane in np.argwhere(~np.isfinite(values))[:1]
+        ]
+        if bad:
+            step, lane, term = min(bad)
+            path = self.folder / "stopped.safetensors"
+            save_tree(path, tree, {"update": first + step + 1, "term": term})
+            raise InputError(
+                f"{phase} update {first + step + 1} of {names[lane]}: {term} is"
+                f" {metrics[term][step, lane]}; the state is in {path}"
+            )
         count = len(next(iter(metrics.values())))
         for i, name in enumerate(names):
             means = {term: float(np.mean(v[:, i])) for term, v in metrics.items()}
@@ -283,13 +298,18 @@ class Online:
     def begin(cls, run: Run, lanes: list[ln.Lane], offline: list[Learned]) -> "Online":
         """Every lane where its learner starts: IQL's end, or nothing at all."""
         self = cls(run, lanes)
-        seeds, budget = list(run.plan.seeds), run.plan.budget
-        trained: Any = jax.tree.map(lambda *x: jnp.concatenate(x), *offline)
+        budget = run.plan.budget
+        starts = [(lane.learner.start, lane.seed) for lane in run.starts()]
+        trained: Any = jax.tree.map(lambda *x: jnp.concatenate(x), *offline) if starts else None
         for group in self.groups:
             fresh = ln.begin_lanes([lanes[i].seed for i in group], run.size)
-            own = ln.pick(trained, [seeds.index(lanes[i].seed) for i in group])
+            pairs = [(lanes[i].learner.start, lanes[i].seed) for i in group]
             from_replay = np.array([lanes[i].learner.replay for i in group])
-            self.learned.append(_choose(from_replay, own, fresh))
+            if trained is not None:
+                own = ln.pick(trained, [starts.index(p) if p in starts else 0 for p in pairs])
+                fresh = _choose(from_replay, own, fresh)
+            heat = np.log([lanes[i].learner.first_temperature for i in group])
+            self.learned.append(fresh._replace(log_temperature=jnp.asarray(heat, jnp.float32)))
             self.days.append(ln.new_lane_days(len(group), budget))
             keys = [ln.stream(jnp.uint32(lanes[i].seed), ln.DIAGNOSE) for i in group]
             self.ratio.append(ln.stack([rt.new_ratio(key) for key in keys]))
@@ -390,14 +410,15 @@ class Online:
             lanes, seeds = [self.lanes[i] for i in group], self._seeds(group)
             arrays: Any = (self.actions[group], costs[group], over[group], states[group])
             event = Event(*arrays)
-            if n + 1 <= budget.warmup_events:
-                self.days[g], actions = ln.observe(
-                    self.learned[g], self.days[g], seeds, jnp.int32(n), event, run.packed
-                )
-            else:
-                self.learned[g], self.days[g], actions, metrics = ln.learn(
-                    self.learned[g], self.days[g], run.replay, seeds, jnp.int32(n), event,
-                    ln.rates_at(lanes, n + 1), run.packed,
+            # Acting comes before the update, so that the simulator need not wait for it.
+            self.days[g], actions = ln.observe(
+                self.learned[g], self.days[g], seeds, jnp.int32(n), event, run.packed
+            )
+            if n + 1 > budget.warmup_events:
+                rates = ln.rates_at(lanes, n + 1, run.city.horizon_s)
+                self.learned[g], metrics = ln.learn(
+                    self.learned[g], self.days[g], run.replay, seeds, jnp.int32(n), rates,
+                    run.packed,
                 )  # fmt: skip
                 kept[g].append(metrics)
             self.actions[group] = actions
@@ -416,7 +437,7 @@ class Online:
             elif self.event > budget.warmup_events and self.event % budget.ratio_every == 0:
                 self._diagnose(1)
         if self.event % max(1, budget.events // SNAPSHOTS) == 0:
-            self.export(f"@{self.event}")
+            self.export(f"-at-{self.event}")
 
     def _diagnose(self, count: int) -> None:
         for g, group in enumerate(self.groups):
@@ -559,10 +580,11 @@ def train(
         jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
         seconds = {"iql": time.monotonic() - began}
         actors: dict[str, Params] = {}
-        for group, learned in zip(run._groups(plan.seeds), offline, strict=True):
+        for group, learned in zip(run._groups(run.starts()), offline, strict=True):
             host = jax.device_get(learned.actor)
-            for j, seed in enumerate(group):
-                actors[f"iql-{seed}"] = {name: value[j] for name, value in host.items()}
+            for j, lane in enumerate(group):
+                own = {name: value[j] for name, value in host.items()}
+                actors[f"{lane.learner.start}-{lane.seed}"] = own
         for name, actor in actors.items():
             write_actor(folder / "actors" / f"{name}.safetensors", actor)
         summary: dict[str, Any] = {"seconds": seconds}

@@ -4,6 +4,7 @@ A learner is data: the training program reads these numbers and has no branch fo
 Events count decisions in a learner's own simulated days; the first 5,000 are frozen warm-up.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from evenline.errors import InputError
@@ -38,6 +39,13 @@ class Learner:
     proximal: float = 0.0  # share of the way back to the actor at `anchor` after each update
     anchor: int = 10_000
     taper: Ramp = FLAT
+    horizon_s: float = math.inf  # time constant of the discount; none in the paper
+    first_temperature: float = 1.0
+
+    @property
+    def start(self) -> str:
+        """The name of the IQL start it shares with all learners of the same horizon."""
+        return "iql" if math.isinf(self.horizon_s) else f"iql{self.horizon_s:.0f}s"
 
     def rate(self, event: int) -> float:
         """The actor's rate multiplier at an event; none before it is released."""
@@ -87,18 +95,21 @@ LEARNERS = {
         Learner("sac", "online-only SAC", replay=False),
     )
 }
+# Not of the paper: what a hold does shows within minutes, so credit reaches no further.
+LOCAL = replace(_BASE, name="local", title="local credit", horizon_s=900.0, first_temperature=0.03)
 FINAL = _FINAL.name
 
 
 def named_learners(names: str) -> list[Learner]:
-    """Learners by name, separated by commas, or `all`."""
+    """Learners by name, separated by commas, or `all` eight of the paper."""
     if names == "all":
         return list(LEARNERS.values())
+    known = {**LEARNERS, LOCAL.name: LOCAL}
     chosen = []
     for name in names.split(","):
-        if name not in LEARNERS:
-            raise InputError(f"learner {name!r}: choose from {', '.join(LEARNERS)}, all")
-        chosen.append(LEARNERS[name])
+        if name not in known:
+            raise InputError(f"learner {name!r}: choose from {', '.join(known)}, all")
+        chosen.append(known[name])
     return chosen
 
 
@@ -129,6 +140,8 @@ def check_schedule(learner: Learner, budget: Budget) -> None:
             f"budget: {budget.warmup_events} warm-up events of {budget.events},"
             f" {budget.iql_updates} IQL updates"
         )
+    if not learner.horizon_s > 0 or not learner.first_temperature > 0:
+        raise InputError(f"learner {learner.name}: horizon and temperature must be positive")
     for name, ramp in (("ramp", learner.ramp), ("taper", learner.taper)):
         if ramp.last <= ramp.first:
             raise InputError(

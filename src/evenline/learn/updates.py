@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from evenline.learn.data import Transitions
+from evenline.learn.data import Transitions, discounted
 from evenline.learn.hurdle import branches, entropy, expect, hurdle, log_density
 from evenline.learn.network import (
     Params,
@@ -89,8 +89,11 @@ def advantage_weight(advantage: jax.Array) -> jax.Array:
     return jnp.exp(jnp.minimum(ADVANTAGE_SCALE * advantage, largest))
 
 
-def iql_update(learned: Learned, batch: Transitions, packed: bool) -> tuple[Learned, Metrics]:
+def iql_update(
+    learned: Learned, batch: Transitions, decay: jax.Array, packed: bool
+) -> tuple[Learned, Metrics]:
     """Value by expectile, critics by the stored continuation, actor by weighted likelihood."""
+    batch = discounted(batch, decay)
     q = critic_values(
         learned.target, encode(learned.target, batch.state, packed), batch.action
     ).min(0)
@@ -129,7 +132,7 @@ def iql_update(learned: Learned, batch: Transitions, packed: bool) -> tuple[Lear
         "v_mean": v.mean(),
         "advantage_std": (q - v).std(),
         "weight_capped": (weight >= LARGEST_WEIGHT * (1 - 1e-6)).mean(),
-        "gradient": optax.global_norm((a_grad, q_grad, v_grad)),
+        "gradient": optax.tree.norm((a_grad, q_grad, v_grad)),
     }
 
 
@@ -140,6 +143,7 @@ class Rates(NamedTuple):
     temperature: jax.Array  # 1 or 0
     proximal: jax.Array
     value_share: jax.Array  # of V in the bootstrap: none for a learner without a replay
+    decay: jax.Array  # of value with time, 0 for an undiscounted learner
 
 
 def soft_value(learned: Learned, state: jax.Array, noise: jax.Array, packed: bool) -> jax.Array:
@@ -161,6 +165,7 @@ def continue_update(
     packed: bool,
 ) -> tuple[Learned, Metrics]:
     """Critics against the mixed bootstrap; actor and temperature on simulated states."""
+    batch = discounted(batch, rates.decay)
     noise = jax.random.normal(key, (len(batch.action) + len(simulated),))
     soft = soft_value(learned, batch.next_state, noise[: len(batch.action)], packed)
     fixed = state_value(learned.value, batch.next_state, packed)
@@ -206,5 +211,5 @@ def continue_update(
         "entropy": spread,
         "gate": gate,
         "temperature": heat,
-        "gradient": optax.global_norm((a_grad, q_grad)),
+        "gradient": optax.tree.norm((a_grad, q_grad)),
     }

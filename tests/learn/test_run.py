@@ -1,0 +1,186 @@
+"""Whole training runs on `town`, small: same bits after a kill, bad input, a lean machine."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+from small import fast_store
+
+from evenline.city.tables import open_city
+from evenline.errors import InputError
+from evenline.learn import run as run_module
+from evenline.learn.data import replay_states, resident
+from evenline.learn.run import Plan, chosen_device, shortened, train, training_cell
+from evenline.learn.schedule import LEARNERS, Budget
+from evenline.replay.store import Store
+from evenline.train import seeds_of
+from evenline.worlds.calibration import embedded_calibration
+
+TOWN = open_city("town")
+CALIBRATION = embedded_calibration(TOWN)
+BUDGET = Budget(iql_updates=60, warmup_events=20, events=150, ratio_pretraining=5)
+PLAN = shortened(
+    Plan((LEARNERS["v13"], LEARNERS["v14"], LEARNERS["sac"]), (1, 2), slot=8, fused=16, hidden=8),
+    BUDGET,
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return fast_store(tmp_path_factory.mktemp("replay"), blocks=3)
+
+
+@pytest.fixture(scope="module")
+def finished(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    train(folder, PLAN, TOWN, CALIBRATION, store)
+    return folder
+
+
+def assert_same_actors(a: Path, b: Path) -> None:
+    names = sorted(path.name for path in (a / "actors").iterdir())
+    assert names == sorted(path.name for path in (b / "actors").iterdir())
+    for name in names:
+        one, other = (load_file(folder / "actors" / name) for folder in (a, b))
+        for tensor in one:
+            assert np.array_equal(one[tensor], other[tensor]), (name, tensor)
+
+
+def test_states_built_on_the_device_are_those_of_the_store(store: Store) -> None:
+    rows = np.random.default_rng(1).integers(0, len(store), 2_000)
+    found = np.asarray(replay_states(resident(store), jnp.asarray(rows)))
+    np.testing.assert_allclose(found, store.canonical(rows), rtol=1e-6, atol=1e-6)
+
+
+def test_a_run_leaves_actors_metrics_curves_and_the_diagnostic(finished: Path) -> None:
+    actors = {path.stem for path in (finished / "actors").iterdir()}
+    assert {"iql-1", "v14-2", "sac-1", "v13-1-at-150"} <= actors
+    rows = pq.read_table(finished / "metrics.parquet").to_pylist()
+    assert {row["lane"] for row in rows} >= {"iql-2", "v14-1", "sac-2"}
+    assert all(np.isfinite(row["gradient"]) for row in rows)
+    assert (finished / "ratio.json").exists()
+    assert (finished / "branch.safetensors").stat().st_mode & 0o222 == 0, "sealed"
+
+
+def test_learners_of_one_seed_part_at_the_branch_and_not_before(finished: Path) -> None:
+    load = lambda name: load_file(finished / "actors" / f"{name}.safetensors")["out.w"]  # noqa: E731
+    assert np.array_equal(load("iql-1"), load("v13-1-at-60")), "the actor is frozen to the branch"
+    assert not np.array_equal(load("v13-1"), load("v14-1")), "the taper has made a difference"
+    assert np.array_equal(load("v13-1-at-90"), load("v14-1-at-90")), "it begins at 90"
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_bits(
+    finished: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(PLAN, checkpoint_s=0.0)
+    marks = iter([("_note", 1), ("_one_event", 130), ("_one_event", 12)])
+    for name, calls in marks:
+        owner = run_module.Run if name == "_note" else run_module.Online
+        real, left = getattr(owner, name), [calls]
+
+        def dies(self, *args, real=real, left=left):  # type: ignore[no-untyped-def]
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return real(self, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dies)
+            with pytest.raises(KeyboardInterrupt):
+                train(tmp_path / "run", plan, TOWN, CALIBRATION, store)
+    train(tmp_path / "run", plan, TOWN, CALIBRATION, store)
+    assert_same_actors(finished, tmp_path / "run")
+    whole, pieces = (
+        pq.read_table(folder / "metrics.parquet").to_pylist()
+        for folder in (finished, tmp_path / "run")
+    )
+    key = lambda row: (row["phase"], row["lane"], row["update"])  # noqa: E731
+    assert sorted(map(key, whole)) == sorted(map(key, pieces))
+
+
+def test_the_diagnostic_never_touches_what_is_learned(
+    finished: Path, store: Store, tmp_path: Path
+) -> None:
+    without = replace(PLAN, diagnostic=False)
+    train(tmp_path / "run", without, TOWN, CALIBRATION, store)
+    assert not (tmp_path / "run" / "ratio.json").exists()
+    assert_same_actors(finished, tmp_path / "run")
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_step_term_and_state(
+    store: Store, tmp_path: Path
+) -> None:
+    broken = replace(store, cost=store.cost.copy())
+    plan = shortened(replace(PLAN, learners=(LEARNERS["iql"],)), BUDGET)
+    real = run_module.resident
+
+    def poisoned(given: Store):  # type: ignore[no-untyped-def]
+        replay = real(given)
+        return replay._replace(cost=jnp.full(replay.rows, jnp.inf))
+
+    run_module.resident = poisoned
+    try:
+        with pytest.raises(InputError, match=r"iql update 1 of iql-1: \w+ is (nan|inf|-inf); the"):
+            train(tmp_path / "run", plan, TOWN, CALIBRATION, broken)
+    finally:
+        run_module.resident = real
+    assert (tmp_path / "run" / "stopped.safetensors").exists()
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_another_runs_settings_is_refused(finished: Path, store: Store) -> None:
+    with pytest.raises(InputError, match="plan is another"):
+        train(finished, replace(PLAN, seeds=(1, 3)), TOWN, CALIBRATION, store)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(
+    finished: Path, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    wide = replace(PLAN, slot=9)
+    (tmp_path / "run" / "iql.safetensors").write_bytes((finished / "iql.safetensors").read_bytes())
+    with pytest.raises(InputError, match="it is of another architecture"):
+        train(tmp_path / "run", wide, TOWN, CALIBRATION, store)
+
+
+def test_a_replay_without_a_single_hold_is_refused(tmp_path: Path) -> None:
+    empty = fast_store(tmp_path / "replay", blocks=1, rules=("zero",))
+    with pytest.raises(InputError, match="holds no bus at all"):
+        train(tmp_path / "run", PLAN, TOWN, CALIBRATION, empty)
+
+
+def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(InputError, match="device 'tpu' is not there: choose from cpu"):
+        chosen_device("tpu")
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "1,,2"])
+def test_seeds_that_are_no_numbers_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="seeds"):
+        seeds_of(text)
+
+
+def test_seeds_are_ranges_or_lists() -> None:
+    assert seeds_of("6201-6203") == (6201, 6202, 6203)
+    assert seeds_of("5,7") == (5, 7)
+
+
+def test_training_cells_belong_to_training_and_differ_between_seeds() -> None:
+    cells = {training_cell(seed, day) for seed in range(5) for day in range(20)}
+    assert len(cells) == 100
+    assert all(100_001 <= cell.sumo_seed < 200_001 for cell in cells)
+
+
+def test_training_imports_on_a_machine_without_sumo_environments_or_plots() -> None:
+    missing = ["libsumo", "traci", "sumolib", "pettingzoo", "gymnasium", "matplotlib", "scipy",
+               "minari", "onnx", "onnxruntime", "cma", "ray", "tensorboardX"]  # fmt: skip
+    script = f"import sys\nfor m in {missing}: sys.modules[m] = None\nimport evenline.train\n"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
