@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from evenline.errors import InputError
+from evenline.policies.commands import app as policy_app
+from evenline.policies.commands import compare, tune
 from evenline.progress import progress_bar, stderr
+from evenline.trial.commands import app as trial_app
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +30,10 @@ app.add_typer(runtime_app, name="runtime")
 app.add_typer(audit_app, name="audit")
 app.add_typer(replay_app, name="replay")
 app.add_typer(bench_app, name="bench")
+app.add_typer(policy_app, name="policy")
+app.add_typer(trial_app, name="trial")
+app.command()(tune)
+app.command()(compare)
 
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
 WorkersOption = Annotated[
@@ -60,7 +67,7 @@ def simulate(
     from evenline.simulate import simulate as run
 
     cell = demo_cell(seed, demand)
-    name = f"{Path(city).name}-{world}-{policy}-{cell.name}"
+    name = f"{Path(city).name}-{world}-{Path(policy).name}-{cell.name}"
     folder = out or Path("results") / "simulate" / name
     answer = run(city, world, policy, cell, folder, sumo)
     outcome = outcome_of(answer)
@@ -145,6 +152,7 @@ def train(
     events: Annotated[int, typer.Option(help="Simulated decisions of each learner.")] = 25_000,
     widths: Annotated[str, typer.Option(help="Slot, fused and hidden widths.")] = "128,256,256",
     diagnostic: Annotated[bool, typer.Option(help="Also train the domain classifiers.")] = True,
+    blocks: Annotated[int, typer.Option(help="Fresh blocks the actors are measured on.")] = 3,
 ) -> None:
     """Train holding policies from a replay and the fast world; run it again to go on."""
     from evenline.learn.schedule import Budget
@@ -158,7 +166,7 @@ def train(
     budget = Budget(iql_updates, round(events * whole.warmup_events / whole.events), events)
     found = run_training(
         city, learner, seeds, replay, folder, device, budget, (sizes[0], sizes[1], sizes[2]),
-        diagnostic,
+        diagnostic, blocks,
     )  # fmt: skip
     _print_table(
         f"Actors of {Path(city).name} on fresh days of the fast world",

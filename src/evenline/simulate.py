@@ -1,7 +1,8 @@
 """One day on request: runs an episode and keeps what happened in a folder of its own.
 
-The folder holds `outcome.json`, `stop_visits.parquet` and `time_space.png`. It appears whole when
-the day is over, and not at all if anything fails.
+The folder holds `outcome.json` (with the count of what changed proposals), `stop_visits.parquet`
+(with the account of every decision) and `time_space.png`. It appears whole when the day is over,
+and not at all if anything fails.
 """
 
 from dataclasses import asdict
@@ -11,7 +12,8 @@ import evenline
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.city.tables import digest, open_city
-from evenline.control.visits import visit_table
+from evenline.control.outcome import Outcome
+from evenline.control.world import run_episode
 from evenline.episodes import Answer, run_episodes
 from evenline.errors import InputError
 from evenline.files import (
@@ -22,48 +24,71 @@ from evenline.files import (
     write_table,
     write_text,
 )
-from evenline.policies.rules import Rule, named_rule
+from evenline.policies.bundle import open_policy, policy_digest
+from evenline.policies.days import Day, explained_day
+from evenline.policies.explain import Witness, activations, unchanged
+from evenline.policies.rules import BEHAVIOURS, named_rule
 from evenline.report.figures import png, time_space_grid
 from evenline.report.measure import read_visits
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.sumo.pool import Job
+from evenline.worlds.sumo.runtime import installed_version
 
 OUTCOME = "outcome.json"
+PLAIN = (*BEHAVIOURS, "headway")  # rules without a chain, which SUMO jobs run as they are
 
 
 def simulate(
     city: str, world: str, policy: str, cell: Cell, out: Path, sumo: str | None = None
 ) -> Answer:
-    """Run a cell under a policy; returns outcome and provenance as `outcome.json` holds them."""
-    opened, rule = open_city(city), named_rule(policy)
+    """Run a cell under a policy; returns outcome and provenance as `outcome.json` holds them.
+
+    Another SUMO version is there for the plain rules alone.
+    """
+    opened = open_city(city)
+    deciding = open_policy(policy, opened)
     refuse_foreign(out, OUTCOME)
     with new_folder(out) as aside:
         visits = aside / "stop_visits.parquet"
         match world:
-            case "sumo":
-                job = Job(city, cell, rule, visits=visits)
-                label = f"{city} {rule.name} in SUMO"
+            case "sumo" if policy in PLAIN:
+                job = Job(city, cell, named_rule(policy), visits=visits)
+                label = f"{city} {policy} in SUMO"
                 answer = run_episodes([job], label, opened.horizon_s, sumo=sumo)[job]
+                write_table(visits, unchanged(read_visits(visits)))
+            case "sumo" if sumo is not None:
+                raise InputError(f"policy {policy}: runs in the SUMO that comes with evenline only")
+            case "sumo":
+                outcome = explained_day(city, Day(policy, cell), visits)
+                answer = _answer(opened, policy, cell, outcome) | {"sumo": installed_version()}
             case "fast":
-                answer = _simulate_fast(opened, rule, cell, visits)
+                fast, witness = _fast_world(opened), Witness(deciding)
+                outcome = run_episode(fast, cell, witness)
+                write_table(visits, witness.table(opened, fast.visits))
+                answer = _answer(opened, policy, cell, outcome)
             case _:
                 raise InputError(f"world {world!r}: there are sumo and fast")
-        answer |= {"city_name": opened.name, "world": world}
+        table = read_visits(visits)
+        answer |= {"city_name": opened.name, "world": world, "activations": activations(table)}
         write_text(aside / OUTCOME, to_json(answer))
-        write_bytes(aside / "time_space.png", png(time_space_grid(read_visits(visits))))
+        write_bytes(aside / "time_space.png", png(time_space_grid(table)))
     return answer
 
 
-def _simulate_fast(city: City, rule: Rule, cell: Cell, visits: Path) -> Answer:
-    """The same day in the fast world, with the calibration that comes with the city."""
-    world = FastWorld(city, embedded_calibration(city), keep_visits=True)
-    outcome = world.run_rule(cell, rule)
-    write_table(visits, visit_table(city, world.visits))
+def _fast_world(city: City) -> FastWorld:
+    """The fast world with the calibration that comes with the city."""
+    return FastWorld(city, embedded_calibration(city), keep_visits=True)
+
+
+def _answer(city: City, policy: str, cell: Cell, outcome: Outcome) -> Answer:
+    """Outcome and provenance of a day that was not run by a SUMO job."""
+    plain = asdict(named_rule(policy)) if policy in PLAIN else {"name": policy}
     return {
         "outcome": outcome.as_dict(),
         "city": digest(city),
         "cell": asdict(cell),
-        "policy": asdict(rule),
+        "policy": plain,
+        "policy_sha256": policy_digest(policy),
         "evenline": evenline.__version__,
     }

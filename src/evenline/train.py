@@ -42,6 +42,7 @@ def run_training(
     budget: Budget,
     widths: tuple[int, int, int],
     diagnostic: bool,
+    blocks: int = CURVE_BLOCKS,
 ) -> dict[str, Any]:
     """Train, then measure every kept actor on fresh days of the fast world."""
     where = chosen_device(device)
@@ -53,5 +54,5 @@ def run_training(
     calibration = embedded_calibration(city)
     summary = train(folder, plan, city, calibration, store, device)
     packed = where.platform == "cpu"
-    summary["curve"] = learning_curve(folder, city, calibration, packed, CURVE_BLOCKS)
+    summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)
     return summary

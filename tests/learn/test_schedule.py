@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from evenline.city.tables import open_city
 from evenline.errors import InputError
 from evenline.learn.lanes import Lane, rates_at, trunks
 from evenline.learn.schedule import (
@@ -18,7 +19,7 @@ from evenline.learn.schedule import (
     scaled,
 )
 
-DAY_S = 24_000.0
+TOWN = open_city("town")
 
 
 def test_the_final_profile_follows_the_papers_schedule() -> None:
@@ -35,8 +36,8 @@ def test_the_final_profile_follows_the_papers_schedule() -> None:
 
 def test_the_temperature_of_the_final_profile_resumes_at_its_full_rate() -> None:
     lane = [Lane(LEARNERS["v14"], 1)]
-    assert rates_at(lane, 10_000, DAY_S).temperature[0] == 0.0
-    assert rates_at(lane, 10_001, DAY_S).temperature[0] == 1.0
+    assert rates_at(lane, 10_000, TOWN).temperature[0] == 0.0
+    assert rates_at(lane, 10_001, TOWN).temperature[0] == 1.0
 
 
 def test_each_stabilised_learner_is_the_one_before_plus_one_mechanism() -> None:

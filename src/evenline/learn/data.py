@@ -45,13 +45,13 @@ class Replay(NamedTuple):
 
     columns: Columns
     known: Known
-    cost: jax.Array
-    terminal: jax.Array
+    cost_to_end: jax.Array  # of a row and all that follow it on its day
+    last: jax.Array  # one past the final row of a row's day
 
     @property
     def rows(self) -> int:
         """Transitions."""
-        return int(self.cost.shape[0])
+        return int(self.last.shape[0])
 
 
 def resident(store: Store) -> Replay:
@@ -63,9 +63,12 @@ def resident(store: Store) -> Replay:
         jnp.asarray(value, jnp.float32 if np.asarray(value).dtype == np.float64 else None)
         for value in store.known
     ]
-    return Replay(
-        Columns(*columns), Known(*known), jnp.asarray(store.cost), jnp.asarray(store.terminal)
-    )
+    to_end, last = np.empty(len(store), np.int32), np.empty(len(store), np.int32)
+    for day in store.episodes:
+        own = slice(day.first, day.last)
+        to_end[own] = store.cost[own][::-1].cumsum()[::-1]
+        last[own] = day.last
+    return Replay(Columns(*columns), Known(*known), jnp.asarray(to_end), jnp.asarray(last))
 
 
 def replay_states(replay: Replay, rows: jax.Array) -> jax.Array:
@@ -127,35 +130,42 @@ def actions(replay: Replay, rows: jax.Array) -> jax.Array:
     return jnp.asarray(holds[rows] / (MAX_HOLD_S / 2) - 1.0)
 
 
-def replay_batch(replay: Replay, rows: jax.Array) -> Transitions:
-    """The transitions of some rows."""
-    both = jnp.concatenate([rows, jnp.minimum(rows + 1, replay.rows - 1)])
-    states = replay_states(replay, both)
+def replay_batch(replay: Replay, rows: jax.Array, tokens: Any = 1) -> Transitions:
+    """The transitions of some rows, each over so many tokens or to the end of its day."""
+    later = rows + tokens
+    inside = later < replay.last[rows]
+    later = jnp.where(inside, later, rows)
+    states = replay_states(replay, jnp.concatenate([rows, later]))
+    cost = replay.cost_to_end[rows] - jnp.where(inside, replay.cost_to_end[later], 0)
     return Transitions(
         states[: len(rows)],
         actions(replay, rows),
-        -REWARD_SCALE * replay.cost[rows].astype(jnp.float32),
+        -REWARD_SCALE * cost.astype(jnp.float32),
         states[len(rows) :],
-        1.0 - replay.terminal[rows].astype(jnp.float32),
+        inside.astype(jnp.float32),
     )
 
 
 class Days(NamedTuple):
-    """The simulated days of one learner, event after event."""
+    """The simulated days of one learner, event after event; the last state awaits its action."""
 
     state: jax.Array
     action: jax.Array
-    cost: jax.Array
-    over: jax.Array
+    cost: jax.Array  # between an event and the next
+    paid: jax.Array  # on the same day before an event
+    day: jax.Array
+    total: jax.Array  # of each finished day
 
 
-def new_days(events: int) -> Days:
+def new_days(events: int, most_days: int) -> Days:
     """Room for so many events and the state after the last."""
     return Days(
         jnp.zeros((events + 1, CANONICAL_WIDTH), jnp.float32),
         jnp.zeros(events, jnp.float32),
         jnp.zeros(events, jnp.float32),
-        jnp.zeros(events, bool),
+        jnp.zeros(events + 1, jnp.float32),
+        jnp.zeros(events + 1, jnp.int32),
+        jnp.zeros(most_days, jnp.float32),
     )
 
 
@@ -170,22 +180,29 @@ class Event(NamedTuple):
 
 def append(days: Days, n: jax.Array, event: Event) -> Days:
     """Note the n-th event; its own state is there already."""
+    paid, day = days.paid[n] + event.cost, days.day[n]
     return Days(
         days.state.at[n + 1].set(event.next_state),
         days.action.at[n].set(event.action),
         days.cost.at[n].set(event.cost),
-        days.over.at[n].set(event.over),
+        days.paid.at[n + 1].set(jnp.where(event.over, 0.0, paid)),
+        days.day.at[n + 1].set(day + event.over),
+        days.total.at[day].set(paid),
     )
 
 
-def days_batch(days: Days, rows: jax.Array) -> Transitions:
-    """The transitions of some events."""
+def days_batch(days: Days, rows: jax.Array, tokens: Any = 1) -> Transitions:
+    """The transitions of some events, each over so many tokens or to the end of its day."""
+    later = rows + tokens
+    inside = days.day[later] == days.day[rows]
+    until = jnp.where(inside, days.paid[later], days.total[days.day[rows]])
+    cost = jnp.where(jnp.asarray(tokens) == 1, days.cost[rows], until - days.paid[rows])
     return Transitions(
         days.state[rows],
         days.action[rows],
-        -REWARD_SCALE * days.cost[rows],
-        days.state[rows + 1],
-        1.0 - days.over[rows].astype(jnp.float32),
+        -REWARD_SCALE * cost,
+        days.state[later],
+        inside.astype(jnp.float32),
     )
 
 

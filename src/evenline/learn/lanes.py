@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evenline.city.model import City
 from evenline.learn import ratio as r
 from evenline.learn.data import (
     Days,
@@ -96,20 +97,21 @@ def iql_steps(
     learned: Learned,
     replay: Replay,
     seeds: jax.Array,
-    decays: jax.Array,
+    rates: Rates,
     first: jax.Array,
     count: int,
     packed: bool,
 ) -> tuple[Learned, Metrics]:
     """Many IQL updates in one call; the metrics of each."""
 
-    def lane(state: Learned, seed: jax.Array, decay: jax.Array, number: jax.Array) -> Any:
+    def lane(state: Learned, seed: jax.Array, rates: Rates, number: jax.Array) -> Any:
         rows = jax.random.randint(stream(seed, OFFLINE, number), (CRITIC_BATCH,), 0, replay.rows)
-        return iql_update(state, replay_batch(replay, rows), decay, packed)
+        batch = replay_batch(replay, rows, rates.credit)
+        return iql_update(state, batch, rates.decay, packed)
 
     def update(state: Learned, number: jax.Array) -> tuple[Learned, Metrics]:
         numbers = jnp.broadcast_to(number, seeds.shape)
-        after, metrics = over_lanes(lane, packed)(state, seeds, decays, numbers)
+        after, metrics = over_lanes(lane, packed)(state, seeds, rates, numbers)
         return after, metrics
 
     return jax.lax.scan(update, learned, first + jnp.arange(count))
@@ -176,8 +178,9 @@ def learn(
         half = CRITIC_BATCH // 2
         keys = jax.random.split(rows_key)
         logged = jax.random.randint(keys[0], (half,), 0, replay.rows)
-        seen = jax.random.randint(keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 1)
-        offline, online = replay_batch(replay, logged), days_batch(days, seen[:CRITIC_BATCH])
+        seen = jax.random.randint(keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 2 - rates.credit)
+        offline = replay_batch(replay, logged, rates.credit)
+        online = days_batch(days, seen[:CRITIC_BATCH], rates.credit)
         # A learner without a replay fills its half with more of its own days.
         first = jax.tree.map(
             lambda a, b: jnp.where(rates.value_share > 0, a, b[half:]), offline, online
@@ -229,7 +232,7 @@ def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
     return learned._replace(anchor=jax.tree.map(choose, learned.actor, learned.anchor))
 
 
-def rates_at(lanes: Sequence[Lane], event: int, day_s: float) -> Rates:
+def rates_at(lanes: Sequence[Lane], event: int, city: City) -> Rates:
     """What the schedules of the lanes say after so many events."""
     rows = [
         (
@@ -237,11 +240,18 @@ def rates_at(lanes: Sequence[Lane], event: int, day_s: float) -> Rates:
             float(event > lane.learner.temperature_from),
             lane.learner.proximal,
             VALUE_SHARE if lane.learner.replay else 0.0,
-            day_s / lane.learner.horizon_s,
+            city.horizon_s / lane.learner.horizon_s,
         )
         for lane in lanes
     ]
-    return Rates(*(np.array(column, np.float32) for column in zip(*rows, strict=True)))  # type: ignore[arg-type]
+    columns: list[Any] = [np.array(column, np.float32) for column in zip(*rows, strict=True)]
+    columns.append(np.array([credit_tokens(lane.learner, city) for lane in lanes], np.int32))
+    return Rates(*columns)
+
+
+def credit_tokens(learner: Learner, city: City) -> int:
+    """How many tokens pass, on average, while rewards are summed."""
+    return max(1, round(learner.credit_s * city.decisions / city.horizon_s))
 
 
 def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
@@ -268,8 +278,9 @@ def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
     return [stories.index(one) for one in stories]
 
 
-def new_lane_days(lanes: int, budget: Budget) -> Days:
+def new_lane_days(lanes: int, budget: Budget, city: City) -> Days:
     """Room for the simulated days of every lane."""
+    one = new_days(budget.events, budget.events // max(1, city.decisions) + 2)
     return jax.tree.map(  # type: ignore[no-any-return]
-        lambda leaf: jnp.zeros((lanes, *leaf.shape), leaf.dtype), new_days(budget.events)
+        lambda leaf: jnp.zeros((lanes, *leaf.shape), leaf.dtype), one
     )

@@ -48,7 +48,7 @@ from evenline.learn.data import (
 )
 from evenline.learn.evaluate import evaluate
 from evenline.learn.network import Params, Size
-from evenline.learn.schedule import Budget, Learner, check_schedule, scaled
+from evenline.learn.schedule import FINAL, Budget, Learner, check_schedule, scaled
 from evenline.learn.updates import Learned
 from evenline.policies.rules import named_rule
 from evenline.progress import progress_bar
@@ -93,12 +93,17 @@ def chosen_device(name: str) -> jax.Device:
         raise InputError(f"device {name!r} is not there: choose from {', '.join(there)}") from None
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: Plan, city: City) -> None:
     """Refuse what cannot be trained, before any work."""
     if not plan.seeds or len(set(plan.seeds)) != len(plan.seeds):
         raise InputError(f"seeds {list(plan.seeds)}: each must be named once, and at least one")
     for learner in plan.learners:
         check_schedule(learner, plan.budget)
+        if learner.continues and ln.credit_tokens(learner, city) > plan.budget.warmup_events:
+            raise InputError(
+                f"learner {learner.name}: sums rewards over {ln.credit_tokens(learner, city)}"
+                f" tokens, more than the {plan.budget.warmup_events} events of warm-up"
+            )
 
 
 class Run:
@@ -113,7 +118,7 @@ class Run:
         store: Store,
         device: jax.Device,
     ) -> None:
-        check_plan(plan)
+        check_plan(plan, city)
         self.folder, self.plan, self.city, self.calibration = folder, plan, city, calibration
         self.store = store
         self.packed = device.platform == "cpu"
@@ -175,9 +180,9 @@ class Run:
             while done < budget.iql_updates:
                 count = min(IQL_CHUNK, budget.iql_updates - done)
                 for i, group in enumerate(starts):
-                    decays = ln.rates_at(group, 0, self.city.horizon_s).decay
+                    rates = ln.rates_at(group, 0, self.city)
                     groups[i], metrics = ln.iql_steps(
-                        groups[i], self.replay, _array([lane.seed for lane in group]), decays,
+                        groups[i], self.replay, _array([lane.seed for lane in group]), rates,
                         jnp.int32(done), count, self.packed,
                     )  # fmt: skip
                     names = [f"{lane.learner.start}-{lane.seed}" for lane in group]
@@ -310,7 +315,7 @@ class Online:
                 fresh = _choose(from_replay, own, fresh)
             heat = np.log([lanes[i].learner.first_temperature for i in group])
             self.learned.append(fresh._replace(log_temperature=jnp.asarray(heat, jnp.float32)))
-            self.days.append(ln.new_lane_days(len(group), budget))
+            self.days.append(ln.new_lane_days(len(group), budget, run.city))
             keys = [ln.stream(jnp.uint32(lanes[i].seed), ln.DIAGNOSE) for i in group]
             self.ratio.append(ln.stack([rt.new_ratio(key) for key in keys]))
         for w in range(len(lanes)):
@@ -415,7 +420,7 @@ class Online:
                 self.learned[g], self.days[g], seeds, jnp.int32(n), event, run.packed
             )
             if n + 1 > budget.warmup_events:
-                rates = ln.rates_at(lanes, n + 1, run.city.horizon_s)
+                rates = ln.rates_at(lanes, n + 1, run.city)
                 self.learned[g], metrics = ln.learn(
                     self.learned[g], self.days[g], run.replay, seeds, jnp.int32(n), rates,
                     run.packed,
@@ -606,21 +611,27 @@ def train(
 def learning_curve(
     folder: Path, city: City, calibration: Calibration, packed: bool, blocks: int = CURVE_BLOCKS
 ) -> dict[str, Any]:
-    """Generalized time and completion of every kept actor on fresh days; also of zero hold."""
+    """Generalized time and completion of actors on fresh days, beside zero hold.
+
+    All actors at their end, and the final profile's (or the only learner's) on the way there.
+    """
     cells = PURPOSES["development"].cells(blocks)
     paths = sorted((folder / "actors").glob("*.safetensors"))
+    named = {path.stem.split("-")[0] for path in paths if "-at-" in path.stem}
+    shown = FINAL if FINAL in named else min(named, default="")
+    paths = [p for p in paths if "-at-" not in p.stem or p.stem.startswith(f"{shown}-")]
     actors: list[Any] = [load_file(path) for path in paths]
     outcomes = evaluate(city, calibration, actors, cells, packed)
     world = FastWorld(city, calibration)
     zero = [world.run_rule(cell, named_rule("zero")) for cell in cells]
-    named = {path.stem: rows for path, rows in zip(paths, outcomes, strict=True)}
+    by_name = {path.stem: rows for path, rows in zip(paths, outcomes, strict=True)}
     found = {
         name: {
             "generalized_s": float(np.mean([o.generalized_s for o in rows])),
             "completion": float(np.mean([o.completion for o in rows])),
             "mean_hold_s": float(np.mean([o.mean_hold_s for o in rows])),
         }
-        for name, rows in {"zero": zero, **named}.items()
+        for name, rows in {"zero": zero, **by_name}.items()
     }
     write_text(folder / "curve.json", to_json(found))
     return found

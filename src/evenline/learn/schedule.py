@@ -40,12 +40,15 @@ class Learner:
     anchor: int = 10_000
     taper: Ramp = FLAT
     horizon_s: float = math.inf  # time constant of the discount; none in the paper
+    credit_s: float = 0.0  # how long rewards are summed before a value takes over; 0: one token
     first_temperature: float = 1.0
 
     @property
     def start(self) -> str:
-        """The name of the IQL start it shares with all learners of the same horizon."""
-        return "iql" if math.isinf(self.horizon_s) else f"iql{self.horizon_s:.0f}s"
+        """The name of the IQL start it shares with all learners of the same credit."""
+        if math.isinf(self.horizon_s) and self.credit_s == 0:
+            return "iql"
+        return f"iql{self.credit_s:.0f}s" if self.credit_s else f"iql1of{self.horizon_s:.0f}s"
 
     def rate(self, event: int) -> float:
         """The actor's rate multiplier at an event; none before it is released."""
@@ -95,8 +98,16 @@ LEARNERS = {
         Learner("sac", "online-only SAC", replay=False),
     )
 }
-# Not of the paper: what a hold does shows within minutes, so credit reaches no further.
-LOCAL = replace(_BASE, name="local", title="local credit", horizon_s=900.0, first_temperature=0.03)
+# Not of the paper. The state after a token shows another bus at another stop, and nothing of the
+# hold just given: its effect is seen only in the rewards of the next minutes. So they are summed.
+LOCAL = Learner(
+    "local",
+    "credit over fifteen minutes",
+    temperature_from=NEVER,
+    horizon_s=1_800.0,
+    credit_s=900.0,
+    first_temperature=0.01,
+)
 FINAL = _FINAL.name
 
 
@@ -140,8 +151,10 @@ def check_schedule(learner: Learner, budget: Budget) -> None:
             f"budget: {budget.warmup_events} warm-up events of {budget.events},"
             f" {budget.iql_updates} IQL updates"
         )
-    if not learner.horizon_s > 0 or not learner.first_temperature > 0:
-        raise InputError(f"learner {learner.name}: horizon and temperature must be positive")
+    if not (learner.horizon_s > 0 and learner.first_temperature > 0 and learner.credit_s >= 0):
+        raise InputError(
+            f"learner {learner.name}: horizon, credit and temperature must be positive"
+        )
     for name, ramp in (("ramp", learner.ramp), ("taper", learner.taper)):
         if ramp.last <= ramp.first:
             raise InputError(

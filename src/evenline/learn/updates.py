@@ -144,6 +144,7 @@ class Rates(NamedTuple):
     proximal: jax.Array
     value_share: jax.Array  # of V in the bootstrap: none for a learner without a replay
     decay: jax.Array  # of value with time, 0 for an undiscounted learner
+    credit: jax.Array  # tokens whose rewards are summed
 
 
 def soft_value(learned: Learned, state: jax.Array, noise: jax.Array, packed: bool) -> jax.Array:

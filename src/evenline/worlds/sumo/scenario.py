@@ -44,21 +44,23 @@ def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
     (folder / "buses.rou.xml").write_text(_buses_xml(city))
     (folder / "cars.rou.xml").write_text(_cars_xml(city, cell))
     (folder / "people.rou.xml").write_text(_people_xml(city, cell))
+    return Scenario(options=sumo_options(city, cell, network, folder), folder=folder)
+
+
+def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[str, ...]:
+    """How SUMO is started on a cell's files."""
     routes = ",".join(str(folder / f"{kind}.rou.xml") for kind in ("buses", "cars", "people"))
-    return Scenario(
-        options=(
-            *("--net-file", str(network)),
-            *("--additional-files", str(folder / "stops.add.xml")),
-            *("--route-files", routes),
-            *("--begin", "0", "--end", str(city.horizon_s), "--step-length", "1"),
-            *("--seed", str(cell.sumo_seed)),
-            *("--default.departspeed", "0", "--default.departlane", "best"),
-            *("--pedestrian.model", "nonInteracting"),
-            *("--time-to-teleport", "300", "--max-depart-delay", "-1"),
-            *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),
-            *("--xml-validation", "never", "--xml-validation.net", "never"),
-        ),
-        folder=folder,
+    return (
+        *("--net-file", str(network)),
+        *("--additional-files", str(folder / "stops.add.xml")),
+        *("--route-files", routes),
+        *("--begin", "0", "--end", str(city.horizon_s), "--step-length", "1"),
+        *("--seed", str(cell.sumo_seed)),
+        *("--default.departspeed", "0", "--default.departlane", "best"),
+        *("--pedestrian.model", "nonInteracting"),
+        *("--time-to-teleport", "300", "--max-depart-delay", "-1"),
+        *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),
+        *("--xml-validation", "never", "--xml-validation.net", "never"),
     )
 
 

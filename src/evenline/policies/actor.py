@@ -1,0 +1,187 @@
+"""The frozen actor: a state in, a proposal in seconds out, in NumPy and nothing else.
+
+Slots of a state go through one small network, five pooled views of them and the prefix through
+another, and a hurdle head says whether to hold and how long. Only active slots are computed. Sums
+are in double precision, so that a gate does not hang on whether states come alone or in batches.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.control.action import MAX_HOLD_S, action_of
+from evenline.control.event import Array, Batch
+from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, Contract, canonical, pack
+from evenline.errors import InputError
+from evenline.policies.chain import apply_chain
+from evenline.policies.controller import Decision
+
+SLOT_HIDDEN, HIDDEN, VIEWS, OUTPUTS = 128, 256, 5, 3
+LOG_STD_RANGE = (-5.0, 2.0)
+SERVICE_COLUMN = 1  # within a slot of the canonical state
+PLAIN_COLUMNS = (0, *range(2, SLOT))  # active flag, eleven local features, prior action
+PLACE_COLUMNS = 3  # current, selected, relative position
+
+
+def tensor_shapes(services: int) -> dict[str, tuple[int, ...]]:
+    """Every tensor of an actor for so many services; weights are (in, out)."""
+    widths = {
+        "slot0": (len(PLAIN_COLUMNS) + services + PLACE_COLUMNS, SLOT_HIDDEN),
+        "slot1": (SLOT_HIDDEN, SLOT_HIDDEN),
+        "fuse0": (PREFIX + VIEWS * SLOT_HIDDEN, HIDDEN),
+        "fuse1": (HIDDEN, HIDDEN),
+        "head0": (HIDDEN, HIDDEN),
+        "head1": (HIDDEN, HIDDEN),
+        "out": (HIDDEN, OUTPUTS),
+    }
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (before, after) in widths.items():
+        shapes |= {f"{name}.w": (before, after), f"{name}.b": (after,)}
+    return shapes
+
+
+def check_tensors(tensors: dict[str, npt.NDArray[Any]], services: int) -> None:
+    """Refuse tensors that are missing, unknown, of the wrong shape or type, or not finite."""
+    shapes = tensor_shapes(services)
+    for name in sorted(shapes.keys() ^ tensors.keys()):
+        raise InputError(f"tensor {name}: {'missing' if name in shapes else 'unknown'}")
+    for name, shape in shapes.items():
+        found = tensors[name]
+        if found.shape != shape or found.dtype != np.float32:
+            raise InputError(
+                f"tensor {name}: is {found.dtype} {found.shape}, must be float32 {shape}"
+            )
+        if not np.isfinite(found).all():
+            raise InputError(f"tensor {name}: holds a value that is not finite")
+
+
+@dataclass(frozen=True, eq=False)
+class Actor:
+    """The tensors of an actor, ready to compute with."""
+
+    services: int
+    tensors: dict[str, Array]
+
+    def outputs(self, states: npt.NDArray[np.float32]) -> Array:
+        """Gate logit, mu and log_std of each state (rows of canonical states)."""
+        rows, slots, tokens = _active_slots(states)
+        features = self._features(rows, slots, tokens)
+        hidden = self._layer("slot1", self._layer("slot0", features))
+        fused = np.concatenate([states[:, :PREFIX], *_views(hidden, rows, tokens)], axis=1)
+        for name in ("fuse0", "fuse1", "head0", "head1"):
+            fused = self._layer(name, fused)
+        out = fused @ self.tensors["out.w"] + self.tensors["out.b"]
+        np.clip(out[:, 2], *LOG_STD_RANGE, out=out[:, 2])
+        return np.asarray(out)
+
+    def proposals_s(self, states: npt.NDArray[np.float32]) -> Array:
+        """Seconds of hold of the deterministic policy: exactly 0 where the gate is closed."""
+        out = self.outputs(states)
+        hold = MAX_HOLD_S / (1.0 + np.exp(-out[:, 1]))
+        return np.asarray(np.where(out[:, 0] >= 0.0, hold, 0.0))
+
+    def _layer(self, name: str, x: Array) -> Array:
+        y = x @ self.tensors[f"{name}.w"]
+        y += self.tensors[f"{name}.b"]
+        np.maximum(y, 0.0, out=y)
+        return np.asarray(y)
+
+    def _features(self, rows: "Slots", slots: Array, tokens: "Slots") -> Array:
+        """Inputs of the slot network, a row for each active slot."""
+        plain, relative = len(PLAIN_COLUMNS), rows.place - tokens.place[rows.state]
+        out = np.zeros((len(slots), plain + self.services + PLACE_COLUMNS))
+        out[:, 0] = slots[:, 0]
+        out[:, 1:plain] = slots[:, SERVICE_COLUMN + 1 :]
+        out[np.arange(len(slots)), plain + slots[:, SERVICE_COLUMN].astype(np.intp)] = 1.0
+        out[:, -3] = relative == 0
+        out[:, -2] = relative < 0
+        out[:, -1] = relative / MAX_SLOTS
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Which state a row belongs to, and its place among the state's slots."""
+
+    state: npt.NDArray[np.intp]
+    place: npt.NDArray[np.intp]
+
+
+def _active_slots(states: npt.NDArray[np.float32]) -> tuple[Slots, Array, Slots]:
+    """(active slots end to end, their columns, the token of each state)."""
+    table = states[:, PREFIX:].reshape(len(states), MAX_SLOTS, SLOT)
+    state, place = np.nonzero(table[:, :, 0])
+    token = np.rint(states[:, 2] * MAX_SLOTS).astype(np.intp)
+    everyone = np.arange(len(states))
+    return Slots(state, place), table[state, place].astype(float), Slots(everyone, token)
+
+
+def _views(hidden: Array, rows: Slots, tokens: Slots) -> tuple[Array, ...]:
+    """Current slot, mean and maximum of all, mean of those decided, mean of those to come."""
+    first = np.searchsorted(rows.state, tokens.state)
+    token = tokens.place
+    if len(hidden) == len(first):  # batches of one bus: every view is that bus, or nothing
+        none = np.zeros_like(hidden)
+        return hidden, hidden, hidden, none, none
+    count = np.diff(np.append(first, len(hidden)))
+    total = np.add.reduceat(hidden, first)
+    current = hidden[first + token]
+    before = (rows.place < token[rows.state])[:, None]
+    selected = np.add.reduceat(np.where(before, hidden, 0.0), first)
+    after = (rows.place > token[rows.state])[:, None]
+    future = np.add.reduceat(np.where(after, hidden, 0.0), first)
+    return (
+        current,
+        total / count[:, None],
+        np.maximum.reduceat(hidden, first),
+        selected / np.maximum(token, 1)[:, None],
+        future / np.maximum(count - 1 - token, 1)[:, None],
+    )
+
+
+def actor_of(tensors: dict[str, npt.NDArray[Any]], services: int) -> Actor:
+    """Check tensors and make an actor of them."""
+    check_tensors(tensors, services)
+    return Actor(services, {name: t.astype(np.float64) for name, t in tensors.items()})
+
+
+def random_tensors(services: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
+    """An untrained actor (He's initialisation): something to try software with."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return {
+        name: np.asarray(
+            rng.standard_normal(shape) * (np.sqrt(2.0 / shape[0]) if len(shape) == 2 else 0.0),
+            np.float32,
+        )
+        for name, shape in tensor_shapes(services).items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class ActorController:
+    """An actor with a chain: the buses of a batch decide in turn, each knowing what was done."""
+
+    name: str
+    actor: Actor
+    contract: Contract
+    chain: int
+
+    @property
+    def horizon_s(self) -> float:
+        return float(self.contract.horizon_s)
+
+    def decide(self, batch: Batch) -> Decision:
+        count = len(batch.raw)
+        proposals, holds, taken = np.empty(count), np.empty(count), np.empty(count)
+        for i in range(count):
+            state = canonical(pack(batch, i, taken), self.contract)
+            proposals[i] = self.actor.proposals_s(state[None])[0]
+            one = batch.raw[i : i + 1]
+            holds[i] = apply_chain(self.chain, one, proposals[i : i + 1], self.horizon_s)[0]
+            taken[i] = action_of(holds[i])
+        return Decision(proposals, holds)
+
+    def __call__(self, batch: Batch) -> list[float]:
+        return [float(hold) for hold in self.decide(batch).holds_s]

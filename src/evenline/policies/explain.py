@@ -1,0 +1,74 @@
+"""Why each bus was held: the account of a day's decisions, beside its stop visits.
+
+A `Witness` stands between a world and a policy and notes every event and proposal. From these
+alone follow the columns that the stop-visit table carries and the count of activations.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from evenline.city.model import City
+from evenline.control.event import STOP, Array, Batch
+from evenline.control.visits import Visit, visit_table
+from evenline.policies.chain import explain
+from evenline.policies.controller import Chained
+
+HOUR_S = 3600
+
+
+class Witness:
+    """A policy that remembers what it was asked and what it proposed."""
+
+    def __init__(self, policy: Chained) -> None:
+        self.policy = policy
+        self._trips: list[int] = []
+        self._raw: list[Array] = []
+        self._proposals: list[Array] = []
+
+    def __call__(self, batch: Batch) -> Sequence[float]:
+        decision = self.policy.decide(batch)
+        self._trips += batch.trips.tolist()
+        self._raw.append(batch.raw)
+        self._proposals.append(decision.proposals_s)
+        return [float(hold) for hold in decision.holds_s]
+
+    def table(self, city: City, visits: Iterable[Visit]) -> pa.Table:
+        """The stop visits with the account of each decision; null where nothing was decided."""
+        rows = sorted(visits)
+        table = visit_table(city, rows)
+        raw = np.concatenate(self._raw) if self._raw else np.zeros((0, 16))
+        proposals = np.concatenate(self._proposals) if self._proposals else np.zeros(0)
+        account = explain(self.policy.chain, raw, proposals, self.policy.horizon_s)
+        stops = raw[:, STOP].astype(int).tolist()
+        number = {key: i for i, key in enumerate(zip(self._trips, stops, strict=True))}
+        where = [number.get((row.trip, row.position)) for row in rows]
+        for name, column in account.items():
+            values = column.tolist()
+            found = pa.array([None if i is None else values[i] for i in where])
+            if name == "changed_by":
+                found = found.cast(pa.string()).dictionary_encode()
+            table = table.append_column(name, found)
+        return table
+
+
+def unchanged(visits: pa.Table) -> pa.Table:
+    """The same columns for a rule without a chain: every proposal was carried out."""
+    rows = len(visits)
+    nobody = pa.array([""] * rows).dictionary_encode()
+    visits = visits.append_column("proposal_s", visits.column("hold_s"))
+    visits = visits.append_column("changed_by", nobody)
+    return visits.append_column("change_s", pa.array(np.zeros(rows)))
+
+
+def activations(visits: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
+    """How often each element of the chain had the last word: by element, service and hour."""
+    names = ("changed_by", "service", "arrival_s")
+    rows = zip(*(visits.column(name).to_pylist() for name in names), strict=True)
+    count = Counter((by, service, arrival_s // HOUR_S) for by, service, arrival_s in rows if by)
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for (by, service, hour), times in sorted(count.items()):
+        found.setdefault(by, {}).setdefault(service, {})[f"hour {hour + 1}"] = times
+    return found

@@ -1,0 +1,247 @@
+"""The rollout controller: tries a few holds in the fast world and takes the best, bus by bus.
+
+It keeps a mirror: a fast day with passengers and luck of its own, in which the buses arrive when
+they do in the world it controls, SUMO or fast. From the mirror each hold is tried on the same luck,
+the base rule drives all other buses, and the people's cost of the next half hour decides. It knows
+no more than any other controller: who will come and how buses will run are its own guess.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import (
+    DEMAND_LEVELS,
+    RATE_BIN_S,
+    Cell,
+    arrival_rates,
+    service_stop_offsets,
+)
+from evenline.city.model import City
+from evenline.compiled import compiled, inlined
+from evenline.control.event import RATE, SERVICE, STOP, Array, Batch
+from evenline.errors import InputError
+from evenline.policies.chain import apply_chain
+from evenline.policies.classics import controlled
+from evenline.policies.controller import Decision, RuleController
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast.world import Days
+
+LOOK_AHEAD_S = 1800
+TRIED_S = (0.0, 20.0, 40.0, 60.0)  # beside what the base rule would do
+BASE = "schedule"
+MIRROR, SCRATCH = 0, 1
+
+
+@dataclass(eq=False)
+class Rollout:
+    """A policy that looks ahead. It follows one day at a time, from the day's first batch on."""
+
+    name: str
+    city: City
+    chain: int
+    base: RuleController
+    look_ahead_s: int = LOOK_AHEAD_S
+    _days: Days = field(init=False)
+    _now_s: int = field(init=False, default=-1)
+    _begun: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._days = Days(self.city, embedded_calibration(self.city), 2, keep_visits=False)
+
+    @property
+    def horizon_s(self) -> float:
+        return float(self.city.horizon_s)
+
+    def decide(self, batch: Batch) -> Decision:
+        self._follow(batch)
+        proposals, holds = np.empty(len(batch.trips)), np.empty(len(batch.trips))
+        for i in range(len(batch.trips)):
+            tried, costs = self.costs(i)
+            proposals[i] = tried[int(np.argmin(costs))]
+            one = batch.raw[i : i + 1]
+            holds[i] = apply_chain(self.chain, one, proposals[i : i + 1], self.horizon_s)[0]
+            k.serve_batch(self._days.static, self._days.fleet, MIRROR, i, holds[i : i + 1])
+        return Decision(proposals, holds)
+
+    def __call__(self, batch: Batch) -> list[float]:
+        return [float(hold) for hold in self.decide(batch).holds_s]
+
+    def costs(self, i: int) -> tuple[Array, Array]:
+        """(holds, costs) tried for the next bus of the moment to decide; the base's hold first."""
+        tried = np.array([0.0, *TRIED_S])
+        costs = np.empty(len(tried))
+        days, base = self._days, self.base
+        until = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
+        try_holds(
+            days.static, days.fleet, i, until, base.kind, base.constants, base.chain, base.due_s,
+            tried, costs,
+        )  # fmt: skip
+        return tried, costs
+
+    def _follow(self, batch: Batch) -> None:
+        """Bring the mirror to the batch; one that does not follow on the last begins a new day."""
+        if batch.time_s < self._now_s or not self._expects(batch):
+            block = PURPOSES["calibration"].cells(1)[0]
+            cell = Cell(block.sumo_seed, block.demand_seed, demand_level(self.city, batch))
+            for world in (MIRROR, SCRATCH):
+                self._days.begin(world, cell)
+            self._begun = True
+            if not self._expects(batch):
+                raise InputError(f"{self.name}: must follow a day from its first bus on")
+        self._now_s = batch.time_s
+        follow(self._days.static, self._days.fleet, batch.time_s, batch.trips)
+
+    def _expects(self, batch: Batch) -> bool:
+        """Whether every bus is at the stop after the one the mirror last saw it at."""
+        last = self._days.fleet.position[MIRROR, batch.trips]
+        return self._begun and bool((last + 1 == batch.raw[:, STOP]).all())
+
+
+def demand_level(city: City, batch: Batch) -> float:
+    """The level whose arrival rates are nearest to those the events report."""
+    place = service_stop_offsets(city)[batch.raw[:, SERVICE].astype(int)]
+    place = place + batch.raw[:, STOP].astype(int)
+
+    def misfit(level: float) -> float:
+        rates = arrival_rates(city, level)
+        now = rates[place, min(batch.time_s // RATE_BIN_S, rates.shape[1] - 1)]
+        return float(np.abs(now - batch.raw[:, RATE]).sum())
+
+    return min(DEMAND_LEVELS, key=lambda level: (misfit(level), abs(level - 1.0)))
+
+
+# -- compiled -------------------------------------------------------------------------------------
+
+
+@compiled
+def follow(s: k.Static, fleet: k.Day, now: int, trips: npt.NDArray[np.int32]) -> None:
+    """Bring the mirror to a second in which these buses reach their next stops.
+
+    Buses it expected before then are still under way in the other world, and put off second by
+    second. At last stops, where nobody is asked, buses arrive as the mirror expects them.
+    """
+    d = k.row(fleet, MIRROR)
+    num, h = d.num, k.headways(s, d)
+    while num[k.NOW] < now:
+        if num[k.NOW] >= 0:
+            num[k.WAITING_S] += num[k.WAITING_NOW]
+            num[k.RIDING_S] += num[k.RIDING_NOW]
+        num[k.NOW] += 1
+        at = num[k.NOW]
+        num[k.WAITING_NOW] += d.add_waiting[at]
+        num[k.RIDING_NOW] += d.add_riding[at]
+        trip = d.bucket[at]
+        d.bucket[at] = -1
+        while trip >= 0:
+            after = d.after[trip]
+            ends = d.position[trip] + 2 == s.stops[s.service[trip]]
+            k.schedule(s, d, trip, at if ends else at + 1)
+            trip = after
+        if at < now and d.bucket[at] >= 0:
+            k.arrivals(s, d, h, at)
+    for i in range(trips.shape[0]):
+        _call_in(s, d, trips[i], now)
+    num[k.BATCH] = k.arrivals(s, d, h, now)
+    d.bucket[now] = -1
+
+
+@inlined
+def _call_in(s: k.Static, d: k.Day, trip: int, now: int) -> None:
+    """Take a bus from the second it was expected in, and let it arrive now."""
+    at = now
+    while at < s.number[0]:
+        before, other = -1, d.bucket[at]
+        while other >= 0 and other != trip:
+            before, other = other, d.after[other]
+        if other == trip:
+            if before < 0:
+                d.bucket[at] = d.after[trip]
+            else:
+                d.after[before] = d.after[trip]
+            break
+        at += 1
+    k.schedule(s, d, trip, now)
+
+
+@compiled
+def try_holds(
+    s: k.Static,
+    fleet: k.Day,
+    i: int,
+    until: int,
+    kind: int,
+    constants: Array,
+    chain: int,
+    due_s: Array,
+    tried_s: Array,
+    costs: Array,
+) -> None:
+    """What the people's time costs until a second, for each hold of the i-th bus.
+
+    The first hold is replaced by what the base rule would do.
+    """
+    d, e = k.row(fleet, MIRROR), k.row(fleet, SCRATCH)
+    tried_s[0] = _base_hold(s, d, i, kind, constants, chain, due_s)
+    for n in range(tried_s.shape[0]):
+        _copy(d, e, d.num[k.NOW], until)
+        k.serve(s, e, i, tried_s[n])
+        first, count = i + 1, e.num[k.BATCH]
+        while count:
+            for j in range(first, count):
+                k.serve(s, e, j, _base_hold(s, e, j, kind, constants, chain, due_s))
+            first, count = 0, k.advance_until(s, e, until)
+        costs[n] = 2.0 * e.num[k.WAITING_S] + e.num[k.RIDING_S]
+
+
+@inlined
+def _base_hold(
+    s: k.Static, d: k.Day, i: int, kind: int, constants: Array, chain: int, due_s: Array
+) -> float:
+    trip, late_s = d.batch[i], 0.0
+    if due_s.shape[0]:
+        late_s = d.raw[i, 2] - due_s[s.first_visit[trip] + d.position[trip]]
+    return controlled(kind, constants, chain, d.raw[i], late_s, float(s.number[0]))
+
+
+@inlined
+def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
+    """Make one world like another, as far as it matters until a second.
+
+    Both were begun on the same cell, so that what only `begin_day` writes is there already.
+    """
+    _fill(e.bucket, d.bucket, now, until)
+    _fill(e.add_waiting, d.add_waiting, now, until)
+    _fill(e.add_riding, d.add_riding, now, until)
+    _fill(e.num, d.num, 0, d.num.shape[0])
+    _fill(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])
+    _fill(e.after, d.after, 0, d.after.shape[0])
+    _fill(e.load, d.load, 0, d.load.shape[0])
+    _fill(e.alight_head, d.alight_head, 0, d.alight_head.shape[0])
+    _fill(e.alight_count, d.alight_count, 0, d.alight_count.shape[0])
+    _fill(e.alight_next, d.alight_next, 0, d.alight_next.shape[0])
+    _fill(e.head, d.head, 0, d.head.shape[0])
+    _fill(e.seen, d.seen, 0, d.seen.shape[0])
+    _fill(e.change_head, d.change_head, 0, d.change_head.shape[0])
+    _fill(e.change_next, d.change_next, 0, d.change_next.shape[0])
+    _fill(e.change_s, d.change_s, 0, d.change_s.shape[0])
+    _fill(e.visited_s, d.visited_s, 0, d.visited_s.shape[0])
+    _fill(e.last_s, d.last_s, 0, d.last_s.shape[0])
+    _fill(e.position, d.position, 0, d.position.shape[0])
+    _fill(e.ahead, d.ahead, 0, d.ahead.shape[0])
+    _fill(e.behind, d.behind, 0, d.behind.shape[0])
+    _fill(e.tail, d.tail, 0, d.tail.shape[0])
+    for i in range(d.num[k.BATCH]):
+        e.batch[i] = d.batch[i]
+        _fill(e.raw[i], d.raw[i], 0, 16)
+
+
+@inlined
+def _fill(to: npt.NDArray[Any], source: npt.NDArray[Any], low: int, high: int) -> None:
+    """Copy part of an array: a slice would want memory, which compiled code here has none of."""
+    for i in range(low, high):
+        to[i] = source[i]

@@ -1,0 +1,141 @@
+"""Binds source, plan, cells, methods, records and both analyses under one Merkle root.
+
+A leaf is a line of `sha256sum` (hash, two spaces, path), leaves are in order of path, and the tree
+is that of RFC 6962. Whoever keeps the root can tell later whether anything was changed. The same
+facts are written as an in-toto statement with SLSA provenance.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.errors import InputError
+from evenline.files import read_json, sha256, to_json, write_text
+from evenline.trial.evidence import ANALYSIS, analysis_of
+from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS
+from evenline.trial.registration import (
+    CLOSEOUT,
+    INPUTS,
+    JOURNAL,
+    PLAN,
+    TRIAL,
+    Trial,
+    journal,
+    notices,
+    now,
+    open_trial,
+)
+from evenline.trial.source import EVERYTHING, folder_files, source_files
+from evenline.trial.verify import VERIFICATION, verify
+
+FORMAT = "evenline-trial-closeout-1"
+STATEMENT = "provenance.intoto.json"
+
+
+def merkle_root(leaves: list[bytes]) -> str:
+    """The root of RFC 6962: leaves and nodes are hashed apart, so that none passes for another."""
+    return _subtree([hashlib.sha256(b"\0" + leaf).digest() for leaf in leaves]).hex()
+
+
+def _subtree(hashes: list[bytes]) -> bytes:
+    if not hashes:
+        return hashlib.sha256().digest()
+    if len(hashes) == 1:
+        return hashes[0]
+    half = 1 << (len(hashes) - 1).bit_length() - 1
+    return hashlib.sha256(b"\1" + _subtree(hashes[:half]) + _subtree(hashes[half:])).digest()
+
+
+def root_of(files: dict[str, str]) -> str:
+    """The Merkle root over files by path."""
+    return merkle_root([f"{files[path]}  {path}\n".encode() for path in sorted(files)])
+
+
+def closeout(folder: Path) -> dict[str, Any]:
+    """Close a trial for good: check everything once more, bind it, make it read-only."""
+    trial = open_trial(folder)
+    if (folder / CLOSEOUT).exists():
+        _refuse(verify(folder).problems)
+        return dict(read_json(folder / CLOSEOUT))
+    _check_analyses(trial)
+    files = _bound_files(folder)
+    manifest = {
+        "format": FORMAT,
+        "trial": trial.sha256,
+        "name": trial.registered["name"],
+        "closed_at": now(),
+        "evenline": evenline.__version__,
+        "confirmed": read_json(folder / ANALYSIS)["confirmed"],
+        "results_sha256": read_json(folder / MATRIX)["results_sha256"],
+        "notices": notices(folder),
+        "files": files,
+        "merkle_root": root_of(files),
+    }
+    write_text(folder / STATEMENT, to_json(statement(trial, manifest)))
+    write_text(folder / CLOSEOUT, to_json(manifest))
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):  # locks are no evidence
+            os.chmod(path, 0o444)
+    return manifest
+
+
+def _check_analyses(trial: Trial) -> None:
+    """Both analyses must be there, be what the records give, and agree."""
+    for name, command in ((ANALYSIS, "analyse"), (VERIFICATION, "verify")):
+        if not (trial.folder / name).exists():
+            raise InputError(f"{trial.folder}: no {name} yet; first: evenline trial {command}")
+    if read_json(trial.folder / ANALYSIS) != analysis_of(trial):
+        raise InputError(f"{trial.folder / ANALYSIS}: is not what the records give; analyse again")
+    again = verify(trial.folder)
+    _refuse(again.problems)
+    if read_json(trial.folder / VERIFICATION) != again.report:
+        raise InputError(f"{trial.folder / VERIFICATION}: is out of date; verify again")
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise InputError(f"{problems[0]} (of {len(problems)} problems; see: evenline trial verify)")
+
+
+def _bound_files(folder: Path) -> dict[str, str]:
+    """Every file that counts, by path; our own source as it is now under `source/`."""
+    names = (TRIAL, PLAN, JOURNAL, MATRIX, ANALYSIS, VERIFICATION)
+    files = {name: sha256(folder / name) for name in names}
+    for part in (INPUTS, RECORDS, QUARANTINE):
+        files |= {f"{part}/{name}": own for name, own in folder_files(folder / part).items()}
+    return files | {f"source/{name}": own for name, own in source_files(EVERYTHING).items()}
+
+
+def statement(trial: Trial, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The provenance as an in-toto Statement v1 with a SLSA v1 predicate."""
+    registered, files = trial.registered, manifest["files"]
+    subjects = (MATRIX, ANALYSIS, VERIFICATION)
+    inputs = {n: h for n, h in files.items() if n.startswith((f"{INPUTS}/", "source/"))}
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [
+            *({"name": name, "digest": {"sha256": files[name]}} for name in subjects),
+            {"name": "merkle-root", "digest": {"sha256": manifest["merkle_root"]}},
+        ],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "urn:evenline:trial:1",
+                "externalParameters": {"plan": registered["plan"], "trial": trial.sha256},
+                "internalParameters": {"sumo": registered["sumo"], "jobs": registered["jobs"]},
+                "resolvedDependencies": [
+                    {"name": name, "digest": {"sha256": own}} for name, own in inputs.items()
+                ],
+            },
+            "runDetails": {
+                "builder": {"id": "urn:evenline", "version": {"evenline": evenline.__version__}},
+                "metadata": {
+                    "invocationId": trial.sha256,
+                    "startedOn": journal(trial.folder)[0]["at"],
+                    "finishedOn": manifest["closed_at"],
+                },
+            },
+        },
+    }

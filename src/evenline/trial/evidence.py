@@ -1,0 +1,70 @@
+"""From a finished matrix to a written verdict, and the one way to look before it is finished.
+
+`analysis.json` is a function of the records and the registration alone: writing it twice gives
+the same bytes. Looking early is possible, and stays in the journal for good.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from evenline.errors import InputError
+from evenline.files import read_json, to_json, write_text
+from evenline.trial.analyse import ENDPOINTS, FORMAT, analyse, endpoints_of, mean
+from evenline.trial.matrix import MATRIX, finished, read_record, standing
+from evenline.trial.registration import (
+    CLOSEOUT,
+    Trial,
+    append_event,
+    notices,
+    open_trial,
+    refuse_closed,
+)
+
+ANALYSIS = "analysis.json"
+
+
+def analysis_of(trial: Trial) -> dict[str, Any]:
+    """The registered analysis of a complete matrix."""
+    records = finished(trial)
+    claim = trial.plan["claim"]
+    roles = (claim["candidate"], claim["parent"])
+    checks = {
+        "completeness": len(records) == trial.registered["jobs"],
+        "artifacts": True,  # opening the trial has compared every file with the registration
+        "stability": all(p["stable"] for p in trial.registered["policies"] if p["method"] in roles),
+    }
+    return {
+        "format": FORMAT,
+        "trial": trial.sha256,
+        "results_sha256": read_json(trial.folder / MATRIX)["results_sha256"],
+        "notices": notices(trial.folder),
+        **analyse(endpoints_of(records.values()), claim, checks),
+    }
+
+
+def write_analysis(folder: Path) -> dict[str, Any]:
+    """Analyse a complete matrix and write the verdict into its folder."""
+    trial = open_trial(folder)
+    found = analysis_of(trial)
+    if not (folder / CLOSEOUT).exists():
+        write_text(folder / ANALYSIS, to_json(found))
+    elif read_json(folder / ANALYSIS) != found:
+        raise InputError(f"{folder / ANALYSIS}: is not what the records give")
+    return found
+
+
+def peek(folder: Path) -> dict[str, dict[str, float]]:
+    """Break the seal: means by method of whatever is done. The journal keeps that it happened."""
+    trial = open_trial(folder)
+    refuse_closed(folder)
+    done = standing(trial).done
+    records = [read_record(trial, address, job) for address, job in done.items()]
+    append_event(folder, "peek", {"records": len(records)})
+    endpoints = endpoints_of(records)
+    return {
+        method: {
+            name: float(mean(row[name] for key, row in endpoints.items() if key.method == method))
+            for name in ENDPOINTS
+        }
+        for method in dict.fromkeys(key.method for key in endpoints)
+    }

@@ -1,0 +1,276 @@
+"""The matrix: every job of a registered trial, run once, one sealed JSON record each.
+
+A record is named by its job's address; a record that is there is whole. Killing the runner loses
+at most the jobs under way; the next run does what is missing, and the finished matrix is the same
+bytes but for the `run` part of a record (times, host, failed tries) and the seals over it. What
+fails every try is quarantined by name. When all records are there, `matrix.json` lists them by
+block with their hashes.
+"""
+
+import fcntl
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evenline.errors import InputError
+from evenline.files import read_json, sha256, to_json, write_text
+from evenline.trial.executors import Ended, Executor
+from evenline.trial.registration import (
+    Job,
+    Trial,
+    append_event,
+    now,
+    open_trial,
+    refuse_closed,
+)
+
+FORMAT = "evenline-trial-record-1"
+RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `index` of `count`, counted from 1: every so-manieth job."""
+
+    index: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        index, _, count = text.partition("/")
+        if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+            raise InputError(f"shard {text!r}: should look like 2/8, from 1/8 to 8/8")
+        return cls(int(index), int(count))
+
+
+WHOLE = Shard()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a matrix is: jobs by address, in the matrix's order. Says nothing of outcomes."""
+
+    done: dict[str, Job]
+    quarantined: dict[str, Job]
+    missing: dict[str, Job]
+
+    @property
+    def complete(self) -> bool:
+        return not self.quarantined and not self.missing
+
+
+def record_path(trial: Trial, address: str) -> Path:
+    """Where a job's record lies."""
+    return trial.folder / RECORDS / f"{address}.json"
+
+
+def quarantine_path(trial: Trial, address: str) -> Path:
+    """Where a job is named that has failed every try."""
+    return trial.folder / QUARANTINE / f"{address}.json"
+
+
+def standing(trial: Trial) -> Standing:
+    """What is done, quarantined and missing, by the files that are there."""
+    found = Standing({}, {}, {})
+    for address, job in trial.jobs().items():
+        if record_path(trial, address).exists():
+            found.done[address] = job
+        elif quarantine_path(trial, address).exists():
+            found.quarantined[address] = job
+        else:
+            found.missing[address] = job
+    return found
+
+
+def quarantine_lines(trial: Trial, found: Standing) -> list[str]:
+    """What has failed every try, and why the last one did."""
+    return [
+        f"quarantined: {job.name}: {read_json(quarantine_path(trial, address))['errors'][-1]}"
+        for address, job in found.quarantined.items()
+    ]
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def run(
+    folder: Path,
+    executor: Executor,
+    shard: Shard = WHOLE,
+    retry: bool = False,
+    on_end: Callable[[Job, bool], None] = lambda job, done: None,
+) -> Standing:
+    """Run what is missing of a shard (with `retry` also what is quarantined); list it when done."""
+    trial = open_trial(folder)
+    with _alone(folder, shard):
+        before = standing(trial)
+        if before.missing or before.quarantined:
+            refuse_closed(folder)
+        for address, job in before.done.items():
+            read_record(trial, address, job)
+        chosen = list(trial.jobs().items())[shard.index - 1 :: shard.count]
+        todo = before.missing | (before.quarantined if retry else {})
+        jobs = {address: job for address, job in chosen if address in todo}
+        orders = {address: trial.order(job) for address, job in jobs.items()}
+        with closing(executor(orders, trial.inputs)) as results:
+            for address, ended in results:
+                on_end(jobs[address], _keep(trial, address, jobs[address], ended))
+    after = standing(trial)
+    if after.complete and not (folder / MATRIX).exists():
+        for left_aside in (folder / RECORDS).glob(".*"):  # by a writer that was killed
+            left_aside.unlink(missing_ok=True)
+        write_text(folder / MATRIX, to_json(matrix_of(trial)))
+    return after
+
+
+@contextmanager
+def _alone(folder: Path, shard: Shard) -> Iterator[None]:
+    """One runner a shard, and none beside a runner of the whole; locks go with the process."""
+    with ExitStack() as locks:
+        for name, mode in (
+            (".lock", fcntl.LOCK_EX if shard == WHOLE else fcntl.LOCK_SH),
+            (f".lock-{shard.index}-of-{shard.count}", fcntl.LOCK_EX),
+        ):
+            file = locks.enter_context((folder / name).open("w"))
+            try:
+                fcntl.flock(file, mode | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(f"{folder}: another runner is at work here") from None
+        yield
+
+
+def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
+    """Write a job's record, or its name into the quarantine. True if it is done."""
+    errors = list(ended.errors)
+    if ended.answer is not None and (foreign := _foreign(trial, job, ended.answer)):
+        errors.append(foreign)
+    elif ended.answer is not None:
+        if not record_path(trial, address).exists():
+            record = make_record(trial, job, ended)
+            write_text(record_path(trial, address), to_json(record))
+        if quarantine_path(trial, address).exists():
+            append_event(trial.folder, "released", {"job": address, "name": job.name})
+            quarantine_path(trial, address).unlink()
+        return True
+    entry = {"job": address, "name": job.name, "at": now(), "errors": errors}
+    append_event(trial.folder, "quarantined", entry)
+    write_text(quarantine_path(trial, address), to_json(entry))
+    return False
+
+
+def _foreign(trial: Trial, job: Job, answer: dict[str, Any]) -> str | None:
+    """What the machine that ran a job has otherwise than registered, if anything."""
+    host = answer["host"]["name"]
+    pairs = (
+        ("city", answer["city"], job.city),
+        ("policy", answer["policy"]["digest"], job.policy),
+        ("SUMO", answer["sumo"]["version"], job.sumo),
+    )
+    for what, found, registered in pairs:
+        if found != registered:
+            return f"{host} has another {what} than registered: {found}, not {registered}"
+    if answer["evaluator"] not in trial.evaluators():
+        return f"{host} has other source files of evenline than registered: install the same there"
+    return None
+
+
+def make_record(trial: Trial, job: Job, ended: Ended) -> Record:
+    """A job's result with all it is bound to, under two seals.
+
+    The inner one leaves out trial and `run`: whoever repeats the trial gets the same again.
+    """
+    assert ended.answer is not None
+    answer = {key: value for key, value in ended.answer.items() if key != "host"}
+    result = {
+        "format": FORMAT,
+        "job": job.address,
+        "method": job.method,
+        "seed": job.seed,
+        "cell": asdict(job.cell),
+        **answer,
+    }
+    result["result_sha256"] = seal_of(result)
+    result["trial"] = trial.sha256
+    result["run"] = {
+        "finished_at": now(),
+        "duration_s": round(ended.duration_s, 3),
+        "host": ended.answer["host"],
+        "failed_tries": list(ended.errors),
+    }
+    return result | {"record_sha256": seal_of(result)}
+
+
+def seal_of(value: Any) -> str:
+    """The SHA-256 of a value as we write it."""
+    return hashlib.sha256(to_json(value).encode()).hexdigest()
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read_record(trial: Trial, address: str, job: Job) -> Record:
+    """A record that is whole and belongs to its job, or one line that says what is wrong."""
+    path = record_path(trial, address)
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise InputError(f"{path}: format is not {FORMAT!r}")
+    bare = {key: value for key, value in record.items() if key != "record_sha256"}
+    if record.get("record_sha256") != seal_of(bare):
+        raise InputError(f"{path}: changed since it was written (its seal differs)")
+    expected = {
+        "trial": trial.sha256,
+        "job": address,
+        "method": job.method,
+        "seed": job.seed,
+        "cell": asdict(job.cell),
+        "city": job.city,
+    }
+    for key, value in expected.items():
+        if record[key] != value:
+            raise InputError(f"{path}: holds another {key} than its job: {record[key]!r}")
+    if foreign := _foreign(trial, job, record | {"host": record["run"]["host"]}):
+        raise InputError(f"{path}: {foreign}")
+    return record
+
+
+def matrix_of(trial: Trial) -> dict[str, Any]:
+    """Every record's hash by block, and one hash for all results, times and hosts left out."""
+    blocks: dict[str, dict[str, str]] = {}
+    results = {}
+    for address, job in trial.jobs().items():
+        record = read_record(trial, address, job)
+        block = blocks.setdefault("{}-{}".format(*job.block), {})
+        block[address] = sha256(record_path(trial, address))
+        results[address] = record["result_sha256"]
+    return {
+        "format": "evenline-trial-matrix-1",
+        "trial": trial.sha256,
+        "blocks": blocks,
+        "jobs": len(results),
+        "results_sha256": seal_of(results),
+    }
+
+
+def finished(trial: Trial) -> dict[str, Record]:
+    """All records of a complete matrix, each as it was when the matrix was finished."""
+    found = standing(trial)
+    if not found.complete:
+        left, every = len(found.missing) + len(found.quarantined), trial.registered["jobs"]
+        raise InputError(
+            f"{trial.folder}: {left} of {every} jobs are not done, and outcomes stay sealed until "
+            "they are; go on with: evenline trial run"
+        )
+    if not (trial.folder / MATRIX).exists():
+        raise InputError(f"{trial.folder}: no {MATRIX} yet; it comes with: evenline trial run")
+    listed = read_json(trial.folder / MATRIX)["blocks"]
+    records = {}
+    for address, job in found.done.items():
+        path = record_path(trial, address)
+        if listed["{}-{}".format(*job.block)].get(address) != sha256(path):
+            raise InputError(f"{path}: changed since the matrix was finished (SHA-256 differs)")
+        records[address] = read_record(trial, address, job)
+    return records

@@ -1,0 +1,323 @@
+"""The registered trial: frozen before any outcome exists, compared with at every later command.
+
+`register` writes a folder that stands alone: `trial.json` (the claim and every hash), `inputs/`
+(the city's tables and the policies' bundles, copied) and `journal.jsonl`, in which each line holds
+the hash of the one before. Whatever differs later stops the trial and is named; only a difference
+of our own source can be signed off, and then every later output shows it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.city.demand import Cell
+from evenline.city.tables import digest, open_city, save_city
+from evenline.errors import InputError
+from evenline.files import new_folder, read_json, sha256, to_json, write_bytes, write_text
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
+from evenline.trial.executors import Order
+from evenline.trial.plan import Plan, read_plan
+from evenline.trial.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
+from evenline.trial.used import check_fresh, locked, note_used
+from evenline.worlds.sumo.runtime import installed_version, runtime_environment
+
+FORMAT = "evenline-trial-1"
+TRIAL, JOURNAL, INPUTS, PLAN, CLOSEOUT = (
+    *("trial.json", "journal.jsonl", "inputs", "plan.toml", "closeout.json"),
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode of the matrix, with the hashes of all that its outcome depends on."""
+
+    method: str
+    seed: int
+    policy: str
+    cell: Cell
+    city: str
+    sumo: str
+    evaluator: str
+
+    @property
+    def address(self) -> str:
+        """The job's name: a hash of what it depends on."""
+        return hashlib.sha256(to_json(asdict(self)).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.seed} {self.cell.name}"
+
+    @property
+    def block(self) -> tuple[int, int]:
+        return self.cell.sumo_seed, self.cell.demand_seed
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A registered trial: its folder, what `trial.json` says, and that file's hash."""
+
+    folder: Path
+    registered: dict[str, Any]
+    sha256: str
+
+    @property
+    def inputs(self) -> Path:
+        return self.folder / INPUTS
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        plan: dict[str, Any] = self.registered["plan"]
+        return plan
+
+    def jobs(self) -> dict[str, Job]:
+        """Every job by address, block by block; none merged, however alike two may be."""
+        sumo, evaluator = self.registered["sumo"], self.registered["evaluator"]["sha256"]
+        every = [
+            Job(
+                policy["method"],
+                policy["seed"],
+                policy["digest"],
+                Cell(block[0], block[1], level),
+                self.registered["city"]["digest"],
+                sumo,
+                evaluator,
+            )
+            for block in self.plan["blocks"]
+            for level in self.plan["levels"]
+            for policy in self.registered["policies"]
+        ]
+        return {job.address: job for job in every}
+
+    def order(self, job: Job) -> Order:
+        """A job as an executor takes it."""
+        paths = {(p["method"], p["seed"]): p["path"] for p in self.registered["policies"]}
+        limits = self.plan["limits"]
+        return Order("./city", paths[job.method, job.seed], asdict(job.cell), job.sumo, **limits)
+
+    def evaluators(self) -> set[str]:
+        """The evaluator's hash as registered, and as signed off since."""
+        signed = {event["evaluator"] for event in deviations(self.folder)}
+        return {self.registered["evaluator"]["sha256"]} | signed
+
+
+# -- registering ----------------------------------------------------------------------------------
+
+
+def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
+    """Freeze a plan into a folder. Nothing is run, and the cells count as used from now on."""
+    plan = read_plan(plan_path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: is there already; a trial is registered once, into a new folder"
+        )
+    city = open_city(plan.city)
+    sumo = plan.sumo or installed_version()
+    if sumo is None:
+        raise InputError("SUMO is not installed here; install it with: pip install evenline")
+    runtime_environment(sumo)
+    with locked(ledger.with_name(f".{ledger.name}.lock")):
+        check_fresh(plan.blocks, digest(city), ledger)
+        with new_folder(folder) as aside:
+            save_city(city, aside / INPUTS / "city")
+            shutil.copyfile(plan_path, aside / PLAN)
+            registered = {
+                "format": FORMAT,
+                "name": plan.name,
+                "registered_at": now(),
+                "evenline": evenline.__version__,
+                "plan": asdict(plan),
+                "plan_sha256": sha256(aside / PLAN),
+                "city": {"name": city.name, "digest": digest(city)},
+                "policies": _freeze_policies(plan, aside / INPUTS),
+                "inputs": folder_files(aside / INPUTS),
+                "sumo": sumo,
+                "evaluator": _described(EVALUATOR),
+                "analyser": _described(ANALYSER),
+                "jobs": plan.jobs,
+            }
+            write_text(aside / TRIAL, to_json(registered))
+            os.chmod(aside / TRIAL, 0o444)
+            own = sha256(aside / TRIAL)
+            append_event(aside, "registered", {"trial": own})
+            entry = {"name": plan.name, "trial": own, "city": digest(city), "blocks": plan.blocks}
+            note_used(ledger, entry)
+    return open_trial(folder)
+
+
+def _freeze_policies(plan: Plan, inputs: Path) -> list[dict[str, Any]]:
+    """Copy every bundle beside the city; a built-in controller is its name and our source."""
+    frozen, city = [], open_city(plan.city)
+    for method, sources in plan.methods.items():
+        for seed, source in zip(plan.seeds, sources, strict=True):
+            open_policy(source, city)  # what cannot be run in this city is refused now
+            path, own = source, policy_digest(source)
+            if Path(source).is_dir():
+                path = f"policies/{own[:16]}"
+                if not (inputs / path).exists():
+                    shutil.copytree(source, inputs / path)
+            spec = read_policy(source).spec
+            frozen.append(
+                {
+                    "method": method,
+                    "seed": seed,
+                    "source": source,
+                    "path": path,
+                    "digest": own,
+                    "files": folder_files(inputs / path) if path != source else {},
+                    "stable": is_stable(spec),
+                }
+            )
+    return frozen
+
+
+def is_stable(spec: dict[str, Any]) -> bool:
+    """Whether a policy's training is on record as stable; what was never trained is."""
+    return spec["kind"] != "actor" or spec.get("provenance", {}).get("stable") is True
+
+
+def _described(patterns: tuple[str, ...]) -> dict[str, Any]:
+    files = source_files(patterns)
+    return {"sha256": source_digest(files), "files": files}
+
+
+# -- comparing ------------------------------------------------------------------------------------
+
+
+def open_trial(folder: Path) -> Trial:
+    """A trial whose folder and source are as registered, or one line that names a difference."""
+    trial = _read(folder)
+    differing = _input_differences(trial)
+    if differing:
+        raise InputError(
+            f"{folder / INPUTS / differing[0]}: is not the file that was registered"
+            f"{_and_more(differing)}; bring it back"
+        )
+    signed = {
+        (name, found)
+        for event in deviations(folder)
+        for name, found in event.get("source", {}).items()
+    }
+    unsigned = sorted(name for name, found in changed_source(trial) if (name, found) not in signed)
+    if unsigned:
+        raise InputError(
+            f"evenline/{unsigned[0]}: is not the source that was registered{_and_more(unsigned)}; "
+            "bring it back, or sign it off with: evenline trial deviate"
+        )
+    return trial
+
+
+def _read(folder: Path) -> Trial:
+    if not (folder / TRIAL).is_file():
+        raise InputError(f"{folder}: no {TRIAL} in it; begin with: evenline trial register PLAN")
+    registered, own = read_json(folder / TRIAL), sha256(folder / TRIAL)
+    if not isinstance(registered, dict) or registered.get("format") != FORMAT:
+        raise InputError(f"{folder / TRIAL}: format is not {FORMAT!r}")
+    if journal(folder)[0].get("trial") != own:
+        raise InputError(f"{folder / TRIAL}: changed since it was registered (SHA-256 differs)")
+    if sha256(folder / PLAN) != registered["plan_sha256"]:
+        raise InputError(f"{folder / PLAN}: changed since it was registered (SHA-256 differs)")
+    return Trial(folder, registered, own)
+
+
+def _input_differences(trial: Trial) -> list[str]:
+    registered, found = trial.registered["inputs"], folder_files(trial.inputs)
+    names = sorted(registered.keys() | found.keys())
+    return [name for name in names if registered.get(name) != found.get(name)]
+
+
+def changed_source(trial: Trial) -> list[tuple[str, str | None]]:
+    """Our files that are not as registered, each with the hash it has now (none: it is gone)."""
+    changed: dict[str, str | None] = {}
+    for part, patterns in (("evaluator", EVALUATOR), ("analyser", ANALYSER)):
+        registered, found = trial.registered[part]["files"], source_files(patterns)
+        for name in registered.keys() | found.keys():
+            if registered.get(name) != found.get(name):
+                changed[name] = found.get(name)
+    return sorted(changed.items())
+
+
+def _and_more(names: list[str]) -> str:
+    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+
+
+# -- journal --------------------------------------------------------------------------------------
+
+
+def now() -> str:
+    """The time of day as we keep it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def journal(folder: Path) -> list[dict[str, Any]]:
+    """What has happened to a trial, oldest first, once the chain of hashes has been checked."""
+    path = folder / JOURNAL
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+        events = [json.loads(line) for line in lines]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON lines ({error})") from None
+    before = ""
+    for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):
+        if event.get("previous") != before:
+            raise InputError(f"{path}: line {number} does not follow from the line before it")
+        before = hashlib.sha256(line).hexdigest()
+    if not events:
+        raise InputError(f"{path}: is empty")
+    return events
+
+
+def append_event(folder: Path, event: str, facts: dict[str, Any]) -> None:
+    """Add a line to the journal for good; shards that do so at once take turns."""
+    path = folder / JOURNAL
+    with locked(folder / ".journal.lock"):
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        before = hashlib.sha256(lines[-1]).hexdigest() if lines else ""
+        line = {"at": now(), "event": event, "previous": before} | facts
+        write_bytes(path, b"".join([*lines, json.dumps(line, sort_keys=True).encode() + b"\n"]))
+
+
+def deviations(folder: Path) -> list[dict[str, Any]]:
+    """The deviations signed off so far."""
+    return [event for event in journal(folder) if event["event"] == "deviation"]
+
+
+def deviate(folder: Path, why: str, by: str) -> None:
+    """Sign off whatever of our source differs now; or, if nothing does, note what was done."""
+    refuse_closed(folder)
+    trial = _read(folder)
+    if not why.strip() or not by.strip():
+        raise InputError("a deviation needs a reason (--why) and a name (--by)")
+    facts = {
+        "why": why.strip(),
+        "by": by.strip(),
+        "source": dict(changed_source(trial)),
+        "evaluator": source_digest(source_files(EVALUATOR)),
+    }
+    append_event(folder, "deviation", facts)
+
+
+def refuse_closed(folder: Path) -> None:
+    """What has been closed stays as it is."""
+    if (folder / CLOSEOUT).exists():
+        raise InputError(f"{folder}: the trial is closed; register another one")
+
+
+def notices(folder: Path) -> list[str]:
+    """What every output has to show: deviations and broken seals, in the order they came."""
+    told = []
+    for event in journal(folder):
+        if event["event"] == "deviation":
+            files = ", ".join(event["source"]) or "no source file"
+            told.append(f"deviation ({event['at']}, {event['by']}): {event['why']} [{files}]")
+        elif event["event"] == "peek":
+            told.append(f"seal broken ({event['at']}): outcomes of {event['records']} jobs shown")
+    return told

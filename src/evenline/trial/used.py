@@ -1,0 +1,66 @@
+"""Which cells are no longer fresh: a registry of purposes, and a ledger of earlier trials.
+
+Every purpose of `evenline.city.cells` but the trial's own counts as used in every city. A trial
+uses its blocks in its city from the moment it is registered, whatever becomes of it.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evenline.city.cells import PURPOSES
+from evenline.errors import InputError
+from evenline.files import read_json, to_json, write_text
+
+FORMAT = "evenline-used-cells-1"
+Blocks = tuple[tuple[int, int], ...]
+
+
+def check_fresh(blocks: Blocks, city_digest: str, ledger: Path) -> None:
+    """Refuse blocks that share a SUMO seed or a demand seed with anything seen before."""
+    for purpose in PURPOSES.values():
+        if purpose.name != "trial":
+            theirs = [
+                (purpose.sumo_seed + i, purpose.demand_seed + i) for i in range(purpose.blocks)
+            ]
+            _refuse_shared(blocks, theirs, f"{purpose.name} has used it")
+    for trial in used_by_trials(ledger):
+        if trial["city"] == city_digest:
+            _refuse_shared(blocks, trial["blocks"], f"trial {trial['name']!r} has used it")
+
+
+def _refuse_shared(blocks: Blocks, used: list[Any], why: str) -> None:
+    for place, kind in enumerate(("SUMO", "demand")):
+        seen = {block[place] for block in used}
+        for block in blocks:
+            if block[place] in seen:
+                raise InputError(
+                    f"{kind} seed {block[place]}: {why}; a trial needs seeds nobody has seen"
+                )
+
+
+def used_by_trials(ledger: Path) -> list[dict[str, Any]]:
+    """The entries of the ledger, oldest first."""
+    if not ledger.exists():
+        return []
+    found = read_json(ledger)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{ledger}: format is not {FORMAT!r}")
+    return list(found["trials"])
+
+
+def note_used(ledger: Path, entry: dict[str, Any]) -> None:
+    """Add a trial to the ledger."""
+    trials = [*used_by_trials(ledger), entry]
+    write_text(ledger, to_json({"format": FORMAT, "trials": trials}))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait for a lock file and hold it; it goes with the process, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

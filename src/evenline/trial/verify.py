@@ -1,0 +1,558 @@
+"""A second opinion on a trial: stands alone, needs Python and nothing else, shares no code of ours.
+
+    python verify.py FOLDER [--source PACKAGE] [--root MERKLE_ROOT]
+
+Reads the JSON files of a trial's folder, recounts the records, checks every hash, recomputes
+means, differences, wins, p-values and gates in exact arithmetic, and compares them with
+`analysis.json` and `closeout.json`. Every problem is one line that says where and what. It is one
+file on purpose, to be read from top to bottom; nothing in the folder is executed or changed.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import comb
+from pathlib import Path
+from typing import Any
+
+VERIFICATION = "verification.json"
+PACKAGE = Path(__file__).resolve().parents[1]  # if this file lies where it was made
+FIGURES = ("generalized_s", "completion", "unfinished")
+Episode = tuple[str, int, int, int, float]  # method, training seed, SUMO seed, demand seed, level
+
+
+@dataclass
+class Opinion:
+    """What was found: problems by line, and the figures as recomputed here."""
+
+    problems: list[str] = field(default_factory=list)
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def expect(self, truth: bool, where: object, what: str) -> bool:
+        if not truth:
+            self.problems.append(f"{where}: {what}")
+        return truth
+
+
+def verify(folder: Path, source: Path | None = None, root: str | None = None) -> Opinion:
+    """Everything, in order; later checks are left out only where they have nothing to stand on."""
+    opinion = Opinion()
+    trial = load(folder / "trial.json", opinion)
+    events = read_journal(folder / "journal.jsonl", opinion)
+    if not (isinstance(trial, dict) and events):
+        check_closeout(folder, root, opinion)
+        return opinion
+    own = file_hash(folder / "trial.json")
+    opinion.expect(
+        events[0].get("trial") == own, "trial.json", "changed since the journal's first line"
+    )
+    check_registration(folder, trial, opinion)
+    check_source(folder, trial, events, source, opinion)
+    records = check_records(folder, trial, own, events, opinion)
+    check_matrix(folder, own, records, opinion)
+    if len(records) == trial["jobs"] and not opinion.problems:
+        figures = recompute(trial, list(records.values()))
+        check_analysis(folder, own, events, figures, opinion)
+        opinion.report = {
+            "format": "evenline-trial-verification-1",
+            "trial": own,
+            "records": len(records),
+            "analysis_agrees": not opinion.problems,
+            "notices": notices(events),
+            **figures,
+        }
+    check_closeout(folder, root, opinion)
+    return opinion
+
+
+# -- files and hashes -----------------------------------------------------------------------------
+
+
+def load(path: Path, opinion: Opinion) -> Any:
+    """The content of a JSON file; None, and a problem, if it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        opinion.expect(False, path.name, f"cannot be read ({error})")
+        return None
+
+
+def file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def value_hash(value: Any) -> str:
+    """The hash of a value in the form in which a trial's files are written."""
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def hashes_below(folder: Path) -> dict[str, str]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in paths}
+
+
+def read_journal(path: Path, opinion: Opinion) -> list[dict[str, Any]]:
+    """The journal's lines, each of which holds the hash of the line before."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+        events: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        opinion.expect(False, path.name, f"cannot be read ({error})")
+        return []
+    before = ""
+    for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):
+        follows = event.get("previous") == before
+        opinion.expect(follows, f"{path.name} line {number}", "does not follow from the one before")
+        before = hashlib.sha256(line).hexdigest()
+    return events
+
+
+def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) -> None:
+    """City, bundles and plan are the files that were registered."""
+    if (folder / "plan.toml").is_file():
+        same = file_hash(folder / "plan.toml") == trial["plan_sha256"]
+        opinion.expect(same, "plan.toml", "changed since it was registered")
+    else:
+        opinion.expect(False, "plan.toml", "is missing")
+    found, registered = hashes_below(folder / "inputs"), trial["inputs"]
+    for name in sorted(found.keys() | registered.keys()):
+        where = f"inputs/{name}"
+        if name not in found:
+            opinion.expect(False, where, "is missing, though it was registered")
+        elif name not in registered:
+            opinion.expect(False, where, "was not registered")
+        else:
+            same = found[name] == registered[name]
+            opinion.expect(same, where, "changed since it was registered (SHA-256 differs)")
+    city = registered.get("city/manifest.json")
+    opinion.expect(city == trial["city"]["digest"], "inputs/city", "is not the registered city")
+    for policy in trial["policies"]:
+        where = f"policy of {policy['method']} {policy['seed']}"
+        for name, own in policy["files"].items():
+            same = registered.get(f"{policy['path']}/{name}") == own
+            opinion.expect(same, where, f"{name} is not among the registered inputs")
+        stable = is_stable(folder / "inputs" / policy["path"] / "policy.json")
+        opinion.expect(policy["stable"] == stable, where, "stability is not as its bundle says")
+
+
+def is_stable(path: Path) -> bool:
+    """A trained actor must be on record as stable; what was never trained is."""
+    if not path.is_file():
+        return True
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    return spec["kind"] != "actor" or spec.get("provenance", {}).get("stable") is True
+
+
+def source_hashes(folder: Path, source: Path | None, opinion: Opinion) -> dict[str, str] | None:
+    """Source files as they are: in the package named, else as closed, else beside this program."""
+    if source is None and (folder / "closeout.json").is_file():
+        manifest = load(folder / "closeout.json", opinion)
+        files = manifest["files"] if isinstance(manifest, dict) else {}
+        return {name[7:]: own for name, own in files.items() if name.startswith("source/")}
+    package = source or PACKAGE
+    return hashes_below(package) if (package / "trial" / "job.py").is_file() else None
+
+
+def check_source(
+    folder: Path,
+    trial: dict[str, Any],
+    events: list[dict[str, Any]],
+    source: Path | None,
+    opinion: Opinion,
+) -> None:
+    """The software's files are as registered, or as signed off since."""
+    signed = {
+        (name, own)
+        for event in events
+        if event["event"] == "deviation"
+        for name, own in event["source"].items()
+    }
+    found = source_hashes(folder, source, opinion)
+    for part in ("evaluator", "analyser"):
+        files = trial[part]["files"]
+        same = value_hash(files) == trial[part]["sha256"]
+        opinion.expect(same, "trial.json", f"hash of the {part} is not that of its files")
+        if found is None:
+            continue  # this program stands alone: there is no source to compare with
+        for name, own in files.items():
+            now = found.get(name)
+            same = now == own or (name, now) in signed
+            opinion.expect(same, f"source {name}", "is not the registered source")
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+def expected_jobs(trial: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What every record must be bound to, by the hash that names it."""
+    jobs = {}
+    for sumo_seed, demand_seed in trial["plan"]["blocks"]:
+        for level in trial["plan"]["levels"]:
+            for policy in trial["policies"]:
+                job = {
+                    "method": policy["method"],
+                    "seed": policy["seed"],
+                    "policy": policy["digest"],
+                    "cell": {"sumo_seed": sumo_seed, "demand_seed": demand_seed, "demand": level},
+                    "city": trial["city"]["digest"],
+                    "sumo": trial["sumo"],
+                    "evaluator": trial["evaluator"]["sha256"],
+                }
+                jobs[value_hash(job)] = job
+    return jobs
+
+
+def check_records(
+    folder: Path,
+    trial: dict[str, Any],
+    own: str,
+    events: list[dict[str, Any]],
+    opinion: Opinion,
+) -> dict[str, dict[str, Any]]:
+    """Every job has one record, no record is without a job, and each is what it claims to be."""
+    jobs = expected_jobs(trial)
+    plan = trial["plan"]
+    planned = len(plan["blocks"]) * len(plan["levels"]) * len(plan["seeds"]) * len(plan["methods"])
+    opinion.expect(len(jobs) == trial["jobs"] == planned, "trial.json", "jobs are not the plan's")
+    signed = {event["evaluator"] for event in events if event["event"] == "deviation"}
+    evaluators = signed | {trial["evaluator"]["sha256"]}
+    records = {}
+    for address, job in jobs.items():
+        path = folder / "records" / f"{address}.json"
+        name = f"{job['method']} {job['seed']} {'-'.join(map(str, job['cell'].values()))}"
+        if opinion.expect(path.is_file(), f"records/{path.name}", f"is missing ({name})"):
+            record = load(path, opinion)
+            if isinstance(record, dict) and check_record(
+                path, record, job, address, own, evaluators, policy_files(trial, job), opinion
+            ):
+                records[address] = record
+    for path in sorted((folder / "records").glob("*")):
+        stranger = path.stem not in jobs or path.suffix != ".json"
+        opinion.expect(not stranger, f"records/{path.name}", "is no job of this trial")
+    for path in sorted((folder / "quarantine").glob("*.json")):
+        opinion.expect(False, f"quarantine/{path.name}", "a job is quarantined")
+    check_same_days(records, opinion)
+    return records
+
+
+def policy_files(trial: dict[str, Any], job: dict[str, Any]) -> dict[str, str]:
+    """The registered files of a job's bundle, tensors included."""
+    for policy in trial["policies"]:
+        if (policy["method"], policy["seed"]) == (job["method"], job["seed"]):
+            return dict(policy["files"])
+    return {}
+
+
+def check_record(
+    path: Path,
+    record: dict[str, Any],
+    job: dict[str, Any],
+    address: str,
+    own: str,
+    evaluators: set[str],
+    files: dict[str, str],
+    opinion: Opinion,
+) -> bool:
+    """One record: its two seals, what it is bound to, and its arithmetic."""
+    where, before = f"records/{path.name}", len(opinion.problems)
+    try:
+        outer = {k: v for k, v in record.items() if k != "record_sha256"}
+        inner = {k: v for k, v in outer.items() if k not in ("trial", "run", "result_sha256")}
+        sealed = value_hash(outer) == record["record_sha256"]
+        opinion.expect(sealed, where, "changed since it was written (its seal differs)")
+        sealed = value_hash(inner) == record["result_sha256"]
+        opinion.expect(sealed, where, "its result changed since it was written (seal differs)")
+        bound = {
+            "trial": (record["trial"], own),
+            "job": (record["job"], address),
+            "method": (record["method"], job["method"]),
+            "seed": (record["seed"], job["seed"]),
+            "cell": (record["cell"], job["cell"]),
+            "city": (record["city"], job["city"]),
+            "policy": (record["policy"]["digest"], job["policy"]),
+            "policy files": (record["policy"]["files"], files),
+            "SUMO": (record["sumo"]["version"], job["sumo"]),
+        }
+        for name, (found, wanted) in bound.items():
+            opinion.expect(found == wanted, where, f"holds {name} {found!r}, not {wanted!r}")
+        known = record["evaluator"] in evaluators
+        opinion.expect(known, where, "was made by other source than registered")
+        check_arithmetic(where, record["outcome"], record["ledger"], opinion)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        opinion.expect(False, where, f"is not a record ({type(error).__name__}: {error})")
+    return len(opinion.problems) == before
+
+
+def check_arithmetic(
+    where: str, day: dict[str, Any], ledger: dict[str, Any], opinion: Opinion
+) -> None:
+    """The ledger adds up, and the endpoints follow from it."""
+    cost = 2 * day["waiting_s"] + day["riding_s"]
+    opinion.expect(
+        cost == day["cost"] == day["pre_control_cost"] + day["token_cost"],
+        where,
+        "the ledger does not add up to the cost",
+    )
+    same = all(ledger[name] == day[name] for name in ledger)
+    opinion.expect(same, where, "ledger and outcome differ")
+    possible = 0 <= day["completed"] <= day["departed"]
+    opinion.expect(possible, where, "more passengers completed than departed")
+    derived = endpoints(day)
+    for name in FIGURES:
+        same = float(derived[name]) == day[name]
+        opinion.expect(same, where, f"{name} does not follow from the ledger")
+
+
+def check_same_days(records: dict[str, dict[str, Any]], opinion: Opinion) -> None:
+    """All methods of a cell met the same passengers."""
+    departed: dict[str, int] = {}
+    for address, record in records.items():
+        cell = json.dumps(record["cell"], sort_keys=True)
+        first = departed.setdefault(cell, record["outcome"]["departed"])
+        same = record["outcome"]["departed"] == first
+        opinion.expect(same, f"records/{address}.json", "met other passengers than its cell's rest")
+
+
+def check_matrix(
+    folder: Path, own: str, records: dict[str, dict[str, Any]], opinion: Opinion
+) -> None:
+    """The list that was written when the last job was done names these very files."""
+    matrix = load(folder / "matrix.json", opinion)
+    if not isinstance(matrix, dict):
+        return
+    opinion.expect(matrix.get("trial") == own, "matrix.json", "belongs to another trial")
+    listed = {name: value for block in matrix["blocks"].values() for name, value in block.items()}
+    for address, wanted in listed.items():
+        path = folder / "records" / f"{address}.json"
+        same = path.is_file() and file_hash(path) == wanted
+        opinion.expect(same, f"records/{path.name}", "is not the file that matrix.json lists")
+    for address in records.keys() - listed.keys():
+        opinion.expect(False, f"records/{address}.json", "is not listed in matrix.json")
+    results = {address: record["result_sha256"] for address, record in records.items()}
+    same = matrix["jobs"] == len(records) and matrix["results_sha256"] == value_hash(results)
+    opinion.expect(same, "matrix.json", "hash of all results differs")
+
+
+# -- figures --------------------------------------------------------------------------------------
+
+
+def endpoints(day: dict[str, Any]) -> dict[str, Fraction]:
+    """Y, completion and unfinished passengers of a day, from its whole numbers."""
+    departed, completed = day["departed"], day["completed"]
+    cost = 2 * day["waiting_s"] + day["riding_s"]
+    return {
+        "generalized_s": Fraction(cost, departed) if departed else Fraction(0),
+        "completion": Fraction(completed, departed) if departed else Fraction(1),
+        "unfinished": Fraction(departed - completed),
+    }
+
+
+def average(values: list[Fraction]) -> Fraction:
+    return sum(values, start=Fraction(0)) / len(values)
+
+
+def tail(wins: int, blocks: int) -> Fraction:
+    """The chance of at least so many heads among fair coins."""
+    return sum((Fraction(comb(blocks, k), 2**blocks) for k in range(wins, blocks + 1)), Fraction(0))
+
+
+def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The registered figures of the trial, in exact arithmetic, as `analysis.json` has them."""
+    plan, claim = trial["plan"], trial["plan"]["claim"]
+    days: dict[Episode, dict[str, Fraction]] = {}
+    for record in records:
+        cell = record["cell"]
+        place = (cell["sumo_seed"], cell["demand_seed"], cell["demand"])
+        days[record["method"], record["seed"], *place] = endpoints(record["outcome"])
+    gaps = gap_table(days, claim["candidate"], claim["parent"])
+    blocks = sorted(tuple(block) for block in plan["blocks"])
+    by_block = {
+        name: [
+            average([gap[name] for key, gap in gaps.items() if key[2:4] == block])
+            for block in blocks
+        ]
+        for name in FIGURES
+    }
+    margin = Fraction(claim["completion_margin"])
+    primary = sign_test(sum(d < 0 for d in by_block["generalized_s"]), claim, len(blocks))
+    service = sign_test(sum(d + margin > 0 for d in by_block["completion"]), claim, len(blocks))
+    both = primary["passed"] and service["passed"]
+    by_level = {str(d): means(gaps, 4, d) for d in plan["levels"]}
+    overall = means(gaps)
+    roles = (claim["candidate"], claim["parent"])
+    gates = {
+        "mean direction": overall["generalized_s"] < 0,
+        "demand direction": all(row["generalized_s"] < 0 for row in by_level.values()),
+        "completeness": len(records) == trial["jobs"],
+        "artifacts": True,  # reached only when every hash has been found right
+        "stability": all(p["stable"] for p in trial["policies"] if p["method"] in roles),
+    }
+    gates = {name: gates[name] for name in claim["gates"]}
+    return {
+        "claim": {
+            "primary": primary
+            | {"block_differences": [float(d) for d in by_block["generalized_s"]]},
+            "completion": service
+            | {"block_differences": [float(d) for d in by_block["completion"]]},
+            "unfinished_block_differences": [float(d) for d in by_block["unfinished"]],
+            "intersection_union_passed": both,
+        },
+        "gates": gates,
+        "confirmed": both and all(gates.values()),
+        "means": {label: means(days, 0, label) for label in plan["methods"]},
+        "difference": overall,
+        "by_level": by_level,
+        "by_seed": {str(seed): means(gaps, 1, seed) for seed in plan["seeds"]},
+        "controls": {
+            label: {
+                "difference": means(against),
+                "favourable_blocks": sum(
+                    average([g["generalized_s"] for k, g in against.items() if k[2:4] == b]) < 0
+                    for b in blocks
+                ),
+            }
+            for label in plan["methods"]
+            if label not in roles
+            for against in [gap_table(days, claim["candidate"], label)]
+        },
+    }
+
+
+def gap_table(
+    days: dict[Episode, dict[str, Fraction]], one: str, other: str
+) -> dict[Episode, dict[str, Fraction]]:
+    """One method minus another, day by day."""
+    return {
+        key: {name: day[name] - days[other, *key[1:]][name] for name in FIGURES}
+        for key, day in days.items()
+        if key[0] == one
+    }
+
+
+def means(
+    table: dict[Episode, dict[str, Fraction]], place: int | None = None, wanted: object = None
+) -> dict[str, float]:
+    """Means over all rows, or over those whose key has a certain value at a certain place."""
+    rows = [row for key, row in table.items() if place is None or key[place] == wanted]
+    return {name: float(average([row[name] for row in rows])) for name in FIGURES}
+
+
+def sign_test(wins: int, claim: dict[str, Any], blocks: int) -> dict[str, Any]:
+    """The exact one-sided sign test."""
+    chance = tail(wins, blocks)
+    needed = min(w for w in range(blocks + 1) if tail(w, blocks) <= Fraction(claim["level"]))
+    return {
+        "wins": wins,
+        "blocks": blocks,
+        "required_wins": needed,
+        "p": float(chance),
+        "passed": wins >= needed,
+    }
+
+
+# -- what was written of it -----------------------------------------------------------------------
+
+
+def notices(events: list[dict[str, Any]]) -> list[str]:
+    """Deviations and broken seals, which every output has to show."""
+    told = []
+    for event in events:
+        if event["event"] == "deviation":
+            files = ", ".join(event["source"]) or "no source file"
+            told.append(f"deviation ({event['at']}, {event['by']}): {event['why']} [{files}]")
+        if event["event"] == "peek":
+            told.append(f"seal broken ({event['at']}): outcomes of {event['records']} jobs shown")
+    return told
+
+
+def check_analysis(
+    folder: Path,
+    own: str,
+    events: list[dict[str, Any]],
+    figures: dict[str, Any],
+    opinion: Opinion,
+) -> None:
+    """Every registered figure of `analysis.json` is the one recomputed here."""
+    analysis = load(folder / "analysis.json", opinion)
+    if not isinstance(analysis, dict):
+        return
+    opinion.expect(analysis.get("trial") == own, "analysis.json", "belongs to another trial")
+    shown = analysis.get("notices") == notices(events)
+    opinion.expect(shown, "analysis.json", "does not show the journal's notices")
+    compare("analysis.json", figures, analysis, opinion)
+
+
+def compare(where: str, mine: Any, theirs: Any, opinion: Opinion) -> None:
+    """Go down to the single figure that differs, and name it."""
+    if isinstance(mine, dict):
+        for name, value in mine.items():
+            other = theirs.get(name) if isinstance(theirs, dict) else None
+            compare(f"{where} {name}", value, other, opinion)
+    elif isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
+        for number, (value, other) in enumerate(zip(mine, theirs, strict=True), start=1):
+            compare(f"{where} {number}", value, other, opinion)
+    else:
+        same = mine == theirs and type(mine) is type(theirs)
+        opinion.expect(same, where, f"says {theirs!r}, the records give {mine!r}")
+
+
+def check_closeout(folder: Path, root: str | None, opinion: Opinion) -> None:
+    """The manifest names every file with its hash, and its root is theirs (and the one kept)."""
+    if not (folder / "closeout.json").is_file():
+        opinion.expect(root is None, "closeout.json", "is missing; there is no root to compare")
+        return
+    manifest = load(folder / "closeout.json", opinion)
+    if not isinstance(manifest, dict):
+        return
+    files = {name: own for name, own in manifest["files"].items() if name[:7] != "source/"}
+    for name, own in files.items():
+        same = (folder / name).is_file() and file_hash(folder / name) == own
+        opinion.expect(same, name, "is not the file that closeout.json binds")
+    for part in ("records", "inputs", "quarantine"):
+        for name in hashes_below(folder / part):
+            opinion.expect(f"{part}/{name}" in files, f"{part}/{name}", "is not in closeout.json")
+    leaves = [f"{own}  {name}\n".encode() for name, own in sorted(manifest["files"].items())]
+    found = tree([hashlib.sha256(b"\x00" + leaf).digest() for leaf in leaves]).hex()
+    opinion.expect(found == manifest["merkle_root"], "closeout.json", "its Merkle root is wrong")
+    kept = root is None or found == root
+    opinion.expect(kept, "closeout.json", f"its Merkle root is {found}, not the one you kept")
+    statement = load(folder / "provenance.intoto.json", opinion)
+    if isinstance(statement, dict):
+        for subject in statement["subject"]:
+            wanted = manifest["files"].get(subject["name"], found)
+            same = subject["digest"]["sha256"] == wanted
+            opinion.expect(same, "provenance.intoto.json", f"{subject['name']} has another hash")
+
+
+def tree(hashes: list[bytes]) -> bytes:
+    """The Merkle tree of RFC 6962 over leaf hashes."""
+    if len(hashes) <= 1:
+        return hashes[0] if hashes else hashlib.sha256().digest()
+    left = 1
+    while left * 2 < len(hashes):
+        left *= 2
+    return hashlib.sha256(b"\x01" + tree(hashes[:left]) + tree(hashes[left:])).digest()
+
+
+def main() -> int:
+    """Verify a folder from the command line; exit code 1 if there is a problem."""
+    parser = argparse.ArgumentParser(description="Verify a trial's folder.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--source", type=Path, help="the package's folder, to compare its files")
+    parser.add_argument("--root", help="the Merkle root that was printed at closeout")
+    given = parser.parse_args()
+    opinion = verify(given.folder, given.source, given.root)
+    for problem in opinion.problems:
+        print(problem)
+    if opinion.problems:
+        return 1
+    print(f"{opinion.report['records']} records: nothing wrong")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Bundles: what is saved comes back, what was touched is refused, nothing is executed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from small_actors import save_actor, town
+
+from evenline.city.cells import PURPOSES
+from evenline.city.embedded import embedded_city
+from evenline.control.world import run_episode
+from evenline.errors import InputError
+from evenline.files import sha256, to_json
+from evenline.policies.bundle import (
+    BUILT_IN,
+    HASHES,
+    POLICY,
+    TENSORS,
+    export_bundle,
+    load_bundle,
+    open_policy,
+    policy_digest,
+    read_policy,
+    rule_spec,
+    save_bundle,
+)
+from evenline.policies.rules import BEHAVIOURS
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast.world import FastWorld
+
+CELL = PURPOSES["development"].cells(1)[0]
+
+
+def day(policy: Any) -> Any:
+    return run_episode(FastWorld(town(), embedded_calibration(town())), CELL, policy)
+
+
+def rewrite(folder: Path, change: dict[str, Any], drop: str | None = None) -> None:
+    """Change a bundle's specification, hashes and all, as its author could."""
+    spec = json.loads((folder / POLICY).read_text()) | change
+    spec.pop(drop, None)
+    (folder / POLICY).write_text(to_json(spec))
+    rehash(folder)
+
+
+def rehash(folder: Path) -> None:
+    names = [name for name in (POLICY, TENSORS) if (folder / name).exists()]
+    (folder / HASHES).write_text(to_json({name: sha256(folder / name) for name in names}))
+
+
+@pytest.mark.parametrize("name", ["forward", "schedule", "virtual-schedule", "headway"])
+def test_an_exported_rule_does_what_the_built_in_one_does(name: str, tmp_path: Path) -> None:
+    export_bundle(tmp_path / "rule", name, town(), "candidate", {"made": "here"})
+    kept = open_policy(str(tmp_path / "rule"), town())
+    assert kept.name == "rule"
+    assert day(kept) == day(open_policy(f"{name}+candidate", town()))
+
+
+def test_an_actor_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor", "parent")
+    bundle = load_bundle(folder)
+    assert bundle.spec["chain"] == "parent" and bundle.spec["provenance"] == {"trained": "no"}
+    again = tmp_path / "again"
+    save_bundle(again, bundle.spec, bundle.tensors)
+    for name in (POLICY, TENSORS, HASHES):
+        assert (again / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_bare_tensors_become_a_bundle_with_the_citys_contract(tmp_path: Path) -> None:
+    tensors = save_actor(tmp_path / "actor", seed=3) / TENSORS
+    export_bundle(tmp_path / "made", str(tensors), town(), "parent", {"learner": "none"})
+    made = load_bundle(tmp_path / "made")
+    assert made.spec["chain"] == "parent" and made.spec["provenance"]["learner"] == "none"
+    assert made.spec["provenance"]["tensors_sha256"] == sha256(tensors)
+    assert day(open_policy(str(tmp_path / "made"), town())).decisions > 400
+    (tmp_path / "noise.safetensors").write_bytes(b"noise")
+    with pytest.raises(InputError, match="cannot be read"):
+        export_bundle(tmp_path / "n", str(tmp_path / "noise.safetensors"), town(), None, {})
+
+
+def test_every_behaviour_is_a_policy_by_name() -> None:
+    for name, rule in BEHAVIOURS.items():
+        policy = open_policy(name, town())
+        assert policy.name == name
+        assert (policy.kind, policy.constants[:2].tolist()) == (rule.kind, [rule.a, rule.b])  # type: ignore[attr-defined]
+
+
+def test_an_unknown_policy_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r"policy 'no-such': not a bundle.*zero.*forward.*rollout"):
+        open_policy("no-such", town())
+    with pytest.raises(InputError, match="chain 'v9'"):
+        open_policy("zero+v9", town())
+
+
+# -- digests --------------------------------------------------------------------------------------
+
+
+def test_digests_tell_what_differs_and_nothing_else(tmp_path: Path) -> None:
+    digests = {name: policy_digest(name) for name in BUILT_IN}
+    assert digests.pop("headway") == digests["headway-1.0"]
+    assert len(set(digests.values())) == len(digests)
+    assert policy_digest("zero+candidate") != policy_digest("zero")
+    one, same = save_actor(tmp_path / "one"), save_actor(tmp_path / "same")
+    other, chained = save_actor(tmp_path / "o", seed=1), save_actor(tmp_path / "c", "candidate")
+    assert policy_digest(str(one)) == policy_digest(str(same))
+    assert len({policy_digest(str(folder)) for folder in (one, other, chained)}) == 3
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [POLICY, TENSORS])
+def test_a_changed_file_is_refused(name: str, tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    content = bytearray((folder / name).read_bytes())
+    at = content.rindex(b"trained") if name == POLICY else len(content) - 1
+    content[at] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}: is not the file that was saved"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("name", [POLICY, TENSORS, HASHES])
+def test_a_missing_file_is_refused(name: str, tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    (folder / name).unlink()
+    with pytest.raises(InputError):
+        read_policy(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "program"}, "kind 'program': there are rule, actor, rollout"),
+        ({"chain": "v21"}, "chain 'v21'"),
+        ({"format": "evenline-policy-9"}, "not of the format evenline-policy-1"),
+        ({"code": "import os"}, "code: unknown"),
+        ({"constants": {"gain": 1.0}}, "constant 'gain': kind actor has none"),
+        ({"contract": {}}, "contract: services"),
+        ({"constants": []}, "must be objects"),
+    ],
+)
+def test_a_specification_of_another_make_is_refused(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = save_actor(tmp_path / "actor")
+    rewrite(folder, change)
+    with pytest.raises(InputError, match=message):
+        load_bundle(folder)
+
+
+def test_a_specification_without_a_part_is_refused(tmp_path: Path) -> None:
+    for part in ("kind", "chain", "constants", "contract", "provenance"):
+        folder = save_actor(tmp_path / part)
+        rewrite(folder, {}, drop=part)
+        with pytest.raises(InputError, match=part):
+            load_bundle(folder)
+
+
+def test_tensors_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    tensors = safetensors.numpy.load((folder / TENSORS).read_bytes())
+    tensors["out.w"] = tensors["out.w"][:, :2].copy()
+    (folder / TENSORS).write_bytes(safetensors.numpy.save(tensors))
+    rehash(folder)
+    with pytest.raises(InputError, match=r"tensor out\.w"):
+        load_bundle(folder)
+
+
+def test_what_is_no_safetensors_file_is_refused_and_never_run(tmp_path: Path) -> None:
+    """A pickle that would leave a mark if anything unpickled it."""
+    folder, mark = save_actor(tmp_path / "actor"), tmp_path / "mark"
+    (folder / TENSORS).write_bytes(f"cos\nsystem\n(S'touch {mark}'\ntR.".encode())
+    rehash(folder)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_bundle(folder)
+    assert not mark.exists()
+
+
+def test_another_city_is_refused(tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    with pytest.raises(InputError, match="was made for a city with other services"):
+        open_policy(str(folder), embedded_city("city"))
+
+
+def test_other_features_are_refused(tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    spec = json.loads((folder / POLICY).read_text())
+    rewrite(folder, {"contract": spec["contract"] | {"features": ["time_s"]}})
+    with pytest.raises(InputError, match="was made for a city with other features"):
+        open_policy(str(folder), town())
+
+
+def test_a_rule_that_needs_a_timetable_is_refused_without(tmp_path: Path) -> None:
+    spec = rule_spec("schedule", {}, "raw", town(), {})
+    stops = sum(spec["contract"]["stops"])
+    with pytest.raises(InputError, match=f"timetable_s with {stops} numbers"):
+        save_bundle(tmp_path / "a", spec, {})
+    with pytest.raises(InputError, match="finite float64"):
+        save_bundle(tmp_path / "b", spec, {"timetable_s": np.full(stops, np.nan)})
+    with pytest.raises(InputError, match="kind rule has none"):
+        save_bundle(tmp_path / "c", rule_spec("forward", {}, "raw", town(), {}), {"x": np.zeros(1)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_replaces_no_folder_that_is_not_one(tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    save_actor(tmp_path / "actor", seed=1)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=r"holds no policy\.json"):
+        save_actor(tmp_path / "mine")
+    shutil.copytree(folder, tmp_path / "moved")
+    assert policy_digest(str(tmp_path / "moved")) == policy_digest(str(folder))
+    assert os.listdir(tmp_path / "mine") == ["letter.txt"]

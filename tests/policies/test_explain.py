@@ -1,0 +1,89 @@
+"""The account of a day's decisions, beside its stop visits."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from small_actors import controller, town
+
+from evenline.city.cells import demo_cell
+from evenline.control.world import run_episode
+from evenline.policies.bundle import open_policy
+from evenline.policies.chain import GUARD_TERMS
+from evenline.policies.explain import Witness, activations
+from evenline.simulate import simulate
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast.world import FastWorld
+
+
+def explained(policy: object) -> tuple[object, object]:
+    world = FastWorld(town(), embedded_calibration(town()), keep_visits=True)
+    witness = Witness(policy)  # type: ignore[arg-type]
+    outcome = run_episode(world, demo_cell(1), witness)
+    return witness.table(town(), world.visits), outcome
+
+
+@pytest.mark.parametrize("chain", ["raw", "candidate"])
+def test_every_decision_has_an_account_that_adds_up_to_its_hold(chain: str) -> None:
+    table, outcome = explained(controller(chain))
+    hold = np.array(table["hold_s"])
+    proposal = np.array(table["proposal_s"].to_pylist(), float)
+    change = np.array(table["change_s"].to_pylist(), float)
+    decided = np.isfinite(proposal)
+    assert decided.sum() == outcome.decisions
+    assert np.allclose(proposal[decided] + change[decided], hold[decided], atol=1e-9)
+    last = [len(s.stops) - 1 for s in town().services]
+    names = [s.id for s in town().services]
+    for service, stop in zip(
+        np.array(table["service"].to_pylist())[~decided],
+        np.array(table["stop_sequence"])[~decided],
+        strict=True,
+    ):
+        assert stop == last[names.index(service)]
+
+
+def test_a_witness_changes_no_day() -> None:
+    world = FastWorld(town(), embedded_calibration(town()))
+    policy = open_policy("headway+candidate", town())
+    assert run_episode(world, demo_cell(2), Witness(policy)) == run_episode(
+        world, demo_cell(2), policy
+    )
+
+
+def test_activations_count_every_change_once_by_service_and_hour() -> None:
+    table, _ = explained(controller("candidate"))
+    rows = table.to_pylist()
+    found = activations(table)
+    total = sum(
+        n for services in found.values() for hours in services.values() for n in hours.values()
+    )
+    assert total == sum(bool(row["changed_by"]) for row in rows) > 0
+    first = sum(
+        row["changed_by"] == "completion reserve"
+        and row["service"] == "1E"
+        and row["arrival_s"] < 3600
+        for row in rows
+    )
+    assert found["completion reserve"]["1E"]["hour 1"] == first
+    for row in rows:
+        if row["changed_by"] == "completion reserve":
+            assert all(row[f"guard_{term}"] for term in GUARD_TERMS)
+
+
+@pytest.mark.parametrize("world", ["fast", "sumo"])
+def test_a_simulation_keeps_the_account(world: str, tmp_path: Path) -> None:
+    simulate("town", world, "headway+candidate", demo_cell(1), tmp_path / "day")
+    table = pq.read_table(tmp_path / "day" / "stop_visits.parquet")
+    answer = json.loads((tmp_path / "day" / "outcome.json").read_text())
+    assert answer["activations"] == activations(table)
+    assert "completion reserve" in answer["activations"]
+    assert answer["policy"] == {"name": "headway+candidate"}
+
+
+def test_a_plain_rule_in_sumo_is_carried_out_as_proposed(tmp_path: Path) -> None:
+    simulate("town", "sumo", "headway", demo_cell(1), tmp_path / "day")
+    table = pq.read_table(tmp_path / "day" / "stop_visits.parquet")
+    assert table["proposal_s"].equals(table["hold_s"])
+    assert json.loads((tmp_path / "day" / "outcome.json").read_text())["activations"] == {}

@@ -1,0 +1,187 @@
+"""A matrix survives whatever stops it, loses and doubles nothing, and keeps its outcomes sealed."""
+
+import json
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made import answer, better_by_ninety, day, finished_trial, made_up, registered, results
+
+from evenline.errors import InputError
+from evenline.trial.evidence import peek, write_analysis
+from evenline.trial.executors import Ended, Executor, Order
+from evenline.trial.matrix import Shard, run, standing
+from evenline.trial.registration import Trial, journal, notices
+from evenline.trial.verify import verify
+
+
+class Killed(Exception):
+    """Stands for a power cut."""
+
+
+def dies_after(trial: Trial, jobs: int) -> Executor:
+    def answers(
+        orders: Mapping[str, Order], inputs: Path
+    ) -> Generator[tuple[str, Ended], None, None]:
+        for number, found in enumerate(made_up(trial)(orders, inputs)):
+            if number == jobs:
+                raise Killed
+            yield found
+
+    return answers
+
+
+def test_a_stopped_run_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    ran: list[str] = []
+    for jobs in (0, 7, 20):
+        with pytest.raises(Killed):
+            run(
+                trial.folder, dies_after(trial, jobs), on_end=lambda job, _: ran.append(job.address)
+            )
+    assert not (trial.folder / "matrix.json").exists()
+    assert run(trial.folder, made_up(trial), on_end=lambda job, _: ran.append(job.address)).complete
+    assert sorted(ran) == sorted(trial.jobs()), "every job was run, and none twice"
+    stopped = results(trial)
+    for path in (trial.folder / "records").iterdir():
+        path.unlink()
+    run(trial.folder, made_up(trial))
+    assert stopped == results(trial)
+
+
+def test_whoever_repeats_a_trial_gets_the_same_hash_of_all_results(tmp_path: Path) -> None:
+    first, again = finished_trial(tmp_path / "a"), finished_trial(tmp_path / "b", name='"again"')
+    assert first.sha256 != again.sha256
+    one, other = (json.loads((t.folder / "matrix.json").read_text()) for t in (first, again))
+    assert one["results_sha256"] == other["results_sha256"]
+
+
+def test_what_a_killed_writer_left_aside_counts_for_nothing(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    with pytest.raises(Killed):
+        run(trial.folder, dies_after(trial, 5))
+    whole = next((trial.folder / "records").iterdir())
+    half = trial.folder / "records" / f".{whole.name}.x1"
+    half.write_bytes(whole.read_bytes()[:100])
+    assert run(trial.folder, made_up(trial)).complete
+    assert not half.exists()
+    write_analysis(trial.folder)
+    assert verify(trial.folder).problems == []
+
+
+def test_running_a_finished_matrix_runs_nothing(tmp_path: Path) -> None:
+    trial = finished_trial(tmp_path)
+    before = {path: path.read_bytes() for path in trial.folder.rglob("*.json")}
+
+    def nothing(orders: Mapping[str, Order], inputs: Path) -> Any:
+        assert not orders
+        yield from ()
+
+    assert run(trial.folder, nothing).complete
+    assert before == {path: path.read_bytes() for path in trial.folder.rglob("*.json")}
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.integers(1, 9), st.randoms())
+def test_shards_together_are_the_matrix(
+    tmp_path_factory: pytest.TempPathFactory, count: int, random: Any
+) -> None:
+    trial = registered(tmp_path_factory.mktemp("sharded"))
+    order = list(range(1, count + 1))
+    random.shuffle(order)
+    ran: list[str] = []
+    for index in order:
+        assert not (trial.folder / "matrix.json").exists()
+        run(
+            trial.folder,
+            made_up(trial),
+            Shard(index, count),
+            on_end=lambda job, _: ran.append(job.address),
+        )
+    assert sorted(ran) == sorted(trial.jobs())
+    assert (trial.folder / "matrix.json").exists()
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_a_shard_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="should look like 2/8"):
+        Shard.parse(text)
+
+
+def test_two_runners_of_the_same_part_do_not_meet(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+
+    def second(other: Shard) -> Executor:
+        def answers(orders: Mapping[str, Order], inputs: Path) -> Any:
+            run(trial.folder, made_up(trial), other)
+            yield from ()
+
+        return answers
+
+    for first, other in ((Shard(), Shard()), (Shard(1, 2), Shard(1, 2)), (Shard(1, 2), Shard())):
+        with pytest.raises(InputError, match="another runner is at work here"):
+            run(trial.folder, second(other), first)
+    run(trial.folder, second(Shard(2, 2)), Shard(1, 2))
+    assert len(standing(trial).done) == 24
+
+
+def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    unlucky = next(iter(trial.jobs()))
+
+    def answers(orders: Mapping[str, Order], inputs: Path) -> Any:
+        for address, order in orders.items():
+            if address == unlucky:
+                yield address, Ended(None, ("SUMO stopped", "SUMO stopped"), 0.0)
+            else:
+                day = better_by_ninety(order)
+                yield address, Ended(answer(trial, order, day), ("not done after 60 s",), 1.0)
+
+    found = run(trial.folder, answers)
+    assert list(found.quarantined) == [unlucky] and len(found.done) == 47
+    with pytest.raises(InputError, match="1 of 48 jobs are not done, and outcomes stay sealed"):
+        write_analysis(trial.folder)
+    assert not run(trial.folder, made_up(trial)).complete, "only on request is it tried again"
+    assert run(trial.folder, made_up(trial), retry=True).complete
+    events = [event["event"] for event in journal(trial.folder)]
+    assert events == ["registered", "quarantined", "released"], "it stays on record"
+    tried_twice = next(address for address in trial.jobs() if address != unlucky)
+    record = json.loads((trial.folder / "records" / f"{tried_twice}.json").read_text())
+    assert record["run"]["failed_tries"] == ["not done after 60 s"]
+
+
+def test_a_record_that_was_touched_stops_the_next_run(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    with pytest.raises(Killed):
+        run(trial.folder, dies_after(trial, 5))
+    path = next((trial.folder / "records").iterdir())
+    path.write_text(path.read_text().replace('"completed": 19', '"completed": 18'))
+    with pytest.raises(InputError, match=f"{path.name}: changed since it was written"):
+        run(trial.folder, made_up(trial))
+
+
+def test_looking_early_is_possible_and_stays_visible(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    with pytest.raises(Killed):
+        run(trial.folder, dies_after(trial, 5))
+    assert set(peek(trial.folder)) == {"better", "worse"}
+    run(trial.folder, made_up(trial))
+    found = write_analysis(trial.folder)
+    assert found["notices"] == notices(trial.folder)
+    assert "outcomes of 5 jobs shown" in found["notices"][0]
+
+
+def test_a_record_binds_what_the_outcome_depends_on(tmp_path: Path) -> None:
+    trial = finished_trial(tmp_path, day)
+    address, job = next(iter(trial.jobs().items()))
+    record = json.loads((trial.folder / "records" / f"{address}.json").read_text())
+    assert record["trial"] == trial.sha256 and record["job"] == address
+    assert (record["method"], record["seed"]) == (job.method, job.seed) == ("better", 1)
+    assert record["cell"] == {"sumo_seed": 9101, "demand_seed": 9201, "demand": 0.75}
+    assert record["policy"]["digest"] == job.policy and record["city"] == job.city
+    assert record["sumo"]["version"] == job.sumo and record["evaluator"] == job.evaluator
+    assert record["ledger"]["cost"] == record["outcome"]["cost"]
+    assert (record["run"]["duration_s"], record["run"]["host"]) == (1.25, {"name": "made-up"})

@@ -1,0 +1,166 @@
+"""A registration refuses what was seen before, freezes what it names, and is compared with."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made import finished_trial, made_up, plan_text, registered
+
+from evenline.city.cells import PURPOSES
+from evenline.city.embedded import embedded_city
+from evenline.city.tables import digest
+from evenline.errors import InputError
+from evenline.policies.actor import random_tensors
+from evenline.policies.bundle import actor_spec, policy_digest, save_bundle
+from evenline.trial import registration, source
+from evenline.trial.matrix import run
+from evenline.trial.registration import deviate, journal, notices, open_trial, register
+from evenline.trial.used import used_by_trials
+
+
+def blocks(sumo_seed: int, demand_seed: int) -> str:
+    return f"{{ sumo_seed = {sumo_seed}, demand_seed = {demand_seed}, count = 6 }}"
+
+
+@pytest.mark.parametrize("purpose", [name for name in PURPOSES if name != "trial"])
+@pytest.mark.parametrize("kind", ["SUMO", "demand"])
+def test_a_cell_that_any_purpose_has_touched_is_refused(
+    tmp_path: Path, purpose: str, kind: str
+) -> None:
+    used = PURPOSES[purpose]
+    last = used.blocks - 1  # one shared seed is enough, be it the last
+    shared = last + (used.sumo_seed if kind == "SUMO" else used.demand_seed)
+    seeds = (shared, 9201) if kind == "SUMO" else (9101, shared)
+    with pytest.raises(InputError, match=f"{kind} seed {shared}: {purpose} has used it"):
+        registered(tmp_path, blocks=blocks(*seeds))
+    assert not (tmp_path / "trial").exists()
+
+
+def test_an_earlier_trial_has_used_its_cells_in_its_city_only(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    plan, ledger = tmp_path / "plan.toml", tmp_path / "used-cells.json"
+    plan.write_text(plan_text(name='"again"', blocks=blocks(9106, 9301)))
+    with pytest.raises(InputError, match="SUMO seed 9106: trial 'small' has used it"):
+        register(plan, tmp_path / "again", ledger)
+    plan.write_text(plan_text(name='"elsewhere"', city='"city"'))
+    register(plan, tmp_path / "elsewhere", ledger)
+    assert [entry["name"] for entry in used_by_trials(ledger)] == ["small", "elsewhere"]
+    assert used_by_trials(ledger)[0]["trial"] == trial.sha256
+
+
+def test_a_folder_is_registered_into_once(tmp_path: Path) -> None:
+    registered(tmp_path)
+    with pytest.raises(InputError, match="is there already"):
+        register(tmp_path / "plan.toml", tmp_path / "trial", tmp_path / "other-ledger.json")
+
+
+def test_everything_the_claim_depends_on_is_in_the_file(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    file = json.loads((trial.folder / "trial.json").read_text())
+    claim = file["plan"]["claim"]
+    assert (claim["candidate"], claim["parent"], claim["required_wins"]) == ("better", "worse", 6)
+    assert (claim["endpoint"], claim["direction"]) == ("generalized_s", "lower")
+    assert (claim["completion_margin"], claim["level"], claim["ties"]) == (
+        *("0.003", "0.025", "nonwins"),
+    )
+    assert file["city"]["digest"] == digest(embedded_city("town"))
+    assert [policy["digest"] for policy in file["policies"]] == [
+        policy_digest(name) for name in ("headway-1.0",) * 2 + ("zero",) * 2
+    ]
+    assert file["jobs"] == len(trial.jobs()) == 48
+    assert file["evaluator"]["files"]["worlds/sumo/world.py"]
+    assert not (trial.folder / "records").exists()
+
+
+def test_jobs_that_behave_alike_are_not_merged(tmp_path: Path) -> None:
+    trial = registered(tmp_path, methods='{ better = "zero", worse = "zero" }')
+    assert len(trial.jobs()) == 48
+
+
+def test_a_bundle_travels_with_the_trial_and_must_be_on_record_as_stable(tmp_path: Path) -> None:
+    town = embedded_city("town")
+    for seed, stable in ((1, True), (2, False)):
+        spec = actor_spec(town, "candidate", {"stable": stable})
+        save_bundle(tmp_path / f"actor-{seed}", spec, random_tensors(len(town.services), seed))
+    source = f'"{tmp_path}/actor-{{seed}}"'
+    trial = registered(tmp_path / "own", methods=f'{{ better = {source}, worse = "zero" }}')
+    shutil.rmtree(tmp_path / "actor-1")
+    first, second = (p for p in trial.registered["policies"] if p["method"] == "better")
+    assert sorted(first["files"]) == ["hashes.json", "policy.json", "tensors.safetensors"]
+    assert (first["stable"], second["stable"]) == (True, False)
+    assert policy_digest(str(trial.inputs / first["path"])) == first["digest"]
+    (trial.inputs / first["path"] / "tensors.safetensors").write_bytes(b"other")
+    with pytest.raises(InputError, match=r"tensors.safetensors: is not the file .* registered"):
+        open_trial(trial.folder)
+
+
+def test_an_unknown_policy_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="policy 'nobody'"):
+        registered(tmp_path, methods='{ better = "nobody", worse = "zero" }')
+    assert not (tmp_path / "trial").exists() and not (tmp_path / "used-cells.json").exists()
+
+
+@pytest.mark.parametrize("name", ["trial.json", "plan.toml", "inputs/city/trips.csv"])
+def test_a_changed_file_stops_every_later_command_and_is_named(tmp_path: Path, name: str) -> None:
+    trial = registered(tmp_path)
+    path = trial.folder / name
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace("1", "2", 1))
+    with pytest.raises(InputError, match=f"{name}: "):
+        open_trial(trial.folder)
+
+
+def change_source(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let a file of ours look changed."""
+    real = source.source_files
+
+    def changed(patterns: tuple[str, ...]) -> dict[str, str]:
+        return {file: "0" * 64 if file == name else own for file, own in real(patterns).items()}
+
+    monkeypatch.setattr(registration, "source_files", changed)
+
+
+@pytest.mark.parametrize("name", ["worlds/sumo/world.py", "trial/analyse.py"])
+def test_changed_source_stops_the_trial_until_it_is_signed_off_for_all_to_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    trial = registered(tmp_path)
+    change_source(monkeypatch, name)
+    with pytest.raises(InputError, match=f"evenline/{name}: is not the source .* registered"):
+        open_trial(trial.folder)
+    deviate(trial.folder, "a spelling mistake in a comment", "A. Person")
+    assert open_trial(trial.folder) == trial
+    (notice,) = notices(trial.folder)
+    assert "A. Person): a spelling mistake in a comment" in notice and name in notice
+    monkeypatch.undo()
+    change_source(monkeypatch, "control/ledger.py")
+    with pytest.raises(InputError, match="control/ledger"):
+        open_trial(trial.folder)
+
+
+def test_a_deviation_needs_a_reason_and_a_name(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    with pytest.raises(InputError, match="needs a reason"):
+        deviate(trial.folder, "  ", "A. Person")
+
+
+def test_another_machine_with_other_files_cannot_contribute(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    stranger = replace(trial, registered=trial.registered | {"evaluator": {"sha256": "f" * 64}})
+    found = run(trial.folder, made_up(stranger))
+    assert len(found.quarantined) == 48 and not found.done
+    error = json.loads(next((trial.folder / "quarantine").iterdir()).read_text())["errors"][-1]
+    assert error.startswith("made-up has other source files of evenline than registered")
+
+
+def test_a_line_taken_out_of_the_journal_is_missed(tmp_path: Path) -> None:
+    trial = finished_trial(tmp_path)
+    deviate(trial.folder, "the first", "A. Person")
+    deviate(trial.folder, "the second", "A. Person")
+    path = trial.folder / "journal.jsonl"
+    first, _, third = path.read_text().splitlines(keepends=True)
+    path.write_text(first + third)
+    with pytest.raises(InputError, match="line 2 does not follow"):
+        journal(trial.folder)
