@@ -180,6 +180,20 @@ def train(
     print(folder)
 
 
+@app.command("curves")
+def curves(
+    run: Annotated[Path, typer.Argument(help="A finished training run.")],
+    docs: Annotated[Path, typer.Option(help="The document to write tables and figure into.")],
+    city: CityOption = "city",
+    learner: Annotated[str, typer.Option(help="The learner whose curve is drawn.")] = "v14",
+) -> None:
+    """Show what a training run came to: a table by learner, curves, the diagnostic."""
+    from evenline.report.learning import write_learning
+
+    write_learning(run, Path(city).name, learner, docs)
+    print(docs)
+
+
 # -- audits ---------------------------------------------------------------------------------------
 
 ReplayOption = Annotated[Path | None, typer.Option("--replay", help="The replay's folder.")]
@@ -404,6 +418,29 @@ def bench_replay(
         print(json.dumps(found))
     else:
         _print_table("replay", {k: str(v) for k, v in found.items()})
+
+
+@bench_app.command("learn")
+def bench_learn(
+    city: CityOption = "city",
+    replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
+    repeats: Annotated[int, typer.Option(help="Runs of each side; the best counts.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+) -> None:
+    """Updates a second of our learner and of plain PyTorch, and an actor's latency."""
+    from evenline.city.tables import open_city
+    from evenline.learn.bench import bench_learn as run
+    from evenline.learn.bench import open_for_bench
+    from evenline.train import replay_folder
+
+    opened = open_city(city)
+    store = open_for_bench(opened, replay or replay_folder(opened.name))
+    found = run(opened, store, device, repeats)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print_table("learner", {k: str(v) for k, v in found.items()})
 
 
 def _print_table(title: str, rows: dict[str, str]) -> None:

@@ -3,12 +3,15 @@
 import hashlib
 import json
 import os
+import re
+import resource
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,14 @@ from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest
 from evenline.errors import InputError
 from evenline.policies.rules import BEHAVIOURS, Rule
-from evenline.replay.collect import collect, episode_path, locked, missing_episodes, planned
+from evenline.replay.collect import (
+    calibration_sha256,
+    collect,
+    episode_path,
+    locked,
+    missing_episodes,
+    planned,
+)
 from evenline.replay.episode import (
     batches,
     raw_events,
@@ -31,6 +41,7 @@ from evenline.replay.episode import (
     read_tokens,
     write_episode,
 )
+from evenline.worlds import calibration
 from evenline.worlds.sumo.pool import Job, Result
 from evenline.worlds.sumo.runtime import DEFAULT_VERSION
 
@@ -120,6 +131,15 @@ def test_the_manifest_names_every_file_by_its_hash(store: Path) -> None:
     assert manifest["plan"] == json.loads((store / "plan.json").read_bytes())
     assert manifest["plan"]["city"] == digest(embedded_city("town"))
     assert manifest["plan"]["blocks"] == 1
+    calibrated = Path(calibration.__file__).parent / "calibrations" / "town.json"
+    assert manifest["calibration"] == hashlib.sha256(calibrated.read_bytes()).hexdigest()
+
+
+def test_a_city_without_a_calibration_of_its_own_has_no_hash() -> None:
+    town = embedded_city("town")
+    assert calibration_sha256(replace(town, name="elsewhere")) is None
+    namesake = replace(town, horizon_s=town.horizon_s + 1)
+    assert calibration_sha256(namesake) is None, "the same name is not the same city"
 
 
 def test_a_sealed_store_is_read_only(store: Path) -> None:
@@ -243,6 +263,99 @@ def test_a_finished_store_is_left_alone_by_another_run(
 ) -> None:
     assert collect(own, "town", 1) == [] and no_sumo == []
     assert sealed_content(own) == sealed_content(store)
+
+
+# -- a full disk ----------------------------------------------------------------------------------
+
+# Runs in a mount namespace of its own, so that the small disk goes with the process.
+SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=96k tmpfs "$1/disk"
+set +e
+"${@:2}" > "$1/out" 2> "$1/err"
+echo $? > "$1/code"
+set -e
+cp -r "$1/disk/store" "$1/when-full"
+mount -o remount,size=64m "$1/disk"
+"${@:2}" > /dev/null
+cp -rp "$1/disk/store" "$1/finished"
+"""
+
+
+def test_a_disk_that_fills_costs_nothing_that_was_collected(store: Path, tmp_path: Path) -> None:
+    """A real disk of 96 kB, which then grows."""
+    alone = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "-r"]
+    (tmp_path / "disk").mkdir()
+    probe = [*alone, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path / "disk")]
+    if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("needs to mount a small disk, which is not allowed here")
+    command = collect_command(tmp_path / "disk" / "store")
+    subprocess.run(
+        [*alone, "bash", "-c", SMALL_DISK, "bash", str(tmp_path), *command],
+        check=True,
+        capture_output=True,
+    )
+    assert (tmp_path / "code").read_text() == "2\n" and (tmp_path / "out").read_text() == ""
+    said = (tmp_path / "err").read_text().strip().splitlines()[-1]
+    assert re.fullmatch(
+        rf"evenline: {tmp_path}/disk/store/\S+: cannot be written \(No space left on device\).*",
+        said,
+    ), said
+    kept = episodes(tmp_path / "when-full")
+    assert 2 <= len(kept) < EPISODES and kept.items() <= episodes(store).items()
+    assert not list((tmp_path / "when-full").rglob(".*.parquet.*")), "nothing half written"
+    assert sealed_content(tmp_path / "finished") == sealed_content(store)
+
+
+@contextmanager
+def limited(size: int) -> Iterator[None]:
+    """No file may grow beyond this size."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_would_fail_every_episode_ends_the_collection_at_once(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files beyond a size are refused by the system, whoever runs the test."""
+    ran: list[Job] = []
+
+    def run(jobs: Sequence[Job], **_: Any) -> Iterator[Result]:
+        for job in jobs:
+            ran.append(job)
+            assert job.tokens is not None
+            source = episode_path(store, job.rule, job.cell)
+            found = read_metadata(source)
+            provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
+            try:
+                write_episode(job.tokens, read_tokens(source), read_outcome(source), provenance)
+            except InputError as error:
+                yield Result(job, None, str(error), 0.1, 1, final=True)
+            else:
+                yield Result(job, {}, None, 0.1, 1)
+
+    monkeypatch.setattr("evenline.replay.collect.run_jobs", run)
+    sizes = [episode_path(store, j.rule, j.cell).stat().st_size for j in planned(store, "town", 1)]
+    limit = max(sizes[:3])
+    third = next(i for i, size in enumerate(sizes) if size > limit)
+    with limited(limit), pytest.raises(InputError, match=r"parquet: cannot be written \(File too"):
+        collect(tmp_path / "new", "town", 1)
+    assert len(ran) == third + 1 and len(episodes(tmp_path / "new")) == third
+    ran.clear()
+    assert collect(tmp_path / "new", "town", 1) == [] and len(ran) == EPISODES - third
+    assert sealed_content(tmp_path / "new") == sealed_content(store)
+
+
+def test_a_plan_or_log_that_cannot_be_written_is_named(tmp_path: Path, no_sumo: list[Job]) -> None:
+    (tmp_path / "a" / "log.txt").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"log\.txt: cannot be written \(Is a directory\)"):
+        collect(tmp_path / "a", "town", 1)
+    with limited(10), pytest.raises(InputError, match=r"plan\.json: cannot be written \(File too"):
+        collect(tmp_path / "b", "town", 1)
 
 
 # -- what does not belong -------------------------------------------------------------------------

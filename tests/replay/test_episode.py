@@ -255,7 +255,7 @@ def test_a_failed_write_leaves_the_old_episode(
         raise OSError("no space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(InputError, match=r"x\.parquet: cannot be written \(no space left"):
         write_episode(path, read_tokens(episode), NOTHING, {})
     assert path.read_bytes() == episode.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]

@@ -174,6 +174,26 @@ def test_a_manifest_edited_by_hand_or_of_another_city_is_refused(own: Path, town
         open_store(own, open_city("city"))
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("present", None), ("absent", None), (None, None), ("12ab", "neither a SHA-256 nor null")],
+)
+def test_a_manifest_without_a_calibration_opens_and_a_wrong_one_is_refused(
+    own: Path, town: City, value: str | None, message: str | None
+) -> None:
+    manifest = json.loads((own / "manifest.json").read_text())
+    if value == "absent":  # as sealed by earlier versions
+        del manifest["calibration"]
+    elif value != "present":
+        manifest["calibration"] = value
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    if message is None:
+        assert len(open_store(own, town)) > 0
+    else:
+        with pytest.raises(InputError, match=rf"manifest\.json: calibration is {message}"):
+            open_store(own, town)
+
+
 def test_the_audit_passes_a_sound_store_and_counts_by_brute_force(
     folder: Path, store: Store, town: City
 ) -> None:
@@ -216,3 +236,26 @@ def test_minari_reads_back_what_was_exported(store: Store, tmp_path: Path) -> No
     assert episode.terminations.tolist() == store.terminal[rows].tolist()
     with pytest.raises(InputError, match="already exists"):
         export_minari(store, "evenline/town-v0", tmp_path)
+
+
+def test_d3rlpy_trains_on_the_exported_file(store: Store, tmp_path: Path) -> None:
+    minari = pytest.importorskip("minari")
+    d3rlpy = pytest.importorskip("d3rlpy", reason="d3rlpy is not installed (docs/replay.md)")
+    target = export_minari(store, "evenline/town-v0", tmp_path, episodes=2)
+    days = list(minari.MinariDataset(target / "data").iterate_episodes())
+    data = d3rlpy.dataset.MDPDataset(
+        observations=np.concatenate([day.observations[:-1] for day in days]),
+        actions=np.concatenate([day.actions for day in days]),
+        rewards=np.concatenate([day.rewards for day in days]),
+        terminals=np.concatenate([day.terminations for day in days]),
+    )
+    learner = d3rlpy.algos.IQLConfig(batch_size=32).create(device="cpu")
+    learner.fit(
+        data,
+        n_steps=6,
+        n_steps_per_epoch=6,
+        logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
+        show_progress=False,
+    )
+    action = learner.predict(days[0].observations[:5])
+    assert action.shape == (5, 1) and np.isfinite(action).all()

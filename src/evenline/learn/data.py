@@ -13,6 +13,7 @@ import numpy as np
 
 from evenline.city.demand import RATE_BIN_S
 from evenline.control.action import MAX_HOLD_S
+from evenline.control.ledger import WEIGHT_RIDING, WEIGHT_WAITING
 from evenline.control.state import (
     CANONICAL_WIDTH,
     DWELL_CAP,
@@ -211,7 +212,28 @@ def concatenate(first: Transitions, second: Transitions) -> Transitions:
     return Transitions(*(jnp.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 
-def discounted(batch: Transitions, decay: jax.Array) -> Transitions:
-    """The same with a discount by physical time; `decay` is days over time constants, or 0."""
-    elapsed = batch.next_state[:, 0] - batch.state[:, 0]
-    return batch._replace(goes_on=batch.goes_on * jnp.exp(-decay * jnp.maximum(elapsed, 0.0)))
+class Credit(NamedTuple):
+    """How a learner counts what comes after a token. The paper's: one token, no discount."""
+
+    tokens: jax.Array  # whose rewards are summed before a value takes over
+    decay: jax.Array  # of that value with time: days over time constants, or 0
+    potential: jax.Array  # cost a day of the people now waiting and riding, or 0
+
+
+def credited(batch: Transitions, credit: Credit) -> Transitions:
+    """The same with a discount by physical time, and with rewards shaped by a potential.
+
+    Everyone now in the system is expected to stay while value fades: what a reward tells beyond
+    that is what a critic has to learn. Shaping by a potential leaves the best policy as it is.
+    """
+    elapsed = jnp.maximum(batch.next_state[:, 0] - batch.state[:, 0], 0.0)
+    goes_on = batch.goes_on * jnp.exp(-credit.decay * elapsed)
+    shaping = goes_on * _potential(batch.next_state, credit) - _potential(batch.state, credit)
+    return batch._replace(goes_on=goes_on, reward=batch.reward + shaping)
+
+
+def _potential(state: jax.Array, credit: Credit) -> jax.Array:
+    people = WEIGHT_WAITING * state[:, 3] + WEIGHT_RIDING * state[:, 4]
+    decay = jnp.maximum(credit.decay, 1e-6)
+    span = -jnp.expm1(-decay * (1.0 - state[:, 0])) / decay
+    return -credit.potential * people * span

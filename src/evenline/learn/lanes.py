@@ -5,7 +5,7 @@ that no time goes into empty slots. Random numbers belong to the seed and to the
 update, never to the lane, so that branches of one seed go on with the same streams.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from evenline.city.model import City
+from evenline.control.state import contract_of
 from evenline.learn import ratio as r
 from evenline.learn.data import (
+    REWARD_SCALE,
+    Credit,
     Days,
     Event,
     Replay,
@@ -106,8 +109,8 @@ def iql_steps(
 
     def lane(state: Learned, seed: jax.Array, rates: Rates, number: jax.Array) -> Any:
         rows = jax.random.randint(stream(seed, OFFLINE, number), (CRITIC_BATCH,), 0, replay.rows)
-        batch = replay_batch(replay, rows, rates.credit)
-        return iql_update(state, batch, rates.decay, packed)
+        batch = replay_batch(replay, rows, rates.credit.tokens)
+        return iql_update(state, batch, rates.credit, packed)
 
     def update(state: Learned, number: jax.Array) -> tuple[Learned, Metrics]:
         numbers = jnp.broadcast_to(number, seeds.shape)
@@ -178,9 +181,11 @@ def learn(
         half = CRITIC_BATCH // 2
         keys = jax.random.split(rows_key)
         logged = jax.random.randint(keys[0], (half,), 0, replay.rows)
-        seen = jax.random.randint(keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 2 - rates.credit)
-        offline = replay_batch(replay, logged, rates.credit)
-        online = days_batch(days, seen[:CRITIC_BATCH], rates.credit)
+        seen = jax.random.randint(
+            keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 2 - rates.credit.tokens
+        )
+        offline = replay_batch(replay, logged, rates.credit.tokens)
+        online = days_batch(days, seen[:CRITIC_BATCH], rates.credit.tokens)
         # A learner without a replay fills its half with more of its own days.
         first = jax.tree.map(
             lambda a, b: jnp.where(rates.value_share > 0, a, b[half:]), offline, online
@@ -234,19 +239,24 @@ def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
 
 def rates_at(lanes: Sequence[Lane], event: int, city: City) -> Rates:
     """What the schedules of the lanes say after so many events."""
-    rows = [
-        (
-            lane.learner.rate(event),
-            float(event > lane.learner.temperature_from),
-            lane.learner.proximal,
-            VALUE_SHARE if lane.learner.replay else 0.0,
-            city.horizon_s / lane.learner.horizon_s,
-        )
-        for lane in lanes
-    ]
-    columns: list[Any] = [np.array(column, np.float32) for column in zip(*rows, strict=True)]
-    columns.append(np.array([credit_tokens(lane.learner, city) for lane in lanes], np.int32))
-    return Rates(*columns)
+    learners = [lane.learner for lane in lanes]
+    people = contract_of(city).scale[1]  # the unit of the counts in a state
+
+    def row(values: Iterable[float]) -> Any:
+        return np.array(list(values), np.float32)
+
+    tokens: Any = np.array([credit_tokens(one, city) for one in learners], np.int32)
+    return Rates(
+        row(one.rate(event) for one in learners),
+        row(event > one.temperature_from for one in learners),
+        row(one.proximal for one in learners),
+        row(VALUE_SHARE if one.replay else 0.0 for one in learners),
+        Credit(
+            tokens,
+            row(city.horizon_s / one.horizon_s for one in learners),
+            row(REWARD_SCALE * people * city.horizon_s * one.shaped for one in learners),
+        ),
+    )
 
 
 def credit_tokens(learner: Learner, city: City) -> int:

@@ -6,6 +6,7 @@
                      that is needed to go on, to the same bits on the same device; learners of
                      one seed part at the branch
     actors/          actors at fixed events, and at the end: <learner>-<seed>.safetensors
+    events/          the same for TensorBoard
     ratio.json       the domain-ratio diagnostic
     curve.json       generalized time of the actors on fresh days of the fast world
 
@@ -602,10 +603,25 @@ def train(
                 summary["ratio"] = online.assess()
                 write_text(folder / "ratio.json", to_json(summary["ratio"]))
         run._write_metrics()
+    _write_events(folder / "events", run.rows)
     seconds["all"] = sum(seconds.values())
     write_text(folder / "summary.json", to_json(summary))
     say(f"trained in {seconds['all']:.0f} s")
     return summary
+
+
+def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """The metrics once more, for TensorBoard; where its writer is not installed, they stay out."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        return
+    for lane in sorted({row["lane"] for row in rows}):
+        with SummaryWriter(str(folder / lane)) as writer:
+            for row in rows:
+                for term, value in row.items():
+                    if row["lane"] == lane and isinstance(value, float):
+                        writer.add_scalar(f"{row['phase']}/{term}", value, row["update"])
 
 
 def learning_curve(

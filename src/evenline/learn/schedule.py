@@ -41,6 +41,7 @@ class Learner:
     taper: Ramp = FLAT
     horizon_s: float = math.inf  # time constant of the discount; none in the paper
     credit_s: float = 0.0  # how long rewards are summed before a value takes over; 0: one token
+    shaped: bool = False  # rewards less what the people now in the system would cost anyway
     first_temperature: float = 1.0
 
     @property
@@ -106,6 +107,7 @@ LOCAL = Learner(
     temperature_from=NEVER,
     horizon_s=1_800.0,
     credit_s=900.0,
+    shaped=True,
     first_temperature=0.01,
 )
 FINAL = _FINAL.name

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from evenline.learn.data import Transitions, discounted
+from evenline.learn.data import Credit, Transitions, credited
 from evenline.learn.hurdle import branches, entropy, expect, hurdle, log_density
 from evenline.learn.network import (
     Params,
@@ -90,10 +90,10 @@ def advantage_weight(advantage: jax.Array) -> jax.Array:
 
 
 def iql_update(
-    learned: Learned, batch: Transitions, decay: jax.Array, packed: bool
+    learned: Learned, batch: Transitions, credit: Credit, packed: bool
 ) -> tuple[Learned, Metrics]:
     """Value by expectile, critics by the stored continuation, actor by weighted likelihood."""
-    batch = discounted(batch, decay)
+    batch = credited(batch, credit)
     q = critic_values(
         learned.target, encode(learned.target, batch.state, packed), batch.action
     ).min(0)
@@ -143,8 +143,7 @@ class Rates(NamedTuple):
     temperature: jax.Array  # 1 or 0
     proximal: jax.Array
     value_share: jax.Array  # of V in the bootstrap: none for a learner without a replay
-    decay: jax.Array  # of value with time, 0 for an undiscounted learner
-    credit: jax.Array  # tokens whose rewards are summed
+    credit: Credit
 
 
 def soft_value(learned: Learned, state: jax.Array, noise: jax.Array, packed: bool) -> jax.Array:
@@ -166,7 +165,7 @@ def continue_update(
     packed: bool,
 ) -> tuple[Learned, Metrics]:
     """Critics against the mixed bootstrap; actor and temperature on simulated states."""
-    batch = discounted(batch, rates.decay)
+    batch = credited(batch, rates.credit)
     noise = jax.random.normal(key, (len(batch.action) + len(simulated),))
     soft = soft_value(learned, batch.next_state, noise[: len(batch.action)], packed)
     fixed = state_value(learned.value, batch.next_state, packed)

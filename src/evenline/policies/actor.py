@@ -18,33 +18,40 @@ from evenline.errors import InputError
 from evenline.policies.chain import apply_chain
 from evenline.policies.controller import Decision
 
-SLOT_HIDDEN, HIDDEN, VIEWS, OUTPUTS = 128, 256, 5, 3
+WIDTHS = (128, 256, 256)  # of the slot network, the fused features and the head: the paper's
+VIEWS, OUTPUTS = 5, 3
 LOG_STD_RANGE = (-5.0, 2.0)
 SERVICE_COLUMN = 1  # within a slot of the canonical state
 PLAIN_COLUMNS = (0, *range(2, SLOT))  # active flag, eleven local features, prior action
 PLACE_COLUMNS = 3  # current, selected, relative position
 
 
-def tensor_shapes(services: int) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(
+    services: int, widths: tuple[int, int, int] = WIDTHS
+) -> dict[str, tuple[int, ...]]:
     """Every tensor of an actor for so many services; weights are (in, out)."""
-    widths = {
-        "slot0": (len(PLAIN_COLUMNS) + services + PLACE_COLUMNS, SLOT_HIDDEN),
-        "slot1": (SLOT_HIDDEN, SLOT_HIDDEN),
-        "fuse0": (PREFIX + VIEWS * SLOT_HIDDEN, HIDDEN),
-        "fuse1": (HIDDEN, HIDDEN),
-        "head0": (HIDDEN, HIDDEN),
-        "head1": (HIDDEN, HIDDEN),
-        "out": (HIDDEN, OUTPUTS),
+    slot, fused, hidden = widths
+    layers = {
+        "slot0": (len(PLAIN_COLUMNS) + services + PLACE_COLUMNS, slot),
+        "slot1": (slot, slot),
+        "fuse0": (PREFIX + VIEWS * slot, fused),
+        "fuse1": (fused, fused),
+        "head0": (fused, hidden),
+        "head1": (hidden, hidden),
+        "out": (hidden, OUTPUTS),
     }
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, (before, after) in widths.items():
+    for name, (before, after) in layers.items():
         shapes |= {f"{name}.w": (before, after), f"{name}.b": (after,)}
     return shapes
 
 
 def check_tensors(tensors: dict[str, npt.NDArray[Any]], services: int) -> None:
     """Refuse tensors that are missing, unknown, of the wrong shape or type, or not finite."""
-    shapes = tensor_shapes(services)
+    first = (tensors.get(name) for name in ("slot0.b", "fuse0.b", "head0.b"))
+    found_widths = [len(t) if t is not None and t.ndim == 1 else 0 for t in first]
+    slot, fused, hidden = (w or paper for w, paper in zip(found_widths, WIDTHS, strict=True))
+    shapes = tensor_shapes(services, (slot, fused, hidden))
     for name in sorted(shapes.keys() ^ tensors.keys()):
         raise InputError(f"tensor {name}: {'missing' if name in shapes else 'unknown'}")
     for name, shape in shapes.items():

@@ -48,7 +48,7 @@ from evenline.control.state import (
 )
 from evenline.files import write_bytes
 from evenline.policies import chain as ch
-from evenline.policies.actor import PLAIN_COLUMNS, SLOT_HIDDEN, ActorController
+from evenline.policies.actor import PLAIN_COLUMNS, ActorController
 
 OPSET = 18
 TENSOR = str  # the name of a value in the graph
@@ -183,7 +183,6 @@ def _network(
     most = g.op("ReduceMax", x, g.whole(1), keepdims=0)  # nothing is below 0 after a ReLU
     views = (mean(here), mean(active), most, mean(before), mean(after))
     x = g.op("Concat", g.single(g.op("Div", prefix, units)), *views, axis=1)
-    assert len(views) * SLOT_HIDDEN + PREFIX == controller.actor.tensors["fuse0.w"].shape[0]
     for name in ("fuse0", "fuse1", "head0", "head1"):
         x = _layer(g, controller, name, x)
     tensors = controller.actor.tensors

@@ -2,14 +2,16 @@
 
 An episode is a file; a file that is there is whole. Killing the collector loses at most the
 episodes under way; the next run goes on with what is missing, and the finished store is the same
-bytes. When all episodes are there the manifest seals them.
+bytes. A disk that is full ends the collector in one line. When all episodes are there the manifest
+seals them.
 """
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ from typing import Any
 import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.model import City
 from evenline.city.tables import digest, open_city
 from evenline.errors import InputError
 from evenline.files import read_json, sha256, to_json, write_text
 from evenline.policies.rules import BEHAVIOURS, Rule
-from evenline.replay.episode import read_metadata
+from evenline.replay.episode import read_metadata, writing
+from evenline.worlds import calibration
 from evenline.worlds.sumo.pool import Job, Progress, Result, run_jobs
 
 MANIFEST = "manifest.json"
@@ -61,15 +65,33 @@ def collect(
         _sweep(folder)
         city_digest = digest(open_city(city))
         missing = [job for job in jobs if not _present(job, city_digest)]
-        failures = []
-        for result in run_jobs(missing, workers=workers, progress=progress) if missing else ():
+        failures = _run(folder, missing, workers, on_result, progress) if missing else []
+        if not failures:
+            seal(folder, jobs)
+        return failures
+
+
+def _run(
+    folder: Path,
+    jobs: list[Job],
+    workers: int | None,
+    on_result: Callable[[Result], None],
+    progress: Progress,
+) -> list[Result]:
+    """Run episodes; the failures. What would fail every episode alike ends the run at once."""
+    failures = []
+    with closing(run_jobs(jobs, workers=workers, progress=progress)) as results:
+        for result in results:
+            if result.error and result.final:
+                raise InputError(
+                    f"{result.error}; episodes already there are kept: "
+                    "mend this and run the same command again"
+                )
             _log(folder, result)
             on_result(result)
             if result.error:
                 failures.append(result)
-        if not failures:
-            seal(folder, jobs)
-        return failures
+    return failures
 
 
 def _sweep(folder: Path) -> None:
@@ -107,7 +129,8 @@ def _check_plan(folder: Path, city: str, blocks: int | None) -> None:
     }
     path = folder / PLAN
     if not path.exists():
-        write_text(path, to_json(wanted))
+        with writing(path):
+            write_text(path, to_json(wanted))
         return
     found = read_json(path)
     for key, value in wanted.items():
@@ -134,9 +157,10 @@ def _present(job: Job, city_digest: str) -> bool:
 def _log(folder: Path, result: Result) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     state = f"failed: {result.error}" if result.error else "done"
-    with (folder / "log.txt").open("a") as file:
-        file.write(f"{stamp} {result.job.name} {state} in {result.seconds:.1f} s")
-        file.write(f" ({result.tries} tries)\n" if result.tries > 1 else "\n")
+    tries = f" ({result.tries} tries)" if result.tries > 1 else ""
+    path = folder / "log.txt"
+    with writing(path), path.open("a") as file:
+        file.write(f"{stamp} {result.job.name} {state} in {result.seconds:.1f} s{tries}\n")
 
 
 def seal(folder: Path, jobs: list[Job]) -> None:
@@ -153,12 +177,24 @@ def seal(folder: Path, jobs: list[Job]) -> None:
     manifest = {
         "format": FORMAT,
         "plan": read_json(folder / PLAN),
+        "calibration": calibration_sha256(open_city(jobs[0].city)),
         "sumo": versions.pop(),
         "evenline": evenline.__version__,
         "files": files,
     }
-    write_text(folder / MANIFEST, to_json(manifest))
+    with writing(folder / MANIFEST):
+        write_text(folder / MANIFEST, to_json(manifest))
     os.chmod(folder / MANIFEST, 0o444)
+
+
+def calibration_sha256(city: City) -> str | None:
+    """The hash of the calibration that comes with a city; None for a city without one."""
+    path = Path(calibration.__file__).parent / "calibrations" / f"{city.name}.json"
+    try:
+        calibration.embedded_calibration(city)  # is it this city's, and not a namesake's?
+    except InputError:
+        return None
+    return sha256(path)
 
 
 def check_sealed(folder: Path) -> dict[str, Any]:
@@ -166,6 +202,9 @@ def check_sealed(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{folder / MANIFEST}: format is not {FORMAT!r}")
+    fitted = manifest.get("calibration")  # older stores do not have the key
+    if fitted is not None and not re.fullmatch("[0-9a-f]{64}", str(fitted)):
+        raise InputError(f"{folder / MANIFEST}: calibration is neither a SHA-256 nor null")
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():

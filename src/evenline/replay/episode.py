@@ -5,7 +5,8 @@ outcome and the provenance travel in the file's own metadata, so a file can be j
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,17 @@ def write_episode(path: Path, tokens: Tokens, outcome: Outcome, provenance: dict
     ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({"evenline": json.dumps(metadata, sort_keys=True)})
-    write_bytes(path, sink.getvalue().to_pybytes())
+    with writing(path):
+        write_bytes(path, sink.getvalue().to_pybytes())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A write that fails, as on a full disk, is one line that names the file and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

@@ -1,0 +1,232 @@
+"""How fast a learner is: our updates a second against a plain PyTorch implementation.
+
+Same machine, same architecture, same batch, same replay, in turn; the best of the repeats counts
+on both sides, since other work on the machine can only slow a run down. PyTorch runs eagerly over
+all sixteen slots, states ready in memory; ours builds its states from the compact replay.
+"""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evenline.city.model import City
+from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
+from evenline.errors import InputError
+from evenline.learn import lanes as ln
+from evenline.learn.data import Event, resident
+from evenline.learn.network import Size, init_actor
+from evenline.learn.run import chosen_device
+from evenline.learn.schedule import FINAL, LEARNERS, Budget
+from evenline.learn.updates import CRITIC_BATCH, Learned
+from evenline.policies.actor import actor_of
+from evenline.replay.store import Store
+
+UPDATES = 40
+SEEDS = (6201, 6202, 6203, 6204, 6205)
+
+
+def bench_learn(city: City, store: Store, device: str, repeats: int) -> dict[str, Any]:
+    """Updates a second of one learner in both phases, beside PyTorch; latency of an actor."""
+    where = chosen_device(device)
+    packed = where.platform == "cpu"
+    seeds = SEEDS[:1] if packed else SEEDS
+    with jax.default_device(where):
+        replay = resident(store)
+        learned = ln.begin_lanes(seeds, Size(len(city.services)))
+        iql = torch = 0.0
+        eager = _torch_learner(city, store, device)
+        for repeat in range(repeats + 1):  # the first compiles
+            rate, learned = _iql_rate(learned, replay, seeds, city, packed)
+            iql = max(iql, rate if repeat else 0.0)
+            if eager is not None:
+                torch = max(torch, _rate(eager, UPDATES // 4))
+        online = max(_online_rate(learned, replay, seeds, city, packed) for _ in range(2))
+    return {
+        "city": city.name,
+        "device": where.device_kind,
+        "learners": len(seeds),
+        "updates_per_s": {"iql": round(iql, 1), "continuation": round(online, 1)},
+        "torch_updates_per_s": round(torch, 1) if eager is not None else None,
+        "ratio": round(iql / torch, 2) if eager is not None else None,
+        **_latency(city, store),
+    }
+
+
+def _rate(step: Any, count: int) -> float:
+    began = time.perf_counter()
+    step(count)
+    return count / (time.perf_counter() - began)
+
+
+def _iql_rate(
+    learned: Learned, replay: Any, seeds: tuple[int, ...], city: City, packed: bool
+) -> tuple[float, Learned]:
+    lanes = [ln.Lane(LEARNERS[FINAL], seed) for seed in seeds]
+    rates, numbers = ln.rates_at(lanes, 0, city), jnp.asarray(np.array(seeds, np.uint32))
+    began = time.perf_counter()
+    learned, _ = ln.iql_steps(learned, replay, numbers, rates, jnp.int32(0), UPDATES, packed)
+    jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
+    return UPDATES * len(seeds) / (time.perf_counter() - began), learned
+
+
+def _online_rate(
+    learned: Learned, replay: Any, seeds: tuple[int, ...], city: City, packed: bool
+) -> float:
+    """One call an update, as in the continuation, without the simulator."""
+    lanes = [ln.Lane(LEARNERS[FINAL], seed) for seed in seeds]
+    rates, numbers = ln.rates_at(lanes, 12_500, city), jnp.asarray(np.array(seeds, np.uint32))
+    days = ln.new_lane_days(len(seeds), Budget(events=UPDATES + 2, warmup_events=1), city)
+    learned = jax.tree.map(jnp.copy, learned)
+    state = np.zeros((len(seeds), days.state.shape[-1]), np.float32)
+    state[:, 1] = 1 / MAX_SLOTS
+    ones = np.ones(len(seeds), np.float32)
+    began = 0.0
+    for n in range(UPDATES + 1):
+        if n == 1:  # the first compiles
+            jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
+            began = time.perf_counter()
+        event: Any = (-ones, ones, ones < 0, state)
+        days, _ = ln.observe(learned, days, numbers, jnp.int32(n), Event(*event), packed)
+        learned, _ = ln.learn(learned, days, replay, numbers, jnp.int32(n), rates, packed)
+    jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
+    return UPDATES * len(seeds) / (time.perf_counter() - began)
+
+
+def _latency(city: City, store: Store) -> dict[str, float]:
+    """Time of one decision of a policy as it is deployed, over real states."""
+    params = jax.device_get(init_actor(jax.random.key(0), Size(len(city.services))))
+    tensors = {name: np.asarray(value) for name, value in params.items()}
+    actor = actor_of(tensors, len(city.services))
+    rows = np.random.Generator(np.random.PCG64(1)).integers(0, len(store), 2_000)
+    seconds = []
+    for state in store.canonical(rows):
+        began = time.perf_counter()
+        actor.proposals_s(state[None])
+        seconds.append(time.perf_counter() - began)
+    low, high = np.percentile(seconds[100:], [50, 99])
+    return {
+        "actor_p50_ms": round(1e3 * float(low), 3),
+        "actor_p99_ms": round(1e3 * float(high), 3),
+    }
+
+
+# -- PyTorch, straightforward ---------------------------------------------------------------------
+
+
+def _torch_learner(city: City, store: Store, device: str) -> Any:
+    """A function that makes so many eager IQL updates, or None where PyTorch is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    target_device = "cuda" if device == "gpu" else "cpu"
+    services = len(city.services)
+
+    def mlp(*widths: int) -> Any:
+        layers: list[Any] = []
+        for a, b in pairwise(widths):
+            layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
+        return torch.nn.Sequential(*layers)
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slot = mlp(SLOT - 1 + services + 3, 128, 128)
+            self.fuse = mlp(PREFIX + 5 * 128, 256, 256)
+
+        def forward(self, state: Any) -> Any:
+            slots = state[:, PREFIX:].view(-1, MAX_SLOTS, SLOT)
+            size, token = state[:, 1:2] * MAX_SLOTS, state[:, 2:3] * MAX_SLOTS
+            k = torch.arange(MAX_SLOTS, device=state.device)[None]
+            active = (k < size.round()).float()
+            service = torch.nn.functional.one_hot(slots[..., 1].long(), services).float()
+            now, before, after = (
+                relation.float() * active
+                for relation in (k == token.round(), k < token.round(), k > token.round())
+            )
+            place = ((k - token) / MAX_SLOTS)[..., None]
+            parts = [slots[..., :1], slots[..., 2:], service, now[..., None], before[..., None]]
+            h = self.slot(torch.cat([*parts, place], -1)) * active[..., None]
+
+            def mean(mask: Any) -> Any:
+                return (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+            views = [mean(now), mean(active), h.max(1).values, mean(before), mean(after)]
+            return self.fuse(torch.cat([state[:, :PREFIX], *views], -1))
+
+    class Head(torch.nn.Module):
+        def __init__(self, extra: int, out: int) -> None:
+            super().__init__()
+            self.net = torch.nn.Sequential(mlp(256 + extra, 256, 256), torch.nn.Linear(256, out))
+
+        def forward(self, x: Any) -> Any:
+            return self.net(x)
+
+    def critic() -> Any:
+        return torch.nn.ModuleList([Encoder(), Head(1, 1), Head(1, 1)]).to(target_device)
+
+    def both(module: Any, s: Any, a: Any) -> Any:
+        x = torch.cat([module[0](s), a[:, None]], -1)
+        return module[1](x)[:, 0], module[2](x)[:, 0]
+
+    q, target = critic(), critic()
+    value = torch.nn.Sequential(Encoder(), Head(0, 1)).to(target_device)
+    actor = torch.nn.Sequential(Encoder(), Head(0, 3)).to(target_device)
+    optimisers = [torch.optim.Adam(m.parameters(), lr=3e-4) for m in (q, value, actor)]
+    rows = np.random.Generator(np.random.PCG64(2)).integers(0, len(store) - 1, 20_000)
+    tensors = [
+        torch.from_numpy(np.ascontiguousarray(array)).to(target_device)
+        for array in (
+            store.canonical(rows), store.action[rows], 1e-4 * store.reward[rows],
+            store.canonical(rows + 1), (1.0 - store.terminal[rows]).astype(np.float32),
+        )
+    ]  # fmt: skip
+
+    def log_density(out: Any, a: Any) -> Any:
+        gate, mean, log_std = out[:, 0], out[:, 1], out[:, 2].clamp(-5, 2)
+        inside = torch.where(a == -1, torch.zeros_like(a), a).clamp(-1 + 1e-6, 1 - 1e-6)
+        z = torch.log1p(inside) - torch.log1p(-inside)
+        normal = -0.5 * ((z - mean) / log_std.exp()) ** 2 - log_std - 0.919
+        held = torch.nn.functional.logsigmoid(gate) + normal - torch.log((1 - inside**2) / 2)
+        return torch.where(a == -1, torch.nn.functional.logsigmoid(-gate), held)
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            pick = torch.randint(len(rows), (CRITIC_BATCH,), device=target_device)
+            s, a, r, after, goes_on = (tensor[pick] for tensor in tensors)
+            with torch.no_grad():
+                best = torch.minimum(*both(target, s, a))
+                goal = r + goes_on * value(after)[:, 0]
+            v = value(s)[:, 0]
+            u = best - v
+            v_loss = (torch.where(u < 0, 0.3, 0.7) * u**2).mean()
+            one, two = both(q, s, a)
+            q_loss = ((one - goal) ** 2).mean() + ((two - goal) ** 2).mean()
+            weight = (3 * u.detach()).clamp(max=4.605).exp()
+            a_loss = -(weight * log_density(actor(s), a)).mean()
+            for optimiser, loss in zip(optimisers, (q_loss, v_loss, a_loss), strict=True):
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+            with torch.no_grad():
+                for new, old in zip(q.parameters(), target.parameters(), strict=True):
+                    old.lerp_(new, 0.005)
+        if target_device == "cuda":
+            torch.cuda.synchronize()
+
+    steps(2)
+    return steps
+
+
+def open_for_bench(city: City, folder: Path) -> Store:
+    """The replay, or one line that says how to get one."""
+    from evenline.replay.store import open_store
+
+    if not (folder / "manifest.json").exists():
+        raise InputError(f"{folder}: no replay; collect one with: evenline collect")
+    return open_store(folder, city)
