@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenline.city.tables import open_city
+from evenline.city.tables import digest, open_city
 from evenline.errors import InputError
 from evenline.learn.run import CURVE_BLOCKS, Plan, chosen_device, learning_curve, shortened, train
 from evenline.learn.schedule import Budget, named_learners
 from evenline.replay.store import open_store
-from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.calibration import embedded_calibration, load_calibration
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
@@ -43,15 +43,23 @@ def run_training(
     widths: tuple[int, int, int],
     diagnostic: bool,
     blocks: int = CURVE_BLOCKS,
+    calibration_file: Path | None = None,
 ) -> dict[str, Any]:
-    """Train, then measure every kept actor on fresh days of the fast world."""
+    """Train, then measure every kept actor on fresh days of the fast world.
+
+    The fast world is calibrated by the file, or as the embedded city is if none is named.
+    """
     where = chosen_device(device)
     city = open_city(city_name)
     plan = Plan(tuple(named_learners(learners)), seeds_of(seeds), diagnostic=diagnostic)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
     store = open_store(replay or replay_folder(city.name), city)
-    calibration = embedded_calibration(city)
+    calibration = (
+        embedded_calibration(city)
+        if calibration_file is None
+        else load_calibration(calibration_file, city, digest(city))
+    )
     summary = train(folder, plan, city, calibration, store, device)
     packed = where.platform == "cpu"
     summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)

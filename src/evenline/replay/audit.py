@@ -85,7 +85,7 @@ def _read(path: Path, city: City) -> _Rows:
         stop[row] = seen[trip]
         seen[trip] += 1
     rate = _rates(city, metadata["cell"]["demand"], columns, stop)
-    cell = "{sumo_seed}-{demand_seed}-{demand}".format(**metadata["cell"])
+    cell = "{sumo_seed}-{demand_seed}-{demand:.2f}".format(**metadata["cell"])
     return _Rows(cell, columns, metadata["outcome"], rate, stop)
 
 

@@ -95,7 +95,7 @@ def read_plan(path: Path) -> Plan:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not valid TOML ({error})") from None
     try:
-        return _plan(raw)
+        return plan_of(raw)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (TypeError, ValueError, KeyError) as error:
@@ -106,7 +106,8 @@ def _said(error: Exception) -> str:
     return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
 
 
-def _plan(raw: dict[str, Any]) -> Plan:
+def plan_of(raw: dict[str, Any]) -> Plan:
+    """A plan from the values of its TOML."""
     needed = {"name", "city", "seeds", "levels", "blocks", "claim", "methods"}
     _only(raw, needed | {"limits", "sumo"}, "plan")
     if missing := sorted(needed - set(raw)):
