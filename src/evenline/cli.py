@@ -426,17 +426,20 @@ def bench_learn(
     replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
     repeats: Annotated[int, typer.Option(help="Runs of each side; the best counts.")] = 3,
+    docs: Annotated[Path | None, typer.Option(help="A document to write the result into.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
 ) -> None:
     """Updates a second of our learner and of plain PyTorch, and an actor's latency."""
     from evenline.city.tables import open_city
     from evenline.learn.bench import bench_learn as run
-    from evenline.learn.bench import open_for_bench
+    from evenline.learn.bench import open_for_bench, write_figures
     from evenline.train import replay_folder
 
     opened = open_city(city)
     store = open_for_bench(opened, replay or replay_folder(opened.name))
     found = run(opened, store, device, repeats)
+    if docs is not None:
+        write_figures(docs, found)
     if as_json:
         print(json.dumps(found))
     else:

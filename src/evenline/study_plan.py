@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import evenline
 from evenline.city.cells import PURPOSES
 from evenline.errors import InputError
-from evenline.files import sha256
 from evenline.learn.schedule import named_learners
 from evenline.policies.bundle import read_policy
 from evenline.policies.chain import chain_code
@@ -207,8 +206,3 @@ def _table(kind: type[T], raw: dict[str, Any], name: str) -> T:
 def _only(table: dict[str, Any], known: Any, where: str) -> None:
     if unknown := sorted(set(table) - set(known)):
         raise InputError(f"{where}: {unknown[0]!r} is not known; there are {sorted(known)}")
-
-
-def same_file(first: Path, second: Path) -> bool:
-    """Whether two files hold the same bytes."""
-    return first.is_file() and second.is_file() and sha256(first) == sha256(second)

@@ -53,8 +53,50 @@ def bench_learn(city: City, store: Store, device: str, repeats: int) -> dict[str
         "updates_per_s": {"iql": round(iql, 1), "continuation": round(online, 1)},
         "torch_updates_per_s": round(torch, 1) if eager is not None else None,
         "ratio": round(iql / torch, 2) if eager is not None else None,
+        "floor": _floor(city, store, packed, iql),
         **_latency(city, store),
     }
+
+
+def _floor(city: City, store: Store, packed: bool, rate: float) -> dict[str, float]:
+    """Operations and bytes an IQL update cannot do without, and how far we are from them.
+
+    Forward passes: actor, critics, target critics, V at both states; a backward pass costs two
+    more for the three that learn. Parameters, their gradients and Adam's two moments are read and
+    written once. The ceiling is a large matrix product, measured in the same run.
+    """
+    size = Size(len(city.services))
+    active = float(store.columns.batch_size.mean()) if packed else MAX_SLOTS
+    slot = size.slot_input * size.slot + size.slot**2
+    body = (PREFIX + 5 * size.slot) * size.fused + size.fused**2
+    tail = size.fused * size.hidden + size.hidden**2
+    encoder, parameters = active * slot + body, slot + body
+    one = 2.0 * CRITIC_BATCH * np.array([encoder + tail, encoder + 2 * tail, encoder + 2 * tail,
+                                         encoder + tail, encoder + tail])  # fmt: skip
+    operations = float(one @ [3, 3, 1, 3, 1])  # actor, critics, target, V here, V after
+    weights = 3 * parameters + 4 * tail
+    moved = 4.0 * (7 * weights + 3 * (parameters + 2 * tail))
+    peak = _gemm_rate()
+    floor_s = operations / (peak * 1e9)
+    return {
+        "gflop_per_update": round(operations / 1e9, 3),
+        "mib_per_update": round(moved / 2**20, 1),
+        "gemm_gflop_per_s": round(peak, 1),
+        "updates_per_s_at_most": round(1 / floor_s, 1),
+        "share_reached": round(rate * floor_s, 3),
+    }
+
+
+def _gemm_rate(width: int = 2_048) -> float:
+    x = jnp.ones((width, width), jnp.float32) * 1.1
+    product = jax.jit(lambda a: a @ a)
+    product(x).block_until_ready()
+    best = 0.0
+    for _ in range(5):
+        began = time.perf_counter()
+        product(x).block_until_ready()
+        best = max(best, 2.0 * width**3 / (time.perf_counter() - began) / 1e9)
+    return best
 
 
 def _rate(step: Any, count: int) -> float:
@@ -230,3 +272,19 @@ def open_for_bench(city: City, folder: Path) -> Store:
     if not (folder / "manifest.json").exists():
         raise InputError(f"{folder}: no replay; collect one with: evenline collect")
     return open_store(folder, city)
+
+
+def write_figures(document: Path, found: dict[str, Any]) -> None:
+    """Put the figures between their marks in a document."""
+    from evenline.report.regime import insert
+
+    flat: dict[str, Any] = {}
+    for name, value in found.items():
+        flat |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {
+            name: value
+        }  # fmt: skip
+    where = "gpu" if found["device"] != "cpu" else "cpu"
+    command = f"evenline bench learn --city {found['city']} --device {where} --docs {document.name}"
+    rows = [f"| {name} | {value} |" for name, value in flat.items()]
+    text = [f"Made by `{command}`.", "", "| Figure | Value |", "| --- | ---: |", *rows]
+    insert(document, f"bench learn {found['city']} {where}", "\n".join(text))

@@ -218,13 +218,14 @@ class Credit(NamedTuple):
     tokens: jax.Array  # whose rewards are summed before a value takes over
     decay: jax.Array  # of that value with time: days over time constants, or 0
     potential: jax.Array  # cost a day of the people now waiting and riding, or 0
+    span: jax.Array  # share of the day for which they are expected to stay
 
 
 def credited(batch: Transitions, credit: Credit) -> Transitions:
     """The same with a discount by physical time, and with rewards shaped by a potential.
 
-    Everyone now in the system is expected to stay while value fades: what a reward tells beyond
-    that is what a critic has to learn. Shaping by a potential leaves the best policy as it is.
+    Everyone now in the system is expected to stay for a while: what a reward tells beyond that is
+    what a critic has to learn. Shaping by a potential leaves the best policy as it is.
     """
     elapsed = jnp.maximum(batch.next_state[:, 0] - batch.state[:, 0], 0.0)
     goes_on = batch.goes_on * jnp.exp(-credit.decay * elapsed)
@@ -234,6 +235,4 @@ def credited(batch: Transitions, credit: Credit) -> Transitions:
 
 def _potential(state: jax.Array, credit: Credit) -> jax.Array:
     people = WEIGHT_WAITING * state[:, 3] + WEIGHT_RIDING * state[:, 4]
-    decay = jnp.maximum(credit.decay, 1e-6)
-    span = -jnp.expm1(-decay * (1.0 - state[:, 0])) / decay
-    return -credit.potential * people * span
+    return -credit.potential * people * jnp.minimum(credit.span, 1.0 - state[:, 0])

@@ -255,6 +255,7 @@ def rates_at(lanes: Sequence[Lane], event: int, city: City) -> Rates:
             tokens,
             row(city.horizon_s / one.horizon_s for one in learners),
             row(REWARD_SCALE * people * city.horizon_s * one.shaped for one in learners),
+            row((one.credit_s + one.horizon_s) / city.horizon_s for one in learners),
         ),
     )
 

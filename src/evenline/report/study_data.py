@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenline.city.model import City
+from evenline.city.model import City, Service
 from evenline.city.tables import open_city
 from evenline.errors import InputError
 from evenline.files import read_json, sha256
@@ -148,9 +148,9 @@ def _pairs(
     ours, theirs = sides[claim["candidate"]], sides[claim["parent"]]
     names = ("generalized_s", "completion", "unfinished")
     return [
-        {"block": block, "level": level, "seed": seed}
-        | {name: ours[block, level, seed][name] - theirs[block, level, seed][name] for name in names}
-        for block, level, seed in sorted(ours)
+        dict(zip(("block", "level", "seed"), key, strict=True))
+        | {name: ours[key][name] - theirs[key][name] for name in names}
+        for key in sorted(ours)
     ]
 
 
@@ -191,7 +191,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path}: not a whole Parquet file ({error})") from None
     lanes, phases = (table.column(n).to_pylist() for n in ("lane", "phase"))
     learners = [match["learner"] if (match := LANE.fullmatch(s)) else s for s in lanes]
-    keys = np.array([f"{phase}\t{learner}" for phase, learner in zip(phases, learners, strict=True)])
+    keys = np.array(["\t".join(pair) for pair in zip(phases, learners, strict=True)])
     update = table.column("update").to_numpy()
     series = []
     for key in dict.fromkeys(keys.tolist()):
@@ -252,15 +252,14 @@ def city_data(city: City) -> dict[str, Any]:
         "streets": streets,
         "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],
         "stops": [[stop.id, stop.x_m, stop.y_m] for stop in city.stops],
-        "routes": {
-            name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(routes)
-        },
+        "routes": {name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(routes)},
         "lines": _route_lines(city, routes),
         "services": [
             {
                 "id": service.id,
                 "route": service.route,
                 "stops": list(service.stops),
+                "path": _path(city, service),
                 "km": [round(at / 1000, 3) for at in service.distance_m],
                 "trips": [city.trips[trip].id for trip in city.trips_of[index]],
                 "starts": [city.trips[trip].departure_s for trip in city.trips_of[index]],
@@ -268,6 +267,15 @@ def city_data(city: City) -> dict[str, Any]:
             for index, service in enumerate(city.services)
         ],
     }
+
+
+def _path(city: City, service: Service) -> list[list[float]]:
+    """The junctions that a service passes, between its first and its last stop."""
+    nodes = {node.id: [node.x_m, node.y_m] for node in city.nodes}
+    starts = {road.id: nodes[road.from_node] for road in city.roads}
+    first, last = (city.stops[service.stops[place]] for place in (0, -1))
+    roads = service.roads[service.roads.index(first.road) + 1 : service.roads.index(last.road) + 1]
+    return [[first.x_m, first.y_m], *(starts[road] for road in roads), [last.x_m, last.y_m]]
 
 
 def _route_lines(city: City, routes: list[str]) -> list[list[Any]]:

@@ -30,7 +30,9 @@ CHANGES = ("", *ELEMENTS.values())
 def calibration_of(study: Path, city: City) -> Calibration:
     """The study's own calibration, or the one that comes with the city."""
     own = study / "calibration" / "calibration.json"
-    return load_calibration(own, city, digest(city)) if own.is_file() else embedded_calibration(city)
+    if own.is_file():
+        return load_calibration(own, city, digest(city))
+    return embedded_calibration(city)
 
 
 def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, Any]:
@@ -40,8 +42,8 @@ def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, 
     sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in ROLES}
     visits = sum(len(city.services[trip.service].stops) for trip in city.trips)
     count = max(1, min(len(trial["blocks"]), VISITS // (2 * visits)))
-    blocks, changed = [], dict.fromkeys(ROLES, Counter[tuple[str, str, int]]())
-    changed = {role: Counter() for role in ROLES}
+    blocks = []
+    changed: dict[str, Counter[tuple[str, str, int]]] = {role: Counter() for role in ROLES}
     decided: Counter[tuple[str, int]] = Counter()
     for number, (sumo_seed, demand_seed) in enumerate(trial["blocks"][:count]):
         days: dict[str, Any] = {}
@@ -65,8 +67,8 @@ def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, 
         "blocks": blocks,
         "changes": list(CHANGES),
         "activations": {
-            role: [[*key, times] for key, times in sorted(count.items())]
-            for role, count in changed.items()
+            role: [[*key, times] for key, times in sorted(found.items())]
+            for role, found in changed.items()
         },
         "decisions": [[*key, times] for key, times in sorted(decided.items())],
     }

@@ -216,7 +216,7 @@ function check() {
   const select = document.querySelector('select[data-key="service"]');
   if (select && select.options.length > 1) {
     const before = figures.timespace.box.innerHTML;
-    select.value = select.options[select.options.length - 1].value;
+    select.value = [...select.options].find((each) => each.value !== chosen.service).value;
     select.dispatchEvent(new Event("change"));
     found.service = chosen.service;
     found.redrawn = figures.timespace.box.innerHTML !== before && marks("timespace") > 0;

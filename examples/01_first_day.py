@@ -1,0 +1,10 @@
+"""The first example: a day in a small town, another policy on the same days, and a picture."""
+
+import evenline as el
+
+town = el.open_city("town")
+day = el.run_day(town, policy="zero", seed=1)
+held = el.run_day(town, policy="headway", seed=1)
+print(day, held, sep="\n")
+print(el.compare_policies(town, "zero", "headway"))
+el.time_space(day, held).show()

@@ -1,0 +1,382 @@
+"""The Python front door: cities, days, comparisons and pictures that show themselves in a notebook.
+
+Thin on purpose: everything here is a few lines over what the commands use, runs in this process,
+and writes nothing unless asked. `import evenline as el` is where its names are found.
+"""
+
+import html
+import os
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from evenline.city.cells import PURPOSES, demo_cell
+from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.model import City
+from evenline.city.tables import digest
+from evenline.city.tables import open_city as _open_city
+from evenline.control.event import Batch
+from evenline.control.outcome import Outcome
+from evenline.errors import InputError
+from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from evenline.compare import Comparison
+    from evenline.control.gym import HoldingEnv
+    from evenline.policies.days import PolicyDay
+    from evenline.worlds.fast.world import FastWorld
+
+Own = Callable[[Batch], Sequence[float]]  # a policy of your own: holds in seconds for a batch
+
+
+# -- what you get ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCity:
+    """A city, and the calibration of its fast world if not the one that comes with it."""
+
+    city: City
+    calibration: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.city.name
+
+    def rows(self) -> dict[str, str]:
+        """The city in a few figures."""
+        city = self.city
+        return {
+            "services": ", ".join(service.id for service in city.services),
+            "stops": f"{len(city.stops):,}",
+            "trips a day": f"{len(city.trips):,}",
+            "decisions a day": f"{city.decisions:,}",
+            "passengers' journeys": f"{len(city.journeys):,}",
+            "hours": f"{city.horizon_s / 3600:.1f}",
+        }
+
+    def fast_world(self) -> "FastWorld":
+        """A fast world of this city."""
+        from evenline.worlds.calibration import embedded_calibration, load_calibration
+        from evenline.worlds.fast.world import FastWorld
+
+        city = self.city
+        if self.calibration is None:
+            return FastWorld(city, embedded_calibration(city), keep_visits=True)
+        fitted = load_calibration(self.calibration, city, digest(city))
+        return FastWorld(city, fitted, keep_visits=True)
+
+    def __str__(self) -> str:
+        return _text(self.name, self.rows())
+
+    def _repr_html_(self) -> str:
+        return _html(f"City {self.name}", self.rows()) + network_map(self).svg()
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedDay:
+    """A day under a policy: its outcome, and a row each time a bus served a stop."""
+
+    city: OpenCity
+    policy: str
+    world: str
+    cell: Cell
+    outcome: Outcome
+    visits: pa.Table = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        return f"{self.policy}, {self.world} world, seed {self.cell.sumo_seed}"
+
+    def rows(self) -> dict[str, str]:
+        """What the day came to."""
+        found = self.outcome
+        return {
+            "generalized time, s per passenger": f"{found.generalized_s:,.1f}",
+            "waiting, s per passenger": f"{found.waiting_s / max(found.departed, 1):,.1f}",
+            "in vehicle, s per passenger": f"{found.riding_s / max(found.departed, 1):,.1f}",
+            "passengers who arrived": f"{found.completed:,} of {found.departed:,}",
+            "mean hold, s": f"{found.mean_hold_s:.2f}",
+            "decisions": f"{found.decisions:,}",
+        }
+
+    def __str__(self) -> str:
+        return _text(f"{self.city.name}: {self.title}", self.rows())
+
+    def _repr_html_(self) -> str:
+        return _html(f"{self.city.name}: {self.title}", self.rows())
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Policies on the same days; differences to the first, with intervals over blocks."""
+
+    comparison: "Comparison"
+
+    def rows(self) -> list[list[str]]:
+        """One row a policy, the heading first."""
+        from evenline.compare import CONFIDENCE
+
+        found = self.comparison
+        head = ["policy", "generalized time, s", f"difference ({CONFIDENCE:.0%} interval)"]
+        head += ["waiting, s", "completion", "headway CV", "mean hold, s"]
+        table = [head]
+        for policy in found.policies:
+            mean = {name: float(found.column(policy, name).mean()) for name in _SHOWN}
+            delta = found.difference(policy, "generalized_s")
+            said = "" if policy == found.policies[0] else f"{delta.mean:+,.1f}"
+            if said and delta.low is not None and delta.high is not None:
+                said += f" ({delta.low:+,.1f} to {delta.high:+,.1f})"
+            table.append(
+                [
+                    Path(policy).name, f"{mean['generalized_s']:,.1f}", said,
+                    f"{mean['waiting_s']:,.1f}", f"{mean['completion']:.2%}",
+                    f"{mean['headway_cv']:.3f}", f"{mean['mean_hold_s']:.2f}",
+                ]
+            )  # fmt: skip
+        return table
+
+    @property
+    def title(self) -> str:
+        found = self.comparison
+        return f"{found.city}, {found.world} world: means of {len(found.cells)} days"
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        ]
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.rows()
+        cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>"
+            for row in rows
+        )
+        caption = f"<caption>{html.escape(self.title)}</caption>"
+        return f"<table>{caption}<tr>{cells}</tr>{body}</table>"
+
+
+_SHOWN = ("generalized_s", "waiting_s", "completion", "headway_cv", "mean_hold_s")
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure that notebooks show, scripts open on the screen, and anyone can save."""
+
+    figure: "Figure"
+    name: str
+
+    def svg(self) -> str:
+        """The figure as SVG, for a page."""
+        from evenline.report.figures import svg
+
+        text = svg(self.figure).decode()
+        return text[text.index("<svg") :]
+
+    def save(self, path: str | Path) -> Path:
+        """Write it in the format of the path's ending: .png, .svg or .pdf."""
+        self.figure.savefig(path)
+        return Path(path)
+
+    def show(self) -> Path:
+        """Open it on the screen; without one, say where it lies."""
+        with tempfile.NamedTemporaryFile(
+            prefix=f"{self.name}-", suffix=".png", delete=False
+        ) as file:
+            path = self.save(file.name)
+        if not (_screen() and webbrowser.open(path.resolve().as_uri())):
+            print(path)
+        return path
+
+    def _repr_png_(self) -> bytes:
+        from evenline.report.figures import png
+
+        return png(self.figure)
+
+
+def _screen() -> bool:
+    there = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform in ("darwin", "win32") or bool(there)
+
+
+# -- what you ask ---------------------------------------------------------------------------------
+
+
+def open_city(name_or_folder: str | Path, calibration: str | Path | None = None) -> OpenCity:
+    """An embedded city (`town`, `city`) or a folder of tables, with its own calibration if any."""
+    fitted = None if calibration is None else Path(calibration)
+    return OpenCity(_open_city(str(name_or_folder)), fitted)
+
+
+def controllers() -> list[str]:
+    """The built-in policies by name. A bundle's folder or a function of your own will do too."""
+    return list(BUILT_IN)
+
+
+def run_day(
+    city: OpenCity | str,
+    policy: str | Own = "zero",
+    world: str = "fast",
+    seed: int = 1,
+    demand: float = 1.0,
+) -> SimulatedDay:
+    """Simulate a day: the same seed is the same passengers, cars and drivers under any policy."""
+    opened, cell = _opened(city), demo_cell(seed, demand)
+    decider = _decider(opened, policy)
+    match world:
+        case "fast":
+            outcome, visits = _run(opened.fast_world(), cell, decider)
+        case "sumo":
+            from evenline.worlds.sumo.world import SumoWorld
+
+            with SumoWorld(opened.city) as target:
+                outcome, visits = _run(target, cell, decider)
+        case _:
+            raise InputError(f"world {world!r}: there are fast and sumo")
+    return SimulatedDay(opened, _label(policy), world, cell, outcome, visits)
+
+
+def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 10) -> Compared:
+    """Policies on the same days of the fast world: `blocks` seeds at three demand levels each.
+
+    For SUMO, which takes a thousand times as long, there is the command `evenline compare`.
+    """
+    from evenline.compare import Comparison, measure
+
+    opened = _opened(city)
+    labels = [_label(policy) for policy in policies]
+    if len(set(labels)) < max(len(labels), 2):
+        raise InputError("compare_policies: name at least two policies, and none twice")
+    cells = tuple(PURPOSES["development"].cells(blocks))
+    days, digests = {}, {}
+    for label, policy in zip(labels, policies, strict=True):
+        found = _days(opened, policy, cells)
+        days[label] = {c: measure(opened.city, d) for c, d in zip(cells, found, strict=True)}
+        digests[label] = policy_digest(policy) if isinstance(policy, str) else ""
+    return Compared(Comparison(opened.name, "fast", cells, digests, days))
+
+
+def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
+    """The buses of a service as lines over time and distance, a panel for each day.
+
+    Without a name it is the service with most bunching on the first day.
+    """
+    from evenline.report.figures import time_space_diagram
+    from evenline.report.measure import most_bunched_service
+
+    if not days:
+        raise InputError("time_space: which day? give at least one")
+    known = [s.id for s in days[0].city.city.services]
+    if service is not None and service not in known:
+        raise InputError(f"service {service!r}: there are {', '.join(known)}")
+    shown = service or most_bunched_service(days[0].visits)
+    panels: dict[str, pa.Table] = {}
+    for day in days:
+        title = f"service {shown}: {day.title}"
+        panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = day.visits
+    return Picture(time_space_diagram(panels, shown), "time-space")
+
+
+def network_map(city: OpenCity | str) -> Picture:
+    """Streets, signals, stops and routes."""
+    from evenline.report.figures import network_map as draw
+
+    opened = _opened(city)
+    return Picture(draw(opened.city), f"map-{opened.name}")
+
+
+def make_env(city: OpenCity | str = "town") -> "HoldingEnv":
+    """A Gymnasium environment over the fast world; its days are the training ones."""
+    from evenline.control.gym import HoldingEnv
+
+    opened = _opened(city)
+    purpose = PURPOSES["training"]
+
+    def cell_of(seed: int) -> Cell:
+        block, level = seed % purpose.blocks, DEMAND_LEVELS[seed % len(DEMAND_LEVELS)]
+        return Cell(purpose.sumo_seed + block, purpose.demand_seed + block, level)
+
+    return HoldingEnv(opened.fast_world, cell_of)
+
+
+def run_study(plan: str | Path = "town", out: str | Path | None = None) -> Path:
+    """A whole study, or what is left of it; the path of its page."""
+    from evenline.study import open_study
+    from evenline.study import run_study as run
+    from evenline.study_plan import find_plan
+    from evenline.study_steps import STEPS
+
+    path = find_plan(str(plan))
+    study = open_study(path, None if out is None else Path(out))
+    run(study, path, STEPS, say=lambda line: print(line, file=sys.stderr))
+    return study.folder / "report.html"
+
+
+# -- how ------------------------------------------------------------------------------------------
+
+
+def _opened(city: OpenCity | str) -> OpenCity:
+    return open_city(city) if isinstance(city, str) else city
+
+
+def _label(policy: str | Own) -> str:
+    return policy if isinstance(policy, str) else getattr(policy, "__name__", "own policy")
+
+
+def _decider(city: OpenCity, policy: str | Own) -> Any:
+    return open_policy(policy, city.city) if isinstance(policy, str) else policy
+
+
+def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
+    """A day and its stop visits; with the account of each decision if the policy gives one."""
+    from evenline.control.visits import visit_table
+    from evenline.control.world import run_episode
+    from evenline.policies.explain import Witness
+
+    if not hasattr(decider, "decide"):
+        return run_episode(world, cell, decider), visit_table(world.city, world.visits)
+    witness = Witness(decider)
+    outcome = run_episode(world, cell, witness)
+    return outcome, witness.table(world.city, world.visits)
+
+
+def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> "list[PolicyDay]":
+    """Days of one policy, one after the other; rules run inside the kernel."""
+    from evenline.control.world import run_episode
+    from evenline.policies.controller import RuleController
+    from evenline.policies.days import PolicyDay
+
+    decider, world, found = _decider(city, policy), city.fast_world(), []
+    for cell in cells:
+        if isinstance(decider, RuleController):
+            outcome = world.run_controller(cell, decider)
+        else:
+            outcome = run_episode(world, cell, decider)
+        found.append(PolicyDay(outcome, world.arrivals_s.copy()))
+    return found
+
+
+def _text(title: str, rows: dict[str, str]) -> str:
+    width = max(len(name) for name in rows)
+    return "\n".join([title, *(f"  {name.ljust(width)}  {value}" for name, value in rows.items())])
+
+
+def _html(title: str, rows: dict[str, str]) -> str:
+    body = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in rows.items()
+    )
+    return f"<table><caption>{html.escape(title)}</caption>{body}</table>"

@@ -1,0 +1,314 @@
+"""What a study came to, in words: the verdict with its limits, captions, provenance.
+
+Every sentence is a function of the study's data, so that the page can say no more than its files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.files import sha256
+from evenline.report.study_data import Study
+
+GATES = {
+    "mean direction": "passengers lose less time on average",
+    "demand direction": "passengers lose less time at every level of demand",
+    "completeness": "every planned day was run and counted",
+    "artifacts": "nothing was changed after registration",
+    "stability": "the training of the compared policies was stable",
+}
+
+
+def change(value: float, digits: int = 1) -> str:
+    """A difference with its sign; a true minus."""
+    shown = f"{abs(value):,.{digits}f}"
+    if not any(digit in shown for digit in "123456789"):
+        return shown
+    return ("+" if value > 0 else "\u2212") + shown
+
+
+def share(value: float, digits: int = 1) -> str:
+    """A share in per cent."""
+    return f"{100 * value:.{digits}f} %"
+
+
+def named(method: str) -> str:
+    """A method's name as it stands in a sentence."""
+    return f"\u201c{method}\u201d"
+
+
+def called(parent: str) -> str:
+    """The parent's name after the word parent, unless that is its name."""
+    return "" if parent == "parent" else f" {named(parent)}"
+
+
+# -- the verdict ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first thing on the page: one word, what was found, what was checked, what it is not."""
+
+    word: str
+    confirmed: bool | None
+    lead: str
+    checks: tuple[tuple[str, bool], ...]
+    limits: tuple[str, ...]
+
+
+def verdict(study: Study) -> Verdict:
+    """What the trial says, or that there is none."""
+    trial = study.trial
+    if trial is None:
+        return Verdict(
+            "No verdict",
+            None,
+            "A finished trial is not part of this study, so nothing is confirmed or refuted. "
+            "What follows describes its other parts.",
+            (),
+            (),
+        )
+    confirmed = bool(trial["analysis"]["confirmed"])
+    return Verdict(
+        "Confirmed" if confirmed else "Not confirmed",
+        confirmed,
+        _lead(trial, confirmed),
+        _checks(trial),
+        _limits(study, trial),
+    )
+
+
+def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
+    claim, analysis = trial["claim"], trial["analysis"]
+    candidate, parent = claim["candidate"], claim["parent"]
+    before, after = (analysis["means"][name]["generalized_s"] for name in (parent, candidate))
+    primary = analysis["claim"]["primary"]
+    finished = 100 * analysis["difference"]["completion"]
+    gain = "lost less time" if after < before else "lost more time"
+    found = (
+        f"With the policy {named(candidate)}, passengers in {trial['city']['name']} {gain} "
+        f"than with its parent{called(parent)}: {after:,.0f} instead of {before:,.0f} s each "
+        f"({change(100 * (after / before - 1))} %), and the share of journeys completed changed "
+        f"by {change(finished, 2)} percentage points. The candidate was ahead in "
+        f"{primary['wins']} of {primary['blocks']} independent blocks of simulated days; the "
+        f"rule fixed in advance asks for {primary['required_wins']}."
+    )
+    if confirmed:
+        return f"{found} Every condition that was fixed before the trial is met."
+    missed = [name for name, passed in _checks(trial) if not passed]
+    return (
+        f"{found} The claim as registered does not hold, because "
+        f"{'this condition is' if len(missed) == 1 else 'these conditions are'} not met: "
+        f"{'; '.join(missed)}."
+    )
+
+
+def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    analysis, claim = trial["analysis"], trial["claim"]
+    primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
+    margin = 100 * float(claim["completion_margin"])
+    return (
+        (
+            f"less passenger time in {primary['wins']} of {primary['blocks']} blocks "
+            f"({primary['required_wins']} needed; p = {primary['p']:.4f})",
+            primary["passed"],
+        ),
+        (
+            f"completion no worse than {margin:g} points below the parent's in "
+            f"{service['wins']} of {service['blocks']} blocks ({service['required_wins']} needed)",
+            service["passed"],
+        ),
+        *((GATES.get(name, name), bool(analysis["gates"][name])) for name in claim["gates"]),
+    )
+
+
+def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
+    claim = trial["claim"]
+    days = len(trial["pairs"])
+    limits = [
+        f"These are {days:,} pairs of simulated days (SUMO {trial['sumo']}) in one network, "
+        f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
+        f"The claim compares {named(claim['candidate'])} with its direct parent"
+        f"{called(claim['parent'])} and nothing else. Other methods are described, not tested.",
+        "Time is generalized passenger time: a second of waiting at a stop counts twice, a second "
+        "on board once, for everyone who sets out, including those who never arrive.",
+        "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
+        "their intervals below are descriptive.",
+    ]
+    if len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1:
+        limits.append("The candidate is the same under every training seed: seeds add no evidence.")
+    if study.fidelity is not None and not study.fidelity["accepted"]:
+        limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
+    return (*limits, *(f"On record: {notice}" for notice in trial["analysis"]["notices"]))
+
+
+def _of(trial: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
+    return [policy for policy in trial["policies"] if policy["method"] == method]
+
+
+# -- captions: what a figure shows, said without it -----------------------------------------------
+
+
+def forest_words(trial: Mapping[str, Any]) -> str:
+    """The block differences of generalized time."""
+    found = trial["analysis"]["claim"]["primary"]["block_differences"]
+    return (
+        f"Candidate minus parent in {len(found)} blocks: generalized time changed by "
+        f"{change(min(found))} to {change(max(found))} s per passenger, and fell in "
+        f"{sum(value < 0 for value in found)} of them."
+    )
+
+
+def effects_words(trial: Mapping[str, Any]) -> str:
+    """The mean difference at each level and its range over seeds."""
+    levels = ", ".join(
+        f"{change(row['generalized_s'])} s at demand \u00d7 {float(level):.2f}"
+        for level, row in trial["analysis"]["by_level"].items()
+    )
+    seeds = [row["generalized_s"] for row in trial["analysis"]["by_seed"].values()]
+    low, high = change(min(seeds)), change(max(seeds))
+    seeds_words = f"{low} s" if low == high else f"{low} to {high} s"
+    return (
+        f"Mean change of generalized time per passenger: {levels}; by training seed {seeds_words}."
+    )
+
+
+def reserve_words(days: Mapping[str, Any]) -> str:
+    """How often the completion reserve had the last word, and where most."""
+    asked = sum(row[-1] for row in days["decisions"])
+    acted = [row for row in days["activations"]["candidate"] if row[0] == "completion reserve"]
+    total = sum(row[-1] for row in acted)
+    if not acted:
+        return "The completion reserve changed no hold on the simulated days."
+    by_service: dict[str, int] = {}
+    for _, service, _, times in acted:
+        by_service[service] = by_service.get(service, 0) + times
+    most = max(by_service, key=lambda name: by_service[name])
+    return (
+        f"The completion reserve set {total / len(days['blocks']):,.0f} holds a day, "
+        f"{share(total / max(1, asked))} of all decisions, most of them on service {most}. It acts "
+        "on lightly loaded last buses while people are still arriving."
+    )
+
+
+def ends_words(training: Mapping[str, Any]) -> str:
+    """Where the learners ended on fresh days of the fast world."""
+    means: dict[str, list[float]] = {}
+    for row in training["ends"]:
+        means.setdefault(row["learner"], []).append(row["generalized_s"])
+    if not means:
+        return "No actor has been evaluated."
+    best = min(means, key=lambda name: sum(means[name]) / len(means[name]))
+    zero = training["zero"]
+    words = f"{len(means)} learners on fresh days of the fast world; the lowest mean time "
+    words += f"has {best} ({sum(means[best]) / len(means[best]):,.0f} s per passenger"
+    return words + (f"; {zero['generalized_s']:,.0f} s without holding)." if zero else ").")
+
+
+def fidelity_words(audit: Mapping[str, Any]) -> str:
+    """Whether the fast world passed, and its largest gap."""
+    lines = audit["lines"]
+    outside = sum(not line["passed"] for line in lines)
+    gap = audit["largest_zero_gaps"].get("generalized time")
+    words = f"{len(lines)} comparisons of the fast world with SUMO: " + (
+        "every interval lies inside its limit." if not outside else f"{outside} lie outside."
+    )
+    if gap is None:
+        return words
+    return f"{words} Generalized time without holding differs by at most {share(gap)}."
+
+
+def replay_words(audit: Mapping[str, Any]) -> str:
+    """Whether the claims about the logged days hold."""
+    rows = next((f["value"] for f in audit["figures"] if f["name"] == "rows"), 0)
+    failed = [f["name"] for f in audit["figures"] if f["passed"] is False]
+    holds = "every claim that can fail holds."
+    return (
+        f"{rows:,.0f} logged decisions from SUMO {audit['sumo']}, recomputed from the files: "
+        + (f"these claims fail: {', '.join(failed)}." if failed else holds)
+    )
+
+
+def ratio_words(ratio: Mapping[str, Any]) -> str:
+    """How far simulated transitions can be told from logged ones."""
+    held = [row["held_out_joint_auc"] for row in ratio["rows"] if "held_out_joint_auc" in row]
+    if not held:
+        return "No held-out figure."
+    return (
+        f"On held-out days the classifier reaches an AUC of {min(held):.2f} to {max(held):.2f} "
+        f"(mean {sum(held) / len(held):.2f}; 0.5: cannot tell). A diagnostic only: no update of "
+        "a policy ever uses it."
+    )
+
+
+# -- provenance -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file that the page was made from, its hash, and the command that makes it again."""
+
+    what: str
+    file: str
+    sha256: str
+    redo: str
+
+
+def origins(study: Study) -> list[Origin]:
+    """Every file that is there."""
+    name = study.name
+    city = f"--city {name}/city"
+    known = {
+        "plan.toml": ("plan", f"evenline study run {name}/plan.toml"),
+        "city/manifest.json": ("city", f"evenline study run {name}/plan.toml --until city"),
+        "replay/manifest.json": ("replay", f"evenline collect {city} --out {name}/replay"),
+        "replay-audit/replay.json": (
+            "replay audit",
+            f"evenline audit replay {city} --replay {name}/replay --out {name}/replay-audit",
+        ),
+        "calibration/calibration.json": (
+            "calibration",
+            f"evenline calibrate {city} --out {name}/calibration",
+        ),
+        "fidelity/fidelity.json": (
+            "fidelity audit",
+            f"evenline audit fidelity {city} --replay {name}/replay --out {name}/fidelity",
+        ),
+        "train/config.json": ("training plan", _train(name, city)),
+        "train/metrics.parquet": ("training metrics", _train(name, city)),
+        "train/curve.json": ("learning curve", _train(name, city)),
+        "train/ratio.json": ("domain ratio", _train(name, city)),
+        "trial/trial.json": ("registration", f"evenline trial register {name}/plan.toml"),
+        "trial/matrix.json": ("trial days", f"evenline trial run {name}/trial"),
+        "trial/analysis.json": ("analysis", f"evenline trial analyse {name}/trial"),
+        "trial/verification.json": ("verification", f"evenline trial verify {name}/trial"),
+        "trial/closeout.json": ("closeout", f"evenline trial closeout {name}/trial"),
+        "manifest.json": ("manifest", f"evenline study run {name}/plan.toml"),
+    }
+    return [
+        Origin(what, file, sha256(study.folder / Path(file)), redo)
+        for file, (what, redo) in known.items()
+        if (study.folder / Path(file)).is_file()
+    ]
+
+
+def _train(name: str, city: str) -> str:
+    return f"evenline train {city} --replay {name}/replay --out {name}/train"
+
+
+def facts(study: Study) -> list[tuple[str, str]]:
+    """Hashes and versions that identify the study as a whole."""
+    found = [("evenline", evenline.__version__)]
+    if (trial := study.trial) is not None:
+        found += [
+            ("SUMO", trial["sumo"]),
+            ("registered at", trial["registered_at"]),
+            ("trial", trial["sha256"]),
+            ("all results", trial["analysis"]["results_sha256"]),
+            ("city", trial["city"]["digest"]),
+        ]
+        if trial["merkle_root"]:
+            found.append(("Merkle root at closeout", trial["merkle_root"]))
+    return found

@@ -1,0 +1,322 @@
+"""The order of it all: steps that know their inputs by hash, in one folder, resumable.
+
+A step runs when what it depends on is not what it was made from, or when what it made is not as it
+was left; it says which. `state.json` is the only memory: what was begun with which inputs, what
+was finished with which outputs, and how long it took. A kill at any moment costs the work of the
+step under way since its own last safe point; the next run goes on there.
+"""
+
+import fcntl
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.errors import InputError
+from evenline.files import read_json, refuse_foreign, sha256, to_json, write_bytes, write_text
+from evenline.study_plan import StudyPlan, read_study_plan
+
+FORMAT = "evenline-study-1"
+PLAN, STATE, MANIFEST, TRIAL = "plan.toml", "state.json", "manifest.json", "trial"
+Say = Callable[[str], None]
+Hashes = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study under way: its folder, its plan, and how many processes it may use."""
+
+    folder: Path
+    plan: StudyPlan
+    workers: int | None = None
+
+    @property
+    def city(self) -> str:
+        """The city's folder, as every command takes it."""
+        return str(self.folder / "city")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: what it needs, what of the plan it reads, what it makes and how.
+
+    `run` does whatever is missing and returns one line. `owns` is the folder that is emptied when
+    the inputs have changed; a step without one looks after what is there itself. Where `mends` is
+    set, damaged files alone are removed (and the first of `makes`, the seal) and made again.
+    """
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    settings: Callable[[StudyPlan], dict[str, Any]]
+    makes: tuple[str, ...]
+    run: Callable[[Study], str]
+    about_s: Callable[[Study], float]
+    owns: str | None = None
+    mends: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished step: made from what, what it made, how long it took, what it said."""
+
+    inputs: dict[str, str]
+    outputs: Hashes
+    seconds: float
+    finished_at: str
+    said: str
+
+    @property
+    def digest(self) -> str:
+        """One hash for everything the step made."""
+        return hashlib.sha256(to_json(self.outputs).encode()).hexdigest()
+
+
+@dataclass
+class State:
+    """What `state.json` remembers."""
+
+    begun: dict[str, dict[str, str]] = field(default_factory=dict)
+    done: dict[str, Done] = field(default_factory=dict)
+    took_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a step stands: why it has to run (None: it is up to date), what it took or will."""
+
+    step: Step
+    reason: str | None
+    done: Done | None
+    about_s: float
+
+
+# -- state ----------------------------------------------------------------------------------------
+
+
+def load_state(folder: Path) -> State:
+    """The memory of a study's folder; empty if it has none."""
+    path = folder / STATE
+    if not path.exists():
+        return State()
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path}: format is not {FORMAT!r}")
+    done = {name: Done(**row) for name, row in found["done"].items()}
+    return State(found["begun"], done, found["took_s"])
+
+
+def _save(folder: Path, state: State) -> None:
+    write_text(folder / STATE, to_json({"format": FORMAT, **asdict(state)}))
+
+
+def files_of(folder: Path, patterns: Sequence[str]) -> Hashes:
+    """The SHA-256 of every file that a pattern names, by path inside the folder."""
+    paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    kept = sorted(path for path in paths if not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in kept}
+
+
+def inputs_of(study: Study, step: Step, state: State) -> dict[str, str]:
+    """What a step depends on: settings as text, other steps by the hash of what they made."""
+    own = {key: json.dumps(value) for key, value in step.settings(study.plan).items()}
+    needs = {name: state.done[name].digest for name in step.needs if name in state.done}
+    return own | needs
+
+
+def why(study: Study, step: Step, state: State) -> tuple[str | None, list[str]]:
+    """Why a step has to run, or None; and which files are not as it left them."""
+    inputs, done = inputs_of(study, step, state), state.done.get(step.name)
+    if done is None:
+        begun = state.begun.get(step.name)
+        return ("goes on where it stopped" if begun == inputs else "not done yet"), []
+    for name in dict.fromkeys([*done.inputs, *inputs]):
+        before, now = done.inputs.get(name), inputs.get(name)
+        if before != now and name in step.needs:
+            return f"step {name} has made something else", []
+        if before != now:
+            return f"{name} is {now}, was {before}", []
+    found = files_of(study.folder, step.makes)
+    names = sorted(found.keys() | done.outputs.keys())
+    damaged = [name for name in names if found.get(name) != done.outputs.get(name)]
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        what = "is not as it was left" if damaged[0] in found else "is gone"
+        return f"{damaged[0]} {what}{more}", damaged
+    return None, []
+
+
+def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
+    """Every step with the reason it would run for; changes nothing."""
+    state, standings = load_state(study.folder), []
+    waiting: set[str] = set()
+    forced = False
+    for step in steps:
+        forced = forced or step.name == again_from
+        reason, _ = why(study, step, state)
+        if reason is None and forced:
+            reason = "asked for"
+        if reason is None and (first := [name for name in step.needs if name in waiting]):
+            reason = f"if step {first[0]} makes something else"
+        if reason is not None:
+            waiting.add(step.name)
+        about_s = state.took_s.get(step.name) or step.about_s(study)
+        standings.append(Standing(step, reason, state.done.get(step.name), about_s))
+    return standings
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def open_study(plan_path: Path, out: Path | None, workers: int | None = None) -> Study:
+    """A study from its plan; the folder is not touched yet."""
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: must be at least 1")
+    plan = read_study_plan(plan_path)
+    folder = out or Path("results") / f"study-{plan.name}"
+    refuse_foreign(folder, PLAN)
+    return Study(folder, plan, workers)
+
+
+def chosen(steps: Sequence[Step], first: str | None, last: str | None) -> list[Step]:
+    """The steps up to the last one asked for; refuses names that are not among them."""
+    names = [step.name for step in steps]
+    for name in (first, last):
+        if name is not None and name not in names:
+            raise InputError(f"step {name!r}: there are {', '.join(names)}")
+    if first and last and names.index(first) > names.index(last):
+        raise InputError(f"--from {first} comes after --until {last}")
+    return list(steps[: names.index(last) + 1] if last else steps)
+
+
+def run_study(
+    study: Study,
+    plan_path: Path,
+    steps: Sequence[Step],
+    again_from: str | None = None,
+    until: str | None = None,
+    say: Say = lambda line: None,
+) -> bool:
+    """Run what has to run, in order; True if the whole study is done and its manifest written."""
+    todo = chosen(steps, again_from, until)
+    study.folder.mkdir(parents=True, exist_ok=True)
+    with _alone(study.folder):
+        _refuse_seen(study, survey(study, todo))
+        if plan_path.resolve() != (study.folder / PLAN).resolve():
+            write_bytes(study.folder / PLAN, plan_path.read_bytes())
+        state, forced = load_state(study.folder), False
+        for number, step in enumerate(todo, start=1):
+            forced = forced or step.name == again_from
+            reason, damaged = why(study, step, state)
+            label = f"{number:2}/{len(steps)} {step.title}"
+            if reason is None and not forced:
+                say(f"{label}: up to date")
+                continue
+            say(f"{label}: {reason or 'asked for'}")
+            done = _run_step(study, step, state, damaged, forced)
+            say(f"      {done.said} ({done.seconds:.1f} s)")
+        if len(todo) < len(steps):
+            return False
+        _write_manifest(study, steps, state)
+    return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One runner a folder; the lock goes with the process, however it ends."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{folder}: another study is at work here") from None
+        yield
+
+
+def _run_step(study: Study, step: Step, state: State, damaged: list[str], forced: bool) -> Done:
+    """Make room, remember what is begun, run, remember what was made."""
+    inputs, folder = inputs_of(study, step, state), study.folder
+    resumes = state.begun.get(step.name) == inputs and not forced
+    state.done.pop(step.name, None)
+    if not resumes:
+        state.begun.pop(step.name, None)
+    _save(folder, state)
+    if step.owns and (not resumes or (damaged and not step.mends)):
+        shutil.rmtree(folder / step.owns, ignore_errors=True)
+    elif step.mends and damaged:
+        for name in [*damaged, *files_of(folder, step.makes[:1])]:
+            (folder / name).unlink(missing_ok=True)
+    state.begun[step.name] = inputs
+    _save(folder, state)
+    began = time.monotonic()
+    said = step.run(study)
+    outputs = files_of(folder, step.makes)
+    if not outputs:
+        raise InputError(f"{folder}: step {step.name} has made nothing")
+    seconds = round(time.monotonic() - began, 2)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    done = Done(inputs, outputs, seconds, at, said)
+    state.done[step.name] = done
+    # What was only resumed tells nothing of how long the whole takes.
+    state.took_s[step.name] = max(seconds, state.took_s.get(step.name, 0.0) if resumes else 0.0)
+    _save(folder, state)
+    return done
+
+
+def _refuse_seen(study: Study, standings: Sequence[Standing]) -> None:
+    """Once a trial has outcomes, its cells cannot judge policies that are made after them."""
+    registered = study.folder / TRIAL / "trial.json"
+    if not registered.exists() or not any((study.folder / TRIAL).glob("records/*.json")):
+        return
+    seen = {tuple(block) for block in read_json(registered)["plan"]["blocks"]}
+    asked = set(study.plan.checked_trial().blocks)
+    shared = {s for s, _ in seen} & {s for s, _ in asked} or {d for _, d in seen} & {
+        d for _, d in asked
+    }
+    for standing in standings:
+        done = standing.done
+        changed = done is not None and done.inputs != inputs_of(
+            study, standing.step, load_state(study.folder)
+        )
+        if standing.step.name == TRIAL:
+            return
+        if changed and shared:
+            raise InputError(
+                f"{study.folder}: its trial has seen the outcomes of seed {min(shared)}, and step "
+                f"{standing.step.name} would be made anew ({standing.reason}); name fresh seeds "
+                "under [trial] in the plan, or another folder with --out"
+            )
+
+
+def _write_manifest(study: Study, steps: Sequence[Step], state: State) -> None:
+    """Every file of the study with its hash, and what was made from what."""
+    kept = {
+        path.relative_to(study.folder).as_posix(): path
+        for path in sorted(study.folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".") and path.name != STATE
+    }
+    kept.pop(MANIFEST, None)
+    manifest = {
+        "format": "evenline-study-manifest-1",
+        "name": study.plan.name,
+        "evenline": evenline.__version__,
+        "steps": {
+            step.name: {
+                "title": step.title,
+                "inputs": state.done[step.name].inputs,
+                "made": state.done[step.name].digest,
+                "finished_at": state.done[step.name].finished_at,
+                "seconds": state.done[step.name].seconds,
+            }
+            for step in steps
+        },
+        "files": {name: sha256(path) for name, path in kept.items()},
+    }
+    path = study.folder / MANIFEST
+    if not path.exists() or read_json(path) != manifest:
+        write_text(path, to_json(manifest))

@@ -1,0 +1,168 @@
+"""The documentation is true: its code runs and prints what it shows, its commands and links exist.
+
+Python blocks of a page are one program, run in a process and folder of their own. A `text` block
+right after one is what that block prints.
+"""
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from evenline.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "-- end of block --"
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """(language, content) of the fenced blocks of a page, in order."""
+    return FENCE.findall(page.read_text(encoding="utf-8"))
+
+
+def run_python(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """This process's environment without a screen: nothing is opened, temporary files aside."""
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return kept | {"MPLBACKEND": "Agg", "TMPDIR": str(folder)}
+
+
+@pytest.mark.parametrize("page", ["tutorial", "contract"])
+def test_the_python_of_a_page_runs_and_prints_what_is_shown(page: str, tmp_path: Path) -> None:
+    found = blocks(ROOT / "docs" / f"{page}.md")
+    codes = [content for language, content in found if language == "python"]
+    assert codes
+    printed = run_python(f"print('{MARK}')\n".join(codes), tmp_path).split(f"{MARK}\n")
+    number = -1
+    for language, content in found:
+        if language == "python":
+            number += 1
+        elif language == "text":
+            assert printed[number] == content, f"block {number + 1} of {page}.md"
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def shown_commands(page: Path) -> list[str]:
+    """Every `evenline ...` of a page, from blocks without a language and from inline code."""
+    text = page.read_text(encoding="utf-8")
+    lines = [line for language, body in blocks(page) if not language for line in body.splitlines()]
+    inline = re.findall(r"`(evenline [^`]+)`", FENCE.sub("", text).replace("\n", " "))
+    commands = [line.split(" #")[0].split(" && ")[0].strip() for line in lines + inline]
+    return [
+        c.removeprefix(".venv/bin/") for c in commands if re.match(r"(\.venv/bin/)?evenline ", c)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_exists_with_its_options(page: Path) -> None:
+    for text in shown_commands(page):
+        words = shlex.split(text)[1:]
+        command: click.Command = typer.main.get_command(app)
+        while isinstance(command, click.Group) and words:
+            name = re.split(r"[,|]", words.pop(0))[0]
+            assert name in command.commands, f"{page.name}: {text}"
+            command = command.commands[name]
+        known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
+        for word in words:
+            option = word.split("=")[0]
+            assert not option.startswith("--") or option in known, f"{page.name}: {text}"
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_and_picture_of_a_page_is_there(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name) if name else page
+        assert there.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+# -- examples -------------------------------------------------------------------------------------
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    assert run_python(example.read_text(encoding="utf-8"), tmp_path).strip()
+
+
+def test_the_readme_shows_the_first_example() -> None:
+    shown = [content for language, content in blocks(ROOT / "README.md") if language == "python"]
+    assert len(shown) == 1 and EXAMPLES[0].read_text(encoding="utf-8").endswith(shown[0])
+
+
+def test_the_notebook_is_one_and_its_cells_run(tmp_path: Path) -> None:
+    """Checked against the parts of the notebook format that readers insist on."""
+    book = json.loads((ROOT / "examples" / "04_notebook.ipynb").read_text(encoding="utf-8"))
+    assert book["nbformat"] == 4 and book["nbformat_minor"] >= 5
+    assert book["metadata"]["kernelspec"]["name"] == "python3"
+    names = [cell["id"] for cell in book["cells"]]
+    assert len(set(names)) == len(names) and all(re.fullmatch(r"[\w-]{1,64}", n) for n in names)
+    for cell in book["cells"]:
+        expected = {"cell_type", "id", "metadata", "source"}
+        if cell["cell_type"] == "code":
+            expected |= {"execution_count", "outputs"}
+        assert set(cell) == expected
+    code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    run_python("\n".join(code), tmp_path)
+
+
+# -- the reference --------------------------------------------------------------------------------
+
+
+def test_the_reference_has_every_public_module(tmp_path: Path) -> None:
+    made = tmp_path / "api.md"
+    subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "make_api.py"), str(made)], check=True, cwd=tmp_path
+    )
+    text = made.read_text(encoding="utf-8")
+    for path in (ROOT / "src" / "evenline").rglob("*.py"):
+        if not path.name.startswith("_") and "assets" not in str(path):
+            name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+            assert f"`{name}`" in text
+            summary = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            assert summary, f"{name} does not say what it is for"
+    assert "`run_episode(world, cell, policy)`" in text
