@@ -122,7 +122,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_term_and_state(
 
     def poisoned(given: Store):  # type: ignore[no-untyped-def]
         replay = real(given)
-        return replay._replace(cost_to_end=jnp.full(replay.rows, jnp.nan))
+        return replay._replace(cost=jnp.full(replay.rows, jnp.inf))
 
     run_module.resident = poisoned
     try:

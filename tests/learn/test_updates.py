@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_network import SERVICES, SIZE, states
 
-from evenline.learn.data import Credit, Transitions, credited
+from evenline.learn.data import Transitions
 from evenline.learn.updates import (
     Learned,
     Rates,
@@ -24,7 +24,6 @@ from evenline.learn.updates import (
 )
 
 COUNT = 48
-PAPER = Credit(jnp.int32(1), jnp.float32(0.0), jnp.float32(0.0), jnp.float32(1.0))
 Floats = np.ndarray[Any, Any]
 
 
@@ -110,7 +109,7 @@ def learner(seed: int) -> Learned:
 @pytest.mark.parametrize("packed", [False, True])
 def test_iql_losses_are_the_papers(packed: bool) -> None:
     now, batch = learner(1), transitions(2)
-    _, found = iql_update(now, batch, PAPER, packed)
+    _, found = iql_update(now, batch, packed)
     p, t = doubles(now), doubles(batch)
     value = critic = actor = 0.0
     for s, a, r, after, goes_on in zip(*t, strict=True):
@@ -150,7 +149,7 @@ def test_the_soft_value_sums_the_gate_exactly() -> None:
 
 def test_the_critic_target_mixes_a_tenth_of_the_fixed_value_and_the_loss_is_hubers() -> None:
     now, batch, key = learner(5), transitions(6), jax.random.key(2)
-    rates = Rates(*(jnp.float32(x) for x in (1.0, 1.0, 0.0, 0.1)), PAPER)
+    rates = Rates(*(jnp.float32(x) for x in (1.0, 1.0, 0.0, 0.1)))
     after, found = continue_update(now, batch, batch.state[:16], rates, key, False)
     noise = np.asarray(jax.random.normal(key, (COUNT + 16,)), float)
     p, t = doubles(now), doubles(batch)
@@ -174,7 +173,7 @@ def test_the_critic_target_mixes_a_tenth_of_the_fixed_value_and_the_loss_is_hube
 
 def test_a_frozen_actor_and_temperature_do_not_move_nor_does_their_optimiser() -> None:
     now, batch = learner(7), transitions(8)
-    frozen = Rates(*(jnp.float32(x) for x in (0.0, 0.0, 5e-5, 0.1)), PAPER)
+    frozen = Rates(*(jnp.float32(x) for x in (0.0, 0.0, 5e-5, 0.1)))
     after, _ = continue_update(now, batch, batch.state, frozen, jax.random.key(3), False)
     for part in ("actor", "log_temperature", "actor_adam", "temperature_adam", "value", "anchor"):
         for a, b in zip(
@@ -189,7 +188,7 @@ def test_a_proximal_learner_ends_a_little_nearer_to_its_anchor() -> None:
     now = now._replace(anchor=jax.tree.map(lambda leaf: leaf + 1.0, now.actor))
     free, near = (
         continue_update(
-            now, batch, batch.state, Rates(*(jnp.float32(x) for x in (1, 1, c, 0.1)), PAPER),
+            now, batch, batch.state, Rates(*(jnp.float32(x) for x in (1, 1, c, 0.1))),
             jax.random.key(4), False,
         )[0]
         for c in (0.0, 0.01)
@@ -227,26 +226,3 @@ def test_adam_is_the_published_recursion() -> None:
         m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
         y = y - 3e-4 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
     np.testing.assert_allclose(x, y, rtol=1e-5)
-
-
-def test_shaping_telescopes_along_a_day_so_that_the_order_of_policies_stays() -> None:
-    """Summed over a day without discount, shaped rewards differ by the first potential alone."""
-    path = states(11, 20, 2)
-    path[:, 0] = np.linspace(0.0, 0.95, 20)
-    credit = Credit(jnp.int32(1), jnp.float32(0.0), jnp.float32(2.5), jnp.float32(0.4))
-    batch = Transitions(
-        jnp.asarray(path), jnp.zeros(20), jnp.arange(20.0), jnp.asarray(np.roll(path, -1, 0)),
-        jnp.asarray(np.arange(20) < 19, jnp.float32),
-    )  # fmt: skip
-    shaped = credited(batch, credit)
-    first = 2.5 * (2 * path[0, 3] + path[0, 4]) * 0.4
-    assert float(shaped.reward.sum() - batch.reward.sum()) == pytest.approx(first, rel=1e-4)
-
-
-def test_the_discount_is_by_physical_time() -> None:
-    batch = transitions(12)
-    decay = 8.0
-    found = credited(batch, PAPER._replace(decay=jnp.float32(decay)))
-    elapsed = np.maximum(np.asarray(batch.next_state[:, 0] - batch.state[:, 0]), 0)
-    np.testing.assert_allclose(found.goes_on, batch.goes_on * np.exp(-decay * elapsed), rtol=1e-5)
-    assert np.array_equal(found.reward, batch.reward)

@@ -41,11 +41,11 @@ def bench_learn(city: City, store: Store, device: str, repeats: int) -> dict[str
         iql = torch = 0.0
         eager = _torch_learner(city, store, device)
         for repeat in range(repeats + 1):  # the first compiles
-            rate, learned = _iql_rate(learned, replay, seeds, city, packed)
+            rate, learned = _iql_rate(learned, replay, seeds, packed)
             iql = max(iql, rate if repeat else 0.0)
             if eager is not None:
                 torch = max(torch, _rate(eager, UPDATES // 4))
-        online = max(_online_rate(learned, replay, seeds, city, packed) for _ in range(2))
+        online = max(_online_rate(learned, replay, seeds, packed) for _ in range(2))
     return {
         "city": city.name,
         "device": where.device_kind,
@@ -106,23 +106,20 @@ def _rate(step: Any, count: int) -> float:
 
 
 def _iql_rate(
-    learned: Learned, replay: Any, seeds: tuple[int, ...], city: City, packed: bool
+    learned: Learned, replay: Any, seeds: tuple[int, ...], packed: bool
 ) -> tuple[float, Learned]:
-    lanes = [ln.Lane(LEARNERS[FINAL], seed) for seed in seeds]
-    rates, numbers = ln.rates_at(lanes, 0, city), jnp.asarray(np.array(seeds, np.uint32))
+    numbers = jnp.asarray(np.array(seeds, np.uint32))
     began = time.perf_counter()
-    learned, _ = ln.iql_steps(learned, replay, numbers, rates, jnp.int32(0), UPDATES, packed)
+    learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), UPDATES, packed)
     jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
     return UPDATES * len(seeds) / (time.perf_counter() - began), learned
 
 
-def _online_rate(
-    learned: Learned, replay: Any, seeds: tuple[int, ...], city: City, packed: bool
-) -> float:
+def _online_rate(learned: Learned, replay: Any, seeds: tuple[int, ...], packed: bool) -> float:
     """One call an update, as in the continuation, without the simulator."""
     lanes = [ln.Lane(LEARNERS[FINAL], seed) for seed in seeds]
-    rates, numbers = ln.rates_at(lanes, 12_500, city), jnp.asarray(np.array(seeds, np.uint32))
-    days = ln.new_lane_days(len(seeds), Budget(events=UPDATES + 2, warmup_events=1), city)
+    rates, numbers = ln.rates_at(lanes, 12_500), jnp.asarray(np.array(seeds, np.uint32))
+    days = ln.new_lane_days(len(seeds), Budget(events=UPDATES + 2, warmup_events=1))
     learned = jax.tree.map(jnp.copy, learned)
     state = np.zeros((len(seeds), days.state.shape[-1]), np.float32)
     state[:, 1] = 1 / MAX_SLOTS

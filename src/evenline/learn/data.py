@@ -13,7 +13,6 @@ import numpy as np
 
 from evenline.city.demand import RATE_BIN_S
 from evenline.control.action import MAX_HOLD_S
-from evenline.control.ledger import WEIGHT_RIDING, WEIGHT_WAITING
 from evenline.control.state import (
     CANONICAL_WIDTH,
     DWELL_CAP,
@@ -46,13 +45,13 @@ class Replay(NamedTuple):
 
     columns: Columns
     known: Known
-    cost_to_end: jax.Array  # of a row and all that follow it on its day
-    last: jax.Array  # one past the final row of a row's day
+    cost: jax.Array
+    terminal: jax.Array
 
     @property
     def rows(self) -> int:
         """Transitions."""
-        return int(self.last.shape[0])
+        return int(self.cost.shape[0])
 
 
 def resident(store: Store) -> Replay:
@@ -64,12 +63,9 @@ def resident(store: Store) -> Replay:
         jnp.asarray(value, jnp.float32 if np.asarray(value).dtype == np.float64 else None)
         for value in store.known
     ]
-    to_end, last = np.empty(len(store), np.int32), np.empty(len(store), np.int32)
-    for day in store.episodes:
-        own = slice(day.first, day.last)
-        to_end[own] = store.cost[own][::-1].cumsum()[::-1]
-        last[own] = day.last
-    return Replay(Columns(*columns), Known(*known), jnp.asarray(to_end), jnp.asarray(last))
+    return Replay(
+        Columns(*columns), Known(*known), jnp.asarray(store.cost), jnp.asarray(store.terminal)
+    )
 
 
 def replay_states(replay: Replay, rows: jax.Array) -> jax.Array:
@@ -131,42 +127,35 @@ def actions(replay: Replay, rows: jax.Array) -> jax.Array:
     return jnp.asarray(holds[rows] / (MAX_HOLD_S / 2) - 1.0)
 
 
-def replay_batch(replay: Replay, rows: jax.Array, tokens: Any = 1) -> Transitions:
-    """The transitions of some rows, each over so many tokens or to the end of its day."""
-    later = rows + tokens
-    inside = later < replay.last[rows]
-    later = jnp.where(inside, later, rows)
-    states = replay_states(replay, jnp.concatenate([rows, later]))
-    cost = replay.cost_to_end[rows] - jnp.where(inside, replay.cost_to_end[later], 0)
+def replay_batch(replay: Replay, rows: jax.Array) -> Transitions:
+    """The transitions of some rows."""
+    both = jnp.concatenate([rows, jnp.minimum(rows + 1, replay.rows - 1)])
+    states = replay_states(replay, both)
     return Transitions(
         states[: len(rows)],
         actions(replay, rows),
-        -REWARD_SCALE * cost.astype(jnp.float32),
+        -REWARD_SCALE * replay.cost[rows].astype(jnp.float32),
         states[len(rows) :],
-        inside.astype(jnp.float32),
+        1.0 - replay.terminal[rows].astype(jnp.float32),
     )
 
 
 class Days(NamedTuple):
-    """The simulated days of one learner, event after event; the last state awaits its action."""
+    """The simulated days of one learner, event after event."""
 
     state: jax.Array
     action: jax.Array
-    cost: jax.Array  # between an event and the next
-    paid: jax.Array  # on the same day before an event
-    day: jax.Array
-    total: jax.Array  # of each finished day
+    cost: jax.Array
+    over: jax.Array
 
 
-def new_days(events: int, most_days: int) -> Days:
+def new_days(events: int) -> Days:
     """Room for so many events and the state after the last."""
     return Days(
         jnp.zeros((events + 1, CANONICAL_WIDTH), jnp.float32),
         jnp.zeros(events, jnp.float32),
         jnp.zeros(events, jnp.float32),
-        jnp.zeros(events + 1, jnp.float32),
-        jnp.zeros(events + 1, jnp.int32),
-        jnp.zeros(most_days, jnp.float32),
+        jnp.zeros(events, bool),
     )
 
 
@@ -181,58 +170,25 @@ class Event(NamedTuple):
 
 def append(days: Days, n: jax.Array, event: Event) -> Days:
     """Note the n-th event; its own state is there already."""
-    paid, day = days.paid[n] + event.cost, days.day[n]
     return Days(
         days.state.at[n + 1].set(event.next_state),
         days.action.at[n].set(event.action),
         days.cost.at[n].set(event.cost),
-        days.paid.at[n + 1].set(jnp.where(event.over, 0.0, paid)),
-        days.day.at[n + 1].set(day + event.over),
-        days.total.at[day].set(paid),
+        days.over.at[n].set(event.over),
     )
 
 
-def days_batch(days: Days, rows: jax.Array, tokens: Any = 1) -> Transitions:
-    """The transitions of some events, each over so many tokens or to the end of its day."""
-    later = rows + tokens
-    inside = days.day[later] == days.day[rows]
-    until = jnp.where(inside, days.paid[later], days.total[days.day[rows]])
-    cost = jnp.where(jnp.asarray(tokens) == 1, days.cost[rows], until - days.paid[rows])
+def days_batch(days: Days, rows: jax.Array) -> Transitions:
+    """The transitions of some events."""
     return Transitions(
         days.state[rows],
         days.action[rows],
-        -REWARD_SCALE * cost,
-        days.state[later],
-        inside.astype(jnp.float32),
+        -REWARD_SCALE * days.cost[rows],
+        days.state[rows + 1],
+        1.0 - days.over[rows].astype(jnp.float32),
     )
 
 
 def concatenate(first: Transitions, second: Transitions) -> Transitions:
     """Two minibatches as one."""
     return Transitions(*(jnp.concatenate(pair) for pair in zip(first, second, strict=True)))
-
-
-class Credit(NamedTuple):
-    """How a learner counts what comes after a token. The paper's: one token, no discount."""
-
-    tokens: jax.Array  # whose rewards are summed before a value takes over
-    decay: jax.Array  # of that value with time: days over time constants, or 0
-    potential: jax.Array  # cost a day of the people now waiting and riding, or 0
-    span: jax.Array  # share of the day for which they are expected to stay
-
-
-def credited(batch: Transitions, credit: Credit) -> Transitions:
-    """The same with a discount by physical time, and with rewards shaped by a potential.
-
-    Everyone now in the system is expected to stay for a while: what a reward tells beyond that is
-    what a critic has to learn. Shaping by a potential leaves the best policy as it is.
-    """
-    elapsed = jnp.maximum(batch.next_state[:, 0] - batch.state[:, 0], 0.0)
-    goes_on = batch.goes_on * jnp.exp(-credit.decay * elapsed)
-    shaping = goes_on * _potential(batch.next_state, credit) - _potential(batch.state, credit)
-    return batch._replace(goes_on=goes_on, reward=batch.reward + shaping)
-
-
-def _potential(state: jax.Array, credit: Credit) -> jax.Array:
-    people = WEIGHT_WAITING * state[:, 3] + WEIGHT_RIDING * state[:, 4]
-    return -credit.potential * people * jnp.minimum(credit.span, 1.0 - state[:, 0])

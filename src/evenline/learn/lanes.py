@@ -5,7 +5,7 @@ that no time goes into empty slots. Random numbers belong to the seed and to the
 update, never to the lane, so that branches of one seed go on with the same streams.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,12 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evenline.city.model import City
-from evenline.control.state import contract_of
 from evenline.learn import ratio as r
 from evenline.learn.data import (
-    REWARD_SCALE,
-    Credit,
     Days,
     Event,
     Replay,
@@ -100,21 +96,19 @@ def iql_steps(
     learned: Learned,
     replay: Replay,
     seeds: jax.Array,
-    rates: Rates,
     first: jax.Array,
     count: int,
     packed: bool,
 ) -> tuple[Learned, Metrics]:
     """Many IQL updates in one call; the metrics of each."""
 
-    def lane(state: Learned, seed: jax.Array, rates: Rates, number: jax.Array) -> Any:
+    def lane(state: Learned, seed: jax.Array, number: jax.Array) -> tuple[Learned, Metrics]:
         rows = jax.random.randint(stream(seed, OFFLINE, number), (CRITIC_BATCH,), 0, replay.rows)
-        batch = replay_batch(replay, rows, rates.credit.tokens)
-        return iql_update(state, batch, rates.credit, packed)
+        return iql_update(state, replay_batch(replay, rows), packed)
 
     def update(state: Learned, number: jax.Array) -> tuple[Learned, Metrics]:
         numbers = jnp.broadcast_to(number, seeds.shape)
-        after, metrics = over_lanes(lane, packed)(state, seeds, rates, numbers)
+        after, metrics = over_lanes(lane, packed)(state, seeds, numbers)
         return after, metrics
 
     return jax.lax.scan(update, learned, first + jnp.arange(count))
@@ -181,11 +175,9 @@ def learn(
         half = CRITIC_BATCH // 2
         keys = jax.random.split(rows_key)
         logged = jax.random.randint(keys[0], (half,), 0, replay.rows)
-        seen = jax.random.randint(
-            keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 2 - rates.credit.tokens
-        )
-        offline = replay_batch(replay, logged, rates.credit.tokens)
-        online = days_batch(days, seen[:CRITIC_BATCH], rates.credit.tokens)
+        seen = jax.random.randint(keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 1)
+        offline = replay_batch(replay, logged)
+        online = days_batch(days, seen[:CRITIC_BATCH])
         # A learner without a replay fills its half with more of its own days.
         first = jax.tree.map(
             lambda a, b: jnp.where(rates.value_share > 0, a, b[half:]), offline, online
@@ -237,32 +229,19 @@ def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
     return learned._replace(anchor=jax.tree.map(choose, learned.actor, learned.anchor))
 
 
-def rates_at(lanes: Sequence[Lane], event: int, city: City) -> Rates:
+def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
     """What the schedules of the lanes say after so many events."""
-    learners = [lane.learner for lane in lanes]
-    people = contract_of(city).scale[1]  # the unit of the counts in a state
-
-    def row(values: Iterable[float]) -> Any:
-        return np.array(list(values), np.float32)
-
-    tokens: Any = np.array([credit_tokens(one, city) for one in learners], np.int32)
-    return Rates(
-        row(one.rate(event) for one in learners),
-        row(event > one.temperature_from for one in learners),
-        row(one.proximal for one in learners),
-        row(VALUE_SHARE if one.replay else 0.0 for one in learners),
-        Credit(
-            tokens,
-            row(city.horizon_s / one.horizon_s for one in learners),
-            row(REWARD_SCALE * people * city.horizon_s * one.shaped for one in learners),
-            row((one.credit_s + one.horizon_s) / city.horizon_s for one in learners),
-        ),
-    )
-
-
-def credit_tokens(learner: Learner, city: City) -> int:
-    """How many tokens pass, on average, while rewards are summed."""
-    return max(1, round(learner.credit_s * city.decisions / city.horizon_s))
+    rows = [
+        (
+            lane.learner.rate(event),
+            float(event > lane.learner.temperature_from),
+            lane.learner.proximal,
+            VALUE_SHARE if lane.learner.replay else 0.0,
+        )
+        for lane in lanes
+    ]
+    columns: list[Any] = [np.array(column, np.float32) for column in zip(*rows, strict=True)]
+    return Rates(*columns)
 
 
 def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
@@ -278,8 +257,6 @@ def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
         return (
             lane.seed,
             learner.replay,
-            learner.start,
-            learner.first_temperature,
             min(learner.temperature_from, events),
             rates,
             early,
@@ -289,9 +266,8 @@ def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
     return [stories.index(one) for one in stories]
 
 
-def new_lane_days(lanes: int, budget: Budget, city: City) -> Days:
+def new_lane_days(lanes: int, budget: Budget) -> Days:
     """Room for the simulated days of every lane."""
-    one = new_days(budget.events, budget.events // max(1, city.decisions) + 2)
     return jax.tree.map(  # type: ignore[no-any-return]
-        lambda leaf: jnp.zeros((lanes, *leaf.shape), leaf.dtype), one
+        lambda leaf: jnp.zeros((lanes, *leaf.shape), leaf.dtype), new_days(budget.events)
     )

@@ -14,7 +14,6 @@ Phases: IQL for each seed, then simulated days. A kill costs what came after the
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -37,6 +36,7 @@ from evenline.files import read_json, sha256, to_json, write_bytes, write_table,
 from evenline.learn import lanes as ln
 from evenline.learn import ratio as rt
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
+from evenline.learn.counterfactual import teach
 from evenline.learn.data import (
     REWARD_SCALE,
     Days,
@@ -94,17 +94,12 @@ def chosen_device(name: str) -> jax.Device:
         raise InputError(f"device {name!r} is not there: choose from {', '.join(there)}") from None
 
 
-def check_plan(plan: Plan, city: City) -> None:
+def check_plan(plan: Plan) -> None:
     """Refuse what cannot be trained, before any work."""
     if not plan.seeds or len(set(plan.seeds)) != len(plan.seeds):
         raise InputError(f"seeds {list(plan.seeds)}: each must be named once, and at least one")
     for learner in plan.learners:
         check_schedule(learner, plan.budget)
-        if learner.continues and ln.credit_tokens(learner, city) > plan.budget.warmup_events:
-            raise InputError(
-                f"learner {learner.name}: sums rewards over {ln.credit_tokens(learner, city)}"
-                f" tokens, more than the {plan.budget.warmup_events} events of warm-up"
-            )
 
 
 class Run:
@@ -119,7 +114,7 @@ class Run:
         store: Store,
         device: jax.Device,
     ) -> None:
-        check_plan(plan, city)
+        check_plan(plan)
         self.folder, self.plan, self.city, self.calibration = folder, plan, city, calibration
         self.store = store
         self.packed = device.platform == "cpu"
@@ -144,10 +139,6 @@ class Run:
     def _config(self) -> dict[str, Any]:
         plan = asdict(self.plan)
         plan.pop("checkpoint_s")
-        for learner in plan["learners"]:
-            learner["horizon_s"] = (
-                None if math.isinf(learner["horizon_s"]) else learner["horizon_s"]
-            )
         return json.loads(  # type: ignore[no-any-return]
             json.dumps(
                 {
@@ -162,15 +153,10 @@ class Run:
 
     # -- phase one --------------------------------------------------------------------------------
 
-    def starts(self) -> list[ln.Lane]:
-        """The IQL starts that the learners need: one a seed and horizon."""
-        of_horizon = {learner.start: learner for learner in self.plan.learners if learner.replay}
-        return [ln.Lane(one, seed) for one in of_horizon.values() for seed in self.plan.seeds]
-
     def offline(self) -> list[Learned]:
-        """IQL from every start; one stacked tree a group."""
-        starts, budget = self._groups(self.starts()), self.plan.budget
-        groups = [ln.begin_lanes([lane.seed for lane in group], self.size) for group in starts]
+        """IQL for every seed; one stacked tree a group of seeds."""
+        groups_of_seeds, budget = self._groups(self.plan.seeds), self.plan.budget
+        groups = [ln.begin_lanes(group, self.size) for group in groups_of_seeds]
         path = self.folder / "iql.safetensors"
         done = 0
         if path.exists():
@@ -180,13 +166,11 @@ class Run:
             task = bar.add_task("IQL updates", total=budget.iql_updates, completed=done)
             while done < budget.iql_updates:
                 count = min(IQL_CHUNK, budget.iql_updates - done)
-                for i, group in enumerate(starts):
-                    rates = ln.rates_at(group, 0, self.city)
+                for i, group in enumerate(groups_of_seeds):
                     groups[i], metrics = ln.iql_steps(
-                        groups[i], self.replay, _array([lane.seed for lane in group]), rates,
-                        jnp.int32(done), count, self.packed,
-                    )  # fmt: skip
-                    names = [f"{lane.learner.start}-{lane.seed}" for lane in group]
+                        groups[i], self.replay, _array(group), jnp.int32(done), count, self.packed
+                    )
+                    names = [f"iql-{seed}" for seed in group]
                     self._note("iql", names, done, jax.device_get(metrics), groups)
                 done += count
                 bar.update(task, completed=done)
@@ -221,6 +205,16 @@ class Run:
         state = state.split(lanes, [trunk.index(i) for i in trunk_of])
         state.run(budget.events, self.folder / "end.safetensors")
         return state
+
+    def taught(self, starts: dict[str, Params]) -> None:
+        """Learners that study counterfactuals, one seed after another; what is there is kept."""
+        for learner in self.plan.learners:
+            for seed in self.plan.seeds if learner.lessons else ():
+                path = self.folder / "actors" / f"{learner.name}-{seed}.safetensors"
+                if not path.exists():
+                    cells = [training_cell(seed, day) for day in range(learner.lessons)]
+                    actor = teach(starts[f"iql-{seed}"], self.city, self.calibration, cells, seed)
+                    write_actor(path, actor)
 
     # -- what is kept -----------------------------------------------------------------------------
 
@@ -304,19 +298,14 @@ class Online:
     def begin(cls, run: Run, lanes: list[ln.Lane], offline: list[Learned]) -> "Online":
         """Every lane where its learner starts: IQL's end, or nothing at all."""
         self = cls(run, lanes)
-        budget = run.plan.budget
-        starts = [(lane.learner.start, lane.seed) for lane in run.starts()]
-        trained: Any = jax.tree.map(lambda *x: jnp.concatenate(x), *offline) if starts else None
+        seeds, budget = list(run.plan.seeds), run.plan.budget
+        trained: Any = jax.tree.map(lambda *x: jnp.concatenate(x), *offline)
         for group in self.groups:
             fresh = ln.begin_lanes([lanes[i].seed for i in group], run.size)
-            pairs = [(lanes[i].learner.start, lanes[i].seed) for i in group]
+            own = ln.pick(trained, [seeds.index(lanes[i].seed) for i in group])
             from_replay = np.array([lanes[i].learner.replay for i in group])
-            if trained is not None:
-                own = ln.pick(trained, [starts.index(p) if p in starts else 0 for p in pairs])
-                fresh = _choose(from_replay, own, fresh)
-            heat = np.log([lanes[i].learner.first_temperature for i in group])
-            self.learned.append(fresh._replace(log_temperature=jnp.asarray(heat, jnp.float32)))
-            self.days.append(ln.new_lane_days(len(group), budget, run.city))
+            self.learned.append(_choose(from_replay, own, fresh))
+            self.days.append(ln.new_lane_days(len(group), budget))
             keys = [ln.stream(jnp.uint32(lanes[i].seed), ln.DIAGNOSE) for i in group]
             self.ratio.append(ln.stack([rt.new_ratio(key) for key in keys]))
         for w in range(len(lanes)):
@@ -421,7 +410,7 @@ class Online:
                 self.learned[g], self.days[g], seeds, jnp.int32(n), event, run.packed
             )
             if n + 1 > budget.warmup_events:
-                rates = ln.rates_at(lanes, n + 1, run.city)
+                rates = ln.rates_at(lanes, n + 1)
                 self.learned[g], metrics = ln.learn(
                     self.learned[g], self.days[g], run.replay, seeds, jnp.int32(n), rates,
                     run.packed,
@@ -586,11 +575,10 @@ def train(
         jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
         seconds = {"iql": time.monotonic() - began}
         actors: dict[str, Params] = {}
-        for group, learned in zip(run._groups(run.starts()), offline, strict=True):
+        for group, learned in zip(run._groups(plan.seeds), offline, strict=True):
             host = jax.device_get(learned.actor)
-            for j, lane in enumerate(group):
-                own = {name: value[j] for name, value in host.items()}
-                actors[f"{lane.learner.start}-{lane.seed}"] = own
+            for j, seed in enumerate(group):
+                actors[f"iql-{seed}"] = {name: value[j] for name, value in host.items()}
         for name, actor in actors.items():
             write_actor(folder / "actors" / f"{name}.safetensors", actor)
         summary: dict[str, Any] = {"seconds": seconds}
@@ -603,6 +591,9 @@ def train(
                 summary["ratio"] = online.assess()
                 write_text(folder / "ratio.json", to_json(summary["ratio"]))
         run._write_metrics()
+        began = time.monotonic()
+        run.taught(actors)
+        seconds["lessons"] = time.monotonic() - began
     _write_events(folder / "events", run.rows)
     seconds["all"] = sum(seconds.values())
     write_text(folder / "summary.json", to_json(summary))

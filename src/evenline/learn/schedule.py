@@ -4,12 +4,9 @@ A learner is data: the training program reads these numbers and has no branch fo
 Events count decisions in a learner's own simulated days; the first 5,000 are frozen warm-up.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 from evenline.errors import InputError
-
-NEVER = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -39,17 +36,7 @@ class Learner:
     proximal: float = 0.0  # share of the way back to the actor at `anchor` after each update
     anchor: int = 10_000
     taper: Ramp = FLAT
-    horizon_s: float = math.inf  # time constant of the discount; none in the paper
-    credit_s: float = 0.0  # how long rewards are summed before a value takes over; 0: one token
-    shaped: bool = False  # rewards less what the people now in the system would cost anyway
-    first_temperature: float = 1.0
-
-    @property
-    def start(self) -> str:
-        """The name of the IQL start it shares with all learners of the same credit."""
-        if math.isinf(self.horizon_s) and self.credit_s == 0:
-            return "iql"
-        return f"iql{self.credit_s:.0f}s" if self.credit_s else f"iql1of{self.horizon_s:.0f}s"
+    lessons: int = 0  # simulated days on which every hold is tried: see `counterfactual`
 
     def rate(self, event: int) -> float:
         """The actor's rate multiplier at an event; none before it is released."""
@@ -99,17 +86,8 @@ LEARNERS = {
         Learner("sac", "online-only SAC", replay=False),
     )
 }
-# Not of the paper. The state after a token shows another bus at another stop, and nothing of the
-# hold just given: its effect is seen only in the rewards of the next minutes. So they are summed.
-LOCAL = Learner(
-    "local",
-    "credit over fifteen minutes",
-    temperature_from=NEVER,
-    horizon_s=1_800.0,
-    credit_s=900.0,
-    shaped=True,
-    first_temperature=0.01,
-)
+# Not of the paper: starts from IQL too, and learns from the simulator's own counterfactuals.
+TAUGHT = Learner("taught", "counterfactual", continues=False, lessons=12)
 FINAL = _FINAL.name
 
 
@@ -117,7 +95,7 @@ def named_learners(names: str) -> list[Learner]:
     """Learners by name, separated by commas, or `all` eight of the paper."""
     if names == "all":
         return list(LEARNERS.values())
-    known = {**LEARNERS, LOCAL.name: LOCAL}
+    known = {**LEARNERS, TAUGHT.name: TAUGHT}
     chosen = []
     for name in names.split(","):
         if name not in known:
@@ -152,10 +130,6 @@ def check_schedule(learner: Learner, budget: Budget) -> None:
         raise InputError(
             f"budget: {budget.warmup_events} warm-up events of {budget.events},"
             f" {budget.iql_updates} IQL updates"
-        )
-    if not (learner.horizon_s > 0 and learner.first_temperature > 0 and learner.credit_s >= 0):
-        raise InputError(
-            f"learner {learner.name}: horizon, credit and temperature must be positive"
         )
     for name, ramp in (("ramp", learner.ramp), ("taper", learner.taper)):
         if ramp.last <= ramp.first:

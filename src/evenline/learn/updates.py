@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from evenline.learn.data import Credit, Transitions, credited
+from evenline.learn.data import Transitions
 from evenline.learn.hurdle import branches, entropy, expect, hurdle, log_density
 from evenline.learn.network import (
     Params,
@@ -89,11 +89,8 @@ def advantage_weight(advantage: jax.Array) -> jax.Array:
     return jnp.exp(jnp.minimum(ADVANTAGE_SCALE * advantage, largest))
 
 
-def iql_update(
-    learned: Learned, batch: Transitions, credit: Credit, packed: bool
-) -> tuple[Learned, Metrics]:
+def iql_update(learned: Learned, batch: Transitions, packed: bool) -> tuple[Learned, Metrics]:
     """Value by expectile, critics by the stored continuation, actor by weighted likelihood."""
-    batch = credited(batch, credit)
     q = critic_values(
         learned.target, encode(learned.target, batch.state, packed), batch.action
     ).min(0)
@@ -143,7 +140,6 @@ class Rates(NamedTuple):
     temperature: jax.Array  # 1 or 0
     proximal: jax.Array
     value_share: jax.Array  # of V in the bootstrap: none for a learner without a replay
-    credit: Credit
 
 
 def soft_value(learned: Learned, state: jax.Array, noise: jax.Array, packed: bool) -> jax.Array:
@@ -165,7 +161,6 @@ def continue_update(
     packed: bool,
 ) -> tuple[Learned, Metrics]:
     """Critics against the mixed bootstrap; actor and temperature on simulated states."""
-    batch = credited(batch, rates.credit)
     noise = jax.random.normal(key, (len(batch.action) + len(simulated),))
     soft = soft_value(learned, batch.next_state, noise[: len(batch.action)], packed)
     fixed = state_value(learned.value, batch.next_state, packed)

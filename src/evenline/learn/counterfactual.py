@@ -1,0 +1,179 @@
+"""Learning from counterfactuals, which is not of the paper: the simulator takes the critic's place.
+
+At every decision of a simulated day a few holds are tried on the same passengers and the same
+luck, with a plain rule driving from there on, and the people's time of the next half hour is
+measured. The actor then minimises the measured cost under its own hurdle distribution: the gate
+summed exactly, the duration drawn once, as in the paper's actor objective with Q replaced.
+Later rounds follow the learner's own days, so that it learns where it goes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import Cell
+from evenline.city.model import City
+from evenline.control.action import MAX_HOLD_S, action_of
+from evenline.control.event import Batch
+from evenline.control.state import MAX_SLOTS, canonical, contract_of, pack
+from evenline.learn.hurdle import branches, entropy, expect, hurdle
+from evenline.learn.lanes import stream
+from evenline.learn.network import Params, actor_outputs
+from evenline.learn.updates import _adam, adam
+from evenline.policies.actor import actor_of
+from evenline.policies.bundle import open_policy
+from evenline.policies.controller import RuleController
+from evenline.policies.rollout import try_holds
+from evenline.worlds.calibration import Calibration
+from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast.world import Days
+
+GRID_S = (0.0, 15.0, 30.0, 45.0, 60.0)
+STEP_S = 15.0
+LOOK_AHEAD_S = 1800
+COST_UNIT = 1e4
+TEMPERATURE = 0.002
+BATCH = 256
+STREAM = 77
+
+F32 = npt.NDArray[np.float32]
+Choose = Callable[[F32, npt.NDArray[np.float64]], float]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Decisions with what each hold of the grid would have cost, less the cost of none."""
+
+    states: F32
+    costs: F32
+
+    def __add__(self, other: "Lessons") -> "Lessons":
+        return Lessons(
+            np.concatenate([self.states, other.states]), np.concatenate([self.costs, other.costs])
+        )
+
+
+def best_hold(_: F32, costs: npt.NDArray[np.float64]) -> float:
+    """The hold that would have been best."""
+    return GRID_S[int(np.argmin(costs))]
+
+
+def learned_hold(actor: Params, services: int) -> Choose:
+    """What an actor would do."""
+    frozen = actor_of({name: np.asarray(value) for name, value in actor.items()}, services)
+
+    def choose(state: F32, _: npt.NDArray[np.float64]) -> float:
+        return float(frozen.proposals_s(state[None])[0])
+
+    return choose
+
+
+def lessons_of_a_day(
+    city: City, calibration: Calibration, cell: Cell, choose: Choose, base_rule: str = "schedule"
+) -> Lessons:
+    """Every decision of one simulated day, each hold tried before one is carried out."""
+    base = open_policy(base_rule, city)
+    assert isinstance(base, RuleController)
+    days, contract = Days(city, calibration, 2, keep_visits=False), contract_of(city)
+    for world in (0, 1):
+        days.begin(world, cell)
+    static, fleet = days.static, days.fleet
+    tried, costs = np.array([0.0, *GRID_S]), np.empty(1 + len(GRID_S))
+    states, found = [], []
+    while k.next_batch(static, fleet, 0):
+        now, count = int(fleet.num[0, k.NOW]), int(fleet.num[0, k.BATCH])
+        until = min(now + LOOK_AHEAD_S, city.horizon_s)
+        taken: list[float] = []
+        for i in range(count):
+            first = i // MAX_SLOTS * MAX_SLOTS
+            part = slice(first, min(first + MAX_SLOTS, count))
+            batch = Batch(now, fleet.batch[0, part], fleet.raw[0, part])
+            state = canonical(pack(batch, i - first, taken[first:]), contract)
+            try_holds(
+                static, fleet, i, until, base.kind, base.constants, base.chain, base.due_s,
+                tried, costs,
+            )  # fmt: skip
+            hold = choose(state, costs[1:])
+            states.append(state)
+            found.append(costs[1:] - costs[1])
+            k.serve_batch(static, fleet, 0, i, np.array([hold]))
+            taken.append(action_of(hold))
+    return Lessons(np.array(states), np.array(found, np.float32) / np.float32(COST_UNIT))
+
+
+class Student(NamedTuple):
+    """An actor and its optimiser's memory."""
+
+    actor: Params
+    memory: Any
+
+
+def new_student(actor: Params) -> Student:
+    """A student that starts from an actor, such as IQL's."""
+    actor = {name: jnp.asarray(value) for name, value in actor.items()}
+    return Student(actor, _adam.init(actor))
+
+
+def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
+    """The measured cost of a hold, straight between the holds that were tried."""
+    at = jnp.clip(hold_s / STEP_S, 0.0, len(GRID_S) - 1 - 1e-4)
+    low = at.astype(jnp.int32)
+    left, right = (jnp.take_along_axis(costs, (low + j)[:, None], 1)[:, 0] for j in (0, 1))
+    return left + (at - low) * (right - left)
+
+
+def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array, noise: jax.Array) -> jax.Array:
+    """Expected cost under the policy, less a little for staying open-minded."""
+    b = branches(hurdle(actor_outputs(actor, states, packed=True)), noise)
+    held = cost_of(costs, (b.held + 1.0) * (MAX_HOLD_S / 2))
+    return (expect(b, costs[:, 0], held) - TEMPERATURE * entropy(b)).mean()
+
+
+@partial(jax.jit, static_argnames="count")
+def study(
+    student: Student, states: jax.Array, costs: jax.Array, seed: jax.Array, first: int, count: int
+) -> tuple[Student, jax.Array]:
+    """Many updates on minibatches of lessons; the loss of each."""
+
+    def update(now: Student, number: jax.Array) -> tuple[Student, jax.Array]:
+        rows_key, noise_key = jax.random.split(stream(seed, STREAM, number))
+        rows = jax.random.randint(rows_key, (BATCH,), 0, len(states))
+        noise = jax.random.normal(noise_key, (BATCH,))
+        loss, slope = jax.value_and_grad(lesson_loss)(now.actor, states[rows], costs[rows], noise)
+        return Student(*adam(now.actor, slope, now.memory)), loss
+
+    return jax.lax.scan(update, student, first + jnp.arange(count))
+
+
+def teach(
+    actor: Params,
+    city: City,
+    calibration: Calibration,
+    cells: Sequence[Cell],
+    seed: int,
+    rounds: int = 3,
+    updates: int = 2_000,
+    alter: Callable[[Lessons], Lessons] = lambda lessons: lessons,
+) -> Params:
+    """Rounds of days and study: the first on the best holds' days, then on the student's own.
+
+    `alter` is for tests: lessons pass through it before they are learned.
+    """
+    student, services = new_student(actor), len(city.services)
+    share = len(cells) // rounds
+    lessons: Lessons | None = None
+    for turn in range(rounds):
+        choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
+        for cell in cells[turn * share : (turn + 1) * share]:
+            day = alter(lessons_of_a_day(city, calibration, cell, choose))
+            lessons = day if lessons is None else lessons + day
+        assert lessons is not None
+        states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)
+        student, _ = study(student, states, costs, jnp.uint32(seed), turn * updates, updates)
+    return dict(jax.device_get(student.actor))

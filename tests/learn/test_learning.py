@@ -1,0 +1,118 @@
+"""Learning really happens: on `town`, on days nobody has trained on, and not when it is broken."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import fast_store
+
+from evenline.city.cells import PURPOSES
+from evenline.city.tables import open_city
+from evenline.learn import lanes as ln
+from evenline.learn.counterfactual import (
+    GRID_S,
+    Lessons,
+    best_hold,
+    cost_of,
+    lesson_loss,
+    lessons_of_a_day,
+    teach,
+)
+from evenline.learn.data import resident
+from evenline.learn.evaluate import evaluate
+from evenline.learn.network import Params, Size, init_actor
+from evenline.learn.run import training_cell
+from evenline.policies.rules import named_rule
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast.world import FastWorld
+
+SEEDS = (6201, 6202, 6203)
+TOWN = open_city("town")
+CALIBRATION = embedded_calibration(TOWN)
+CELLS = PURPOSES["development"].cells(4)
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory: pytest.TempPathFactory) -> list[Params]:
+    """IQL on a replay, for each seed."""
+    replay = resident(fast_store(tmp_path_factory.mktemp("replay"), blocks=3))
+    actors = []
+    for seed in SEEDS:
+        learned = ln.begin_lanes([seed], Size(len(TOWN.services), 32, 64, 64))
+        numbers = jnp.asarray(np.array([seed], np.uint32))
+        learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), 600, True)
+        actors.append(
+            {name: np.asarray(value[0]) for name, value in jax.device_get(learned.actor).items()}
+        )
+    return actors
+
+
+def generalized_s(actors: list[Params]) -> np.ndarray:
+    outcomes = evaluate(TOWN, CALIBRATION, actors, CELLS, packed=True)
+    return np.array([np.mean([o.generalized_s for o in rows]) for rows in outcomes])
+
+
+@cache
+def zero_hold_s() -> float:
+    world = FastWorld(TOWN, CALIBRATION)
+    return float(
+        np.mean([world.run_rule(cell, named_rule("zero")).generalized_s for cell in CELLS])
+    )
+
+
+def taught(start: Params, seed: int, shuffled: bool = False) -> Params:
+    rng = np.random.default_rng(seed)
+
+    def shuffle(lessons: Lessons) -> Lessons:
+        """The same costs, for decisions they do not belong to."""
+        return Lessons(lessons.states, rng.permutation(lessons.costs))
+
+    cells = [training_cell(seed, day) for day in range(6)]
+    alter = {"alter": shuffle} if shuffled else {}
+    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=2, updates=1_200, **alter)
+
+
+def test_every_seed_beats_zero_hold_and_its_own_start_on_fresh_days(starts: list[Params]) -> None:
+    learned = [taught(start, seed) for start, seed in zip(starts, SEEDS, strict=True)]
+    before, after = generalized_s(starts), generalized_s(learned)
+    assert (after < before - 5.0).all(), (before, after)
+    assert (after < zero_hold_s() - 5.0).all(), (zero_hold_s(), after)
+
+
+def test_nothing_is_learned_from_costs_that_belong_to_other_decisions(
+    starts: list[Params],
+) -> None:
+    broken = generalized_s([taught(starts[0], SEEDS[0], shuffled=True)])
+    assert broken[0] > zero_hold_s() - 5.0
+
+
+def test_the_best_holds_of_a_day_make_a_better_day() -> None:
+    """The lessons' own choices, driven as they go, against the same day without holds."""
+    cell = CELLS[1]
+    lessons = lessons_of_a_day(TOWN, CALIBRATION, cell, best_hold)
+    assert len(lessons.states) == TOWN.decisions
+    assert (lessons.costs[:, 0] == 0).all(), "costs are against no hold"
+    assert 0.02 < (lessons.costs.argmin(1) > 0).mean() < 0.7
+
+
+def test_a_cost_between_two_tried_holds_lies_straight_between_them() -> None:
+    rng = np.random.default_rng(2)
+    costs = rng.normal(size=(50, len(GRID_S))).astype(np.float32)
+    holds = rng.uniform(0, 60, 50)
+    found = cost_of(jnp.asarray(costs), jnp.asarray(holds, jnp.float32))
+    expected = [np.interp(hold, GRID_S, row) for hold, row in zip(holds, costs, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    ends = cost_of(jnp.asarray(costs), jnp.full(50, 60.0))
+    np.testing.assert_allclose(ends, costs[:, -1], atol=1e-3)
+
+
+def test_the_lesson_loss_prefers_the_gate_that_costs_less() -> None:
+    states = jnp.asarray(lessons_of_a_day(TOWN, CALIBRATION, CELLS[0], best_hold).states[:64])
+    actor = init_actor(jax.random.key(1), Size(len(TOWN.services), 16, 16, 16))
+    noise = jnp.zeros(64)
+    for sign in (1.0, -1.0):
+        costs = jnp.asarray(sign * np.linspace(0, 1, len(GRID_S)), jnp.float32)[None]
+        slope = jax.grad(lesson_loss)(actor, states, jnp.repeat(costs, 64, 0), noise)
+        assert float(slope["out.b"][0]) * sign > 0, "a dear hold closes the gate, a cheap one opens"
