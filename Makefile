@@ -5,8 +5,9 @@ STAMP := .venv/.ready
 
 .PHONY: run test setup bench clean
 
+# From an empty folder to a verdict on a small town; the last line is the page to look at.
 run: setup
-	$(BIN)/evenline demo --out results/demo
+	@$(BIN)/evenline study run town
 
 test: setup
 	$(BIN)/ruff check .

@@ -11,12 +11,15 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer.main
 
+from evenline.city.embedded import embedded_city
+from evenline.city.tables import COLUMNS
 from evenline.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +67,16 @@ def test_the_python_of_a_page_runs_and_prints_what_is_shown(page: str, tmp_path:
             assert printed[number] == content, f"block {number + 1} of {page}.md"
 
 
+def test_the_tables_of_a_city_are_those_that_are_read() -> None:
+    text = (ROOT / "docs" / "own-city.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| `(\w+\.csv)` \| `(.*)` \|$", text, re.MULTILINE)
+    assert {name: tuple(columns.split(", ")) for name, columns in shown} == COLUMNS
+    vehicle = dict(re.findall(r"^\| `(\w+)` \| ([\d.]+) \|$", text, re.MULTILINE))
+    assert {name: float(value) for name, value in vehicle.items()} == asdict(
+        embedded_city("town").vehicle
+    )
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 
@@ -82,8 +95,8 @@ def shown_commands(page: Path) -> list[str]:
 def test_every_command_of_a_page_exists_with_its_options(page: Path) -> None:
     for text in shown_commands(page):
         words = shlex.split(text)[1:]
-        command: click.Command = typer.main.get_command(app)
-        while isinstance(command, click.Group) and words:
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands") and words:
             name = re.split(r"[,|]", words.pop(0))[0]
             assert name in command.commands, f"{page.name}: {text}"
             command = command.commands[name]

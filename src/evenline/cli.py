@@ -13,6 +13,8 @@ from evenline.errors import InputError
 from evenline.policies.commands import app as policy_app
 from evenline.policies.commands import compare, tune
 from evenline.progress import progress_bar, stderr
+from evenline.report.commands import report
+from evenline.study_commands import app as study_app
 from evenline.trial.commands import app as trial_app
 
 app = typer.Typer(
@@ -32,8 +34,10 @@ app.add_typer(replay_app, name="replay")
 app.add_typer(bench_app, name="bench")
 app.add_typer(policy_app, name="policy")
 app.add_typer(trial_app, name="trial")
+app.add_typer(study_app, name="study")
 app.command()(tune)
 app.command()(compare)
+app.command()(report)
 
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
 WorkersOption = Annotated[

@@ -207,7 +207,7 @@ def run_study(
     todo = chosen(steps, again_from, until)
     study.folder.mkdir(parents=True, exist_ok=True)
     with _alone(study.folder):
-        _refuse_seen(study, survey(study, todo))
+        _refuse_seen(study, todo)
         if plan_path.resolve() != (study.folder / PLAN).resolve():
             write_bytes(study.folder / PLAN, plan_path.read_bytes())
         state, forced = load_state(study.folder), False
@@ -268,27 +268,22 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str], forced
     return done
 
 
-def _refuse_seen(study: Study, standings: Sequence[Standing]) -> None:
+def _refuse_seen(study: Study, steps: Sequence[Step]) -> None:
     """Once a trial has outcomes, its cells cannot judge policies that are made after them."""
     registered = study.folder / TRIAL / "trial.json"
     if not registered.exists() or not any((study.folder / TRIAL).glob("records/*.json")):
         return
-    seen = {tuple(block) for block in read_json(registered)["plan"]["blocks"]}
-    asked = set(study.plan.checked_trial().blocks)
-    shared = {s for s, _ in seen} & {s for s, _ in asked} or {d for _, d in seen} & {
-        d for _, d in asked
-    }
-    for standing in standings:
-        done = standing.done
-        changed = done is not None and done.inputs != inputs_of(
-            study, standing.step, load_state(study.folder)
-        )
-        if standing.step.name == TRIAL:
+    seen = {seed for block in read_json(registered)["plan"]["blocks"] for seed in block}
+    shared = seen & {seed for block in study.plan.checked_trial().blocks for seed in block}
+    state = load_state(study.folder)
+    for step in steps:
+        if step.name == TRIAL or not shared:
             return
-        if changed and shared:
+        done = state.done.get(step.name)
+        if done is not None and done.inputs != inputs_of(study, step, state):
             raise InputError(
                 f"{study.folder}: its trial has seen the outcomes of seed {min(shared)}, and step "
-                f"{standing.step.name} would be made anew ({standing.reason}); name fresh seeds "
+                f"{step.name} would be made anew ({why(study, step, state)[0]}); name fresh seeds "
                 "under [trial] in the plan, or another folder with --out"
             )
 

@@ -46,7 +46,7 @@ def run(
     try:
         whole = run_study(study, path, STEPS, first, until, _say)
     except KeyboardInterrupt:
-        _say(f"stopped; the same command goes on: evenline study run {plan}")
+        _say("stopped; the same command goes on where it was")
         raise typer.Exit(130) from None
     print(study.folder / "report.html" if whole else study.folder)
 
@@ -65,7 +65,7 @@ def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> 
     from evenline.study import survey
 
     table = Table(title=f"study {study.plan.name} in {study.folder}", title_justify="left")
-    for column in ("step", "needs", "", "took", "will take"):
+    for column in ("step", "needs", "state", "took", "will take"):
         table.add_column(column)
     left_s = 0.0
     for standing in survey(study, steps, first):

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def _replay(study: Study) -> str:
     folder, blocks = study.folder / "replay", study.plan.replay.blocks
     source = Path(study.plan.replay.reuse)
     if study.plan.replay.reuse and source.is_dir() and not folder.exists():
-        _take_over(source, folder)
+        _take_over(study, source, folder)
     every = planned(folder, study.city, blocks)
     missing = missing_episodes(folder, study.city, blocks)
     with progress_bar() as bar:
@@ -55,11 +56,15 @@ def _replay(study: Study) -> str:
     return f"{len(every)} days, {len(missing)} of them simulated now"
 
 
-def _take_over(source: Path, folder: Path) -> None:
-    """Copy a sealed replay; collecting then checks that it is whole and of this city and plan."""
+def _take_over(study: Study, source: Path, folder: Path) -> None:
+    """Copy a sealed replay, once it is known to be whole and of this city and size."""
     from evenline.replay.collect import check_sealed
 
-    check_sealed(source)
+    asked = check_sealed(source)["plan"]
+    wanted = {"city": digest(open_city(study.city)), "blocks": study.plan.replay.blocks}
+    for name, value in wanted.items():
+        if asked[name] != value:
+            raise InputError(f"{source}: is a replay of another {name}; take `reuse` off the plan")
     with new_folder(folder) as aside:
         shutil.copytree(
             source, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "log.txt")
@@ -175,24 +180,32 @@ def training_is_stable(folder: Path, lane: str) -> bool:
 
 def _register(study: Study) -> str:
     """Freeze the trial. What was registered from the same stays; what has outcomes is kept."""
-    from evenline.policies.bundle import policy_digest
     from evenline.trial.registration import register
     from evenline.trial.used import FORMAT, check_fresh
 
     folder, trial = study.folder, study.folder / TRIAL
-    text = trial_toml(study.plan.trial(folder))
-    if (trial / "trial.json").exists():
-        found = read_json(trial / "trial.json")
-        same = [policy_digest(p["source"]) == p["digest"] for p in found["policies"]]
-        if (trial / "plan.toml").read_text() == text and all(same):
-            return f"{found['jobs']:,} jobs, registered before as {sha256(trial / 'trial.json')}"
+    if (trial / "trial.json").exists() and _is_registered(study):
+        return f"registered before as {sha256(trial / 'trial.json')}"
     write_text(folder / LEDGER, to_json({"format": FORMAT, "trials": _earlier(folder)}))
     blocks, own = study.plan.checked_trial().blocks, digest(open_city(study.city))
     check_fresh(blocks, own, folder / LEDGER)
     _retire(study)
-    write_text(folder / TRIAL_PLAN, text)
+    write_text(folder / TRIAL_PLAN, trial_toml(study.plan.trial(folder)))
     made = register(folder / TRIAL_PLAN, trial, folder / LEDGER)
     return f"{made.registered['jobs']:,} jobs, registered as {made.sha256}"
+
+
+def _is_registered(study: Study) -> bool:
+    """Whether the trial that is there asks the same of the same policies."""
+    from evenline.policies.bundle import policy_digest
+
+    found = read_json(study.folder / TRIAL / "trial.json")
+    asked = json.loads(json.dumps(asdict(study.plan.checked_trial())))
+    paths = ("city", "methods")  # where things lay is no part of the question
+    same = all(found["plan"][key] == asked[key] for key in asked if key not in paths)
+    policies = {f"{p['method']}-{p['seed']}": p["digest"] for p in found["policies"]}
+    here = {path.name: policy_digest(str(path)) for path in (study.folder / "policies").iterdir()}
+    return same and policies == here
 
 
 def trial_toml(plan: dict[str, Any]) -> str:
@@ -325,9 +338,9 @@ def _day_s(study: Study, alone: bool = False) -> float:
 
 def _train_s(study: Study) -> float:
     asked, seeds = study.plan.train, len(study.plan.seeds)
-    size = sum(width**2 for width in asked.widths) / (64**2 + 2 * 128**2)
+    size: float = sum(width**2 for width in asked.widths) / (64**2 + 2 * 128**2)
     updates = asked.iql_updates + 1.5 * asked.events * len(study.plan.learners)
-    return 40.0 + 0.006 * size**0.7 * seeds * updates
+    return 40.0 + 0.006 * float(size**0.7) * seeds * updates
 
 
 def _analysis(name: str, title: str, needs: str, makes: str, run: Callable[[Study], str]) -> Step:
@@ -393,6 +406,4 @@ def steps_with(write_report: WriteReport | None = None) -> tuple[Step, ...]:
     """The graph; the page can be written by something else than the report."""
     if write_report is None:
         return STEPS
-    from dataclasses import replace
-
     return (*STEPS[:-1], replace(STEPS[-1], run=lambda study: str(write_report(study.folder))))

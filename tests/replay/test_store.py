@@ -21,6 +21,7 @@ from evenline.files import sha256
 from evenline.replay.audit import audit_replay
 from evenline.replay.episode import raw_events, read_tokens
 from evenline.replay.export import export_minari
+from evenline.replay.page import write_audit
 from evenline.replay.store import Store, batch_places, open_store
 
 
@@ -221,6 +222,24 @@ def test_the_audit_fails_a_store_whose_costs_do_not_add_up(own: Path, town: City
     reseal(own)
     failed = [figure.name for figure in audit_replay(own, town)[0] if figure.passed is False]
     assert failed == ["largest ledger error, passenger-seconds"]
+
+
+def test_the_page_shows_every_figure_and_says_first_what_fails(own: Path, tmp_path: Path) -> None:
+    figures = write_audit(own, "town", tmp_path / "sound", tmp_path / "docs" / "replay.md")
+    page = (tmp_path / "sound" / "replay.html").read_text()
+    assert "that can fail was checked and holds" in page
+    for figure in figures:
+        assert f"{figure.name}<" in page and figure.text().split(" (")[0] in page
+    assert page.count("<svg") + page.count("data:image/svg") == 6, "three figures, light and dark"
+    written = (tmp_path / "docs" / "replay.md").read_text()
+    assert all(f"| {figure.name} | {figure.text()} |" in written for figure in figures)
+    cells = json.loads((tmp_path / "sound" / "replay.json").read_text())["support_by_cell"]
+    assert sorted(cells) == ["2101-2201-0.75", "2101-2201-1.00", "2101-2201-1.25"]
+    rewrite(files(own)[5], "cost", -1, 12345)
+    reseal(own)
+    write_audit(own, "town", tmp_path / "broken")
+    page = (tmp_path / "broken" / "replay.html").read_text()
+    assert "The replay of town fails: largest ledger error, passenger-seconds." in page
 
 
 def test_minari_reads_back_what_was_exported(store: Store, tmp_path: Path) -> None:

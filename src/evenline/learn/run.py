@@ -13,6 +13,7 @@
 Phases: IQL for each seed, then simulated days. A kill costs what came after the last checkpoint.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.errors import InputError
-from evenline.files import read_json, sha256, to_json, write_bytes, write_table, write_text
+from evenline.files import read_json, to_json, write_bytes, write_table, write_text
 from evenline.learn import lanes as ln
 from evenline.learn import ratio as rt
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
@@ -53,7 +54,6 @@ from evenline.learn.schedule import FINAL, Budget, Learner, check_schedule, scal
 from evenline.learn.updates import Learned
 from evenline.policies.rules import named_rule
 from evenline.progress import progress_bar
-from evenline.replay.collect import MANIFEST
 from evenline.replay.store import Store
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld, Fleet
@@ -83,6 +83,11 @@ class Plan:
     def size(self, city: City) -> Size:
         """The network's widths in a city."""
         return Size(len(city.services), self.slot, self.fused, self.hidden)
+
+
+def replay_digest(manifest: dict[str, Any]) -> str:
+    """What identifies the episodes of a replay, whatever else its manifest says of them."""
+    return hashlib.sha256(to_json(manifest["files"]).encode()).hexdigest()
 
 
 def chosen_device(name: str) -> jax.Device:
@@ -143,7 +148,7 @@ class Run:
             json.dumps(
                 {
                     "city": digest(self.city),
-                    "replay": sha256(self.store.folder / MANIFEST),
+                    "replay": replay_digest(self.store.manifest),
                     "calibration": self.calibration.city,
                     "device": self.device.platform,
                     "plan": plan,

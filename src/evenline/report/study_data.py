@@ -8,6 +8,7 @@ breaks a seal.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,6 @@ class Study:
     ratio: Part
     fidelity: Part
     replay: Part
-    manifest: Part
 
     @property
     def name(self) -> str:
@@ -70,7 +70,6 @@ def read_study(folder: Path) -> Study:
         read_ratio(folder / "train"),
         _json(folder / "fidelity" / "fidelity.json"),
         _json(folder / "replay-audit" / "replay.json"),
-        _json(folder / "manifest.json"),
     )
     parts = (city, study.trial, study.training, study.fidelity, study.replay)
     if all(part is None for part in parts):
@@ -92,8 +91,10 @@ def read_trial(folder: Path) -> Part:
     registered, analysis = read_json(folder / "trial.json"), read_json(folder / "analysis.json")
     records = [read_json(path) for path in sorted((folder / "records").glob("*.json"))]
     plan = registered["plan"]
-    blocks = [tuple(block) for block in plan["blocks"]]
+    blocks = sorted(tuple(block) for block in plan["blocks"])
     closeout = _json(folder / "closeout.json")
+    pairs = _pairs(records, plan["claim"], blocks)
+    _agree(folder, pairs, analysis["claim"]["primary"]["block_differences"])
     return {
         "name": registered["name"],
         "sumo": registered["sumo"],
@@ -103,13 +104,14 @@ def read_trial(folder: Path) -> Part:
         "merkle_root": closeout["merkle_root"] if closeout else None,
         "city": registered["city"],
         "claim": plan["claim"],
+        "margin": float(Fraction(plan["claim"]["completion_margin"])),
         "levels": plan["levels"],
         "seeds": plan["seeds"],
         "blocks": [list(block) for block in blocks],
         "policies": registered["policies"],
         "analysis": analysis,
         "methods": _methods(records, plan["claim"]),
-        "pairs": _pairs(records, plan["claim"], blocks),
+        "pairs": pairs,
     }
 
 
@@ -145,13 +147,24 @@ def _pairs(
         block = blocks.index((cell["sumo_seed"], cell["demand_seed"]))
         key = (block, cell["demand"], record["seed"])
         sides.setdefault(record["method"], {})[key] = record["outcome"]
-    ours, theirs = sides[claim["candidate"]], sides[claim["parent"]]
+    ours, theirs = (sides.get(claim[role], {}) for role in ("candidate", "parent"))
     names = ("generalized_s", "completion", "unfinished")
     return [
         dict(zip(("block", "level", "seed"), key, strict=True))
         | {name: ours[key][name] - theirs[key][name] for name in names}
-        for key in sorted(ours)
+        for key in sorted(ours.keys() & theirs.keys())
     ]
+
+
+def _agree(folder: Path, pairs: list[dict[str, Any]], analysed: list[float]) -> None:
+    """The records must give the blocks that the verdict speaks of."""
+    for block, expected in enumerate(analysed):
+        days = [pair["generalized_s"] for pair in pairs if pair["block"] == block]
+        if not days or abs(float(np.mean(days)) - expected) > 1e-6:
+            raise InputError(
+                f"{folder}: the records do not give what analysis.json says of block {block + 1}; "
+                f"see: evenline trial verify {folder}"
+            )
 
 
 # -- training -------------------------------------------------------------------------------------

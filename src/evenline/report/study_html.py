@@ -125,8 +125,9 @@ def table(
         for kind, name in zip(kinds, head, strict=True)
     )
     return (
+        f'<p class="note">{escaped(caption)}</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escaped(caption)}"><table>'
-        f"<caption>{escaped(caption)}</caption><thead><tr>{top}</tr></thead>"
+        f"<thead><tr>{top}</tr></thead>"
         f"<tbody>{''.join(map(line, rows))}</tbody></table></div>"
     )
 

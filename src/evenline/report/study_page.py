@@ -35,14 +35,18 @@ FAST = (
 )
 
 
-def write_report(study: Path) -> Path:
-    """Write the page into the study's folder; returns its path."""
+def write_report(study: Path, figures: bool = False) -> Path:
+    """Write the page into the study's folder, on request also its figures; the page's path."""
     found = read_study(study)
     days = None
     if found.city is not None and found.trial is not None:
         days = simulated_days(study, found.city, found.trial)
     path = study / REPORT
     write_text(path, report_page(found, days))
+    if figures:
+        from evenline.report.study_figures import write_figures
+
+        write_figures(found, days, None if days is None else _most_changed(days))
     return path
 
 
@@ -168,7 +172,7 @@ def _forest(study: Study) -> Section:
         return Section("forest", title)
     caption = words.forest_words(study.trial)
     shown = Shown(
-        "forest", f"Forest plot. {caption}", caption, _redo(study, "trial analyse", "trial"),
+        "forest", f"Forest plot. {caption}", caption, words.again(study, "analyse"),
         controls=True,
     )  # fmt: skip
     intro = (
@@ -184,7 +188,7 @@ def _effects(study: Study) -> Section:
         return Section("effects", title)
     caption = words.effects_words(study.trial)
     shown = Shown(
-        "effects", f"Dot plot. {caption}", caption, _redo(study, "trial analyse", "trial"),
+        "effects", f"Dot plot. {caption}", caption, words.again(study, "analyse"),
         controls=True,
     )  # fmt: skip
     return Section("effects", title, "Does it hold on quiet and on busy days?", [shown])
@@ -199,7 +203,8 @@ def _map(study: Study) -> Section:
         f"{city.name}: {len({s.route for s in city.services})} routes in "
         f"{len(city.services)} directions, {len(city.stops)} stops, "
         f"{sum(node.signal for node in city.nodes)} signals, {len(city.trips)} bus trips in a "
-        f"day of {city.horizon_s / 3600:g} hours, buses for {city.vehicle.capacity} passengers."
+        f"day of {round(city.horizon_s / 3600, 1):g} hours, buses for "
+        f"{city.vehicle.capacity} passengers."
     )
     shown = Shown(
         "map", f"Map. {caption}", f"{caption} Choose a route to follow it below.",
@@ -261,7 +266,7 @@ def _learning(study: Study) -> Section:
     training = study.training
     if training is None:
         return Section("learning", title)
-    redo = f"evenline train --city {study.name}/city --replay {study.name}/replay"
+    redo = words.again(study, "train")
     figures = []
     if training["ends"]:
         caption = words.ends_words(training)
@@ -279,7 +284,7 @@ def _fidelity(study: Study) -> Section:
     if study.fidelity is None:
         return Section("fidelity", title)
     caption = words.fidelity_words(study.fidelity)
-    redo = f"evenline audit fidelity --city {study.name}/city --out {study.name}/fidelity"
+    redo = words.again(study, "fidelity")
     shown = Shown("fidelity", f"Interval plot. {caption}", caption, redo, controls=True)
     intro = (
         "Policies learn in a fast model of the network. It may be used only where its days agree "
@@ -294,7 +299,7 @@ def _replay(study: Study) -> Section:
     if replay is None:
         return Section("replay", title)
     caption = words.replay_words(replay)
-    redo = f"evenline audit replay --city {study.name}/city --out {study.name}/replay-audit"
+    redo = words.again(study, "replay-audit")
     shown = Shown("replay", f"Histogram. {caption}", caption, redo, controls=True)
     verdicts = {True: "holds", False: "FAILS", None: ""}
     rows = [
@@ -319,7 +324,7 @@ def _ratio(study: Study) -> Section:
     if study.ratio is None:
         return Section("ratio", title)
     caption = words.ratio_words(study.ratio)
-    redo = f"evenline train --city {study.name}/city --replay {study.name}/replay"
+    redo = words.again(study, "train")
     shown = Shown("ratio", f"Dot plot by learner. {caption}", caption, redo)
     return Section("ratio", title, figures=[shown])
 
@@ -339,7 +344,3 @@ def _provenance(study: Study) -> Section:
     )  # fmt: skip
     body = facts + (origins if rows else "")
     return Section("provenance", "Provenance", body=body)
-
-
-def _redo(study: Study, command: str, part: str) -> str:
-    return f"evenline {command} {study.name}/{part}"

@@ -39,6 +39,13 @@ def named(method: str) -> str:
     return f"\u201c{method}\u201d"
 
 
+def which(candidate: str) -> str:
+    """The candidate at the beginning of a sentence."""
+    if candidate == "candidate":
+        return "the candidate policy"
+    return f"the policy {named(candidate)}"
+
+
 def called(parent: str) -> str:
     """The parent's name after the word parent, unless that is its name."""
     return "" if parent == "parent" else f" {named(parent)}"
@@ -88,7 +95,7 @@ def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
     finished = 100 * analysis["difference"]["completion"]
     gain = "lost less time" if after < before else "lost more time"
     found = (
-        f"With the policy {named(candidate)}, passengers in {trial['city']['name']} {gain} "
+        f"With {which(candidate)}, passengers in {trial['city']['name']} {gain} "
         f"than with its parent{called(parent)}: {after:,.0f} instead of {before:,.0f} s each "
         f"({change(100 * (after / before - 1))} %), and the share of journeys completed changed "
         f"by {change(finished, 2)} percentage points. The candidate was ahead in "
@@ -97,7 +104,12 @@ def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
     )
     if confirmed:
         return f"{found} Every condition that was fixed before the trial is met."
-    missed = [name for name, passed in _checks(trial) if not passed]
+    if not primary["passed"]:
+        found += (
+            " Two policies that are equally good would give the candidate as many blocks or more "
+            f"in {share(primary['p'], 0)} of trials."
+        )
+    missed = _missed(trial)
     return (
         f"{found} The claim as registered does not hold, because "
         f"{'this condition is' if len(missed) == 1 else 'these conditions are'} not met: "
@@ -105,10 +117,23 @@ def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
     )
 
 
+def _missed(trial: Mapping[str, Any]) -> list[str]:
+    """The conditions of the claim that are not met, in a few words each."""
+    analysis, claim = trial["analysis"], trial["claim"]
+    primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
+    needed = f"in at least {primary['required_wins']} blocks"
+    conditions = [
+        (f"less passenger time {needed}", primary["passed"]),
+        (f"completion within the margin {needed}", service["passed"]),
+        *((GATES.get(name, name), analysis["gates"][name]) for name in claim["gates"]),
+    ]
+    return [words for words, passed in conditions if not passed]
+
+
 def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     analysis, claim = trial["analysis"], trial["claim"]
     primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
-    margin = 100 * float(claim["completion_margin"])
+    margin = 100 * trial["margin"]
     return (
         (
             f"less passenger time in {primary['wins']} of {primary['blocks']} blocks "
@@ -130,14 +155,16 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
     limits = [
         f"These are {days:,} pairs of simulated days (SUMO {trial['sumo']}) in one network, "
         f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
-        f"The claim compares {named(claim['candidate'])} with its direct parent"
+        f"The claim compares {which(claim['candidate'])} with its direct parent"
         f"{called(claim['parent'])} and nothing else. Other methods are described, not tested.",
         "Time is generalized passenger time: a second of waiting at a stop counts twice, a second "
         "on board once, for everyone who sets out, including those who never arrive.",
         "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
         "their intervals below are descriptive.",
     ]
-    if len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1:
+    if len(trial["seeds"]) == 1:
+        limits.append("The policies were trained once; another training seed may end elsewhere.")
+    elif len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1:
         limits.append("The candidate is the same under every training seed: seeds add no evidence.")
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
@@ -236,10 +263,10 @@ def ratio_words(ratio: Mapping[str, Any]) -> str:
     held = [row["held_out_joint_auc"] for row in ratio["rows"] if "held_out_joint_auc" in row]
     if not held:
         return "No held-out figure."
+    span = f"{min(held):.2f}" if len(held) == 1 else f"{min(held):.2f} to {max(held):.2f}"
     return (
-        f"On held-out days the classifier reaches an AUC of {min(held):.2f} to {max(held):.2f} "
-        f"(mean {sum(held) / len(held):.2f}; 0.5: cannot tell). A diagnostic only: no update of "
-        "a policy ever uses it."
+        f"On held-out days the classifier reaches an AUC of {span} (0.5: cannot tell). "
+        "A diagnostic only: no update of a policy ever uses it."
     )
 
 
@@ -256,46 +283,45 @@ class Origin:
     redo: str
 
 
+MADE = {
+    "plan.toml": ("plan", ""),
+    "city/manifest.json": ("city", "city"),
+    "replay/manifest.json": ("replay", "replay"),
+    "replay-audit/replay.json": ("replay audit", "replay-audit"),
+    "calibration/calibration.json": ("calibration", "calibration"),
+    "fidelity/fidelity.json": ("fidelity audit", "fidelity"),
+    "train/config.json": ("training", "train"),
+    "train/metrics.parquet": ("training metrics", "train"),
+    "train/curve.json": ("learning results", "train"),
+    "train/ratio.json": ("domain ratio", "train"),
+    "trial/trial.json": ("registration", "register"),
+    "trial/matrix.json": ("trial days", "trial"),
+    "trial/analysis.json": ("analysis", "analyse"),
+    "trial/verification.json": ("verification", "verify"),
+    "trial/closeout.json": ("closeout", "closeout"),
+}
+
+
 def origins(study: Study) -> list[Origin]:
-    """Every file that is there."""
-    name = study.name
-    city = f"--city {name}/city"
-    known = {
-        "plan.toml": ("plan", f"evenline study run {name}/plan.toml"),
-        "city/manifest.json": ("city", f"evenline study run {name}/plan.toml --until city"),
-        "replay/manifest.json": ("replay", f"evenline collect {city} --out {name}/replay"),
-        "replay-audit/replay.json": (
-            "replay audit",
-            f"evenline audit replay {city} --replay {name}/replay --out {name}/replay-audit",
-        ),
-        "calibration/calibration.json": (
-            "calibration",
-            f"evenline calibrate {city} --out {name}/calibration",
-        ),
-        "fidelity/fidelity.json": (
-            "fidelity audit",
-            f"evenline audit fidelity {city} --replay {name}/replay --out {name}/fidelity",
-        ),
-        "train/config.json": ("training plan", _train(name, city)),
-        "train/metrics.parquet": ("training metrics", _train(name, city)),
-        "train/curve.json": ("learning curve", _train(name, city)),
-        "train/ratio.json": ("domain ratio", _train(name, city)),
-        "trial/trial.json": ("registration", f"evenline trial register {name}/plan.toml"),
-        "trial/matrix.json": ("trial days", f"evenline trial run {name}/trial"),
-        "trial/analysis.json": ("analysis", f"evenline trial analyse {name}/trial"),
-        "trial/verification.json": ("verification", f"evenline trial verify {name}/trial"),
-        "trial/closeout.json": ("closeout", f"evenline trial closeout {name}/trial"),
-        "manifest.json": ("manifest", f"evenline study run {name}/plan.toml"),
-    }
+    """Every file that is there, with the step of the study that makes it."""
     return [
-        Origin(what, file, sha256(study.folder / Path(file)), redo)
-        for file, (what, redo) in known.items()
+        Origin(what, file, sha256(study.folder / Path(file)), again(study, step))
+        for file, (what, step) in MADE.items()
         if (study.folder / Path(file)).is_file()
     ]
 
 
-def _train(name: str, city: str) -> str:
-    return f"evenline train {city} --replay {name}/replay --out {name}/train"
+def again(study: Study, step: str) -> str:
+    """The command that makes a part of the study again; a trial's days are never run twice."""
+    name = study.name
+    if step in ("analyse", "verify", "closeout"):
+        return f"evenline trial {step} {name}/trial"
+    if step == "trial":
+        return f"evenline trial run {name}/trial"
+    command = f"evenline study run {name}/plan.toml --out {name}"
+    if step == "register":
+        return f"{command} --until register"
+    return f"{command} --from {step} --until {step}" if step else command
 
 
 def facts(study: Study) -> list[tuple[str, str]]:

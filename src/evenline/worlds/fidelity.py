@@ -111,10 +111,18 @@ def _means(values: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(values[draw].mean(axis=1))
 
 
-def _interval(draws: Floats) -> tuple[float, float]:
+def _line(
+    where: tuple[str, str, str, str],  # audit, policy, level, quantity
+    sumo: float,
+    fast: float,
+    gap: float,
+    draws: Floats,
+    limit: float,
+) -> Line:
+    """A quantity with the interval of its gap's bootstrap draws."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
-    return float(low), float(high)
+    return Line(*where, float(sumo), float(fast), float(gap), float(low), float(high), limit)
 
 
 def _zero_audit(
@@ -133,19 +141,8 @@ def _zero_audit(
                 gap, draws = model.mean() - target.mean(), b - a
             else:
                 gap, draws = model.mean() / target.mean() - 1, b / a - 1
-            lines.append(
-                Line(
-                    "zero",
-                    "zero",
-                    f"{level:.2f}",
-                    name,
-                    float(target.mean()),
-                    float(model.mean()),
-                    float(gap),
-                    *_interval(draws),
-                    limit,
-                )
-            )
+            where = ("zero", "zero", f"{level:.2f}", name)
+            lines.append(_line(where, target.mean(), model.mean(), gap, draws, limit))
     return lines
 
 
@@ -168,19 +165,8 @@ def _response_audit(
                 for o in (sumo, fast)
             )
             draws = _means(model, rng) - _means(target, rng)
-            lines.append(
-                Line(
-                    "response",
-                    policy,
-                    f"{level:.2f}",
-                    name,
-                    float(target.mean()),
-                    float(model.mean()),
-                    float(model.mean() - target.mean()),
-                    *_interval(draws),
-                    limit,
-                )
-            )
+            where, gap = ("response", policy, f"{level:.2f}", name), model.mean() - target.mean()
+            lines.append(_line(where, target.mean(), model.mean(), gap, draws, limit))
     return lines
 
 
@@ -208,19 +194,8 @@ def _hold_audit(
             gap, spread = means[1] / means[0] - 1, draws[1] / draws[0] - 1
         else:
             gap, spread = means[1] - means[0], draws[1] - draws[0]
-        lines.append(
-            Line(
-                "hold",
-                policy,
-                "all",
-                name,
-                means[0],
-                means[1],
-                float(gap),
-                *_interval(spread),
-                limit,
-            )
-        )
+        where = ("hold", policy, "all", name)
+        lines.append(_line(where, means[0], means[1], gap, spread, limit))
     return lines
 
 

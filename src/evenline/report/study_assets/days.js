@@ -61,7 +61,7 @@ function drawMap(city, root, frame) {
   }
   city.stops.forEach(([id, sx, sy], i) => {
     const here = services.filter((s) => s.stops.includes(i)).map((s) => s.id);
-    root.append(mark("dot", x(sx), y(sy), gap, { class: "stop", "data-tip":
+    root.append(mark("dot", x(sx), y(sy), city.stops.length > 120 ? gap * 0.6 : gap, { class: "stop", "data-tip":
       `Stop ${id}\nserved by ${here.join(", ")}` }));
   });
 }
@@ -213,7 +213,7 @@ figure("timespace", ["service", "block"], (box) => {
       html("p", { class: "note" }, `${rows.h.filter((h) => h > 0).length} holds on this service, ` +
         `${number(sum / 60, 0)} min in all; the whole network that day: ${number(y.generalized_s, 0)} s per ` +
         `passenger, ${number(100 * y.completion, 1)} % of journeys completed`));
-    const chart = area(box, 240, { left: 44, right: 10, top: 22, bottom: last ? 42 : 22 },
+    const chart = area(box, here.stops.length > 30 ? 320 : 240, { left: 44, right: 10, top: 22, bottom: last ? 42 : 22 },
       `Time-space diagram, ${role}`);
     chart.clip = `clip-${role}`;
     const { inner, root } = chart;

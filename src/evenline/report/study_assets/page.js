@@ -54,7 +54,7 @@ function scale([from, to], [low, high]) {
 function ticks([from, to], count) {
   const rough = (to - from) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
   const found = [];
   for (let at = Math.ceil(from / step - 1e-9) * step; at <= to + step * 1e-6; at += step) {
     found.push(Math.abs(at) < step * 1e-6 ? 0 : at);
@@ -86,7 +86,7 @@ function area(box, height, margin, label) {
 }
 
 function xAxis({ root, inner }, x, options = {}) {
-  const marks = options.ticks || ticks(x.domain, Math.max(2, inner.width / 80));
+  const marks = options.ticks || ticks(x.domain, Math.max(3, inner.width / 75));
   for (const at of marks) {
     root.append(svg("line", { class: "grid", x1: x(at), x2: x(at), y1: inner.top, y2: inner.bottom }));
     root.append(svg("text", { x: x(at), y: inner.bottom + 16, "text-anchor": "middle" },
@@ -171,6 +171,7 @@ function figure(id, uses, paint, controls) {
 
 function draw(id) {
   const each = figures[id];
+  each.rows = [];
   try {
     each.box.replaceChildren();
     each.rows = each.paint(each.box) || [];
@@ -206,6 +207,22 @@ document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: tru
 
 // -- the page's own check: open it with ?check ---------------------------------------------------
 
+/* Every choice taken, every button pressed, one mark pointed at. */
+function exercise() {
+  let taken = 0;
+  for (const select of document.querySelectorAll("select")) {
+    for (const option of [...select.options].reverse()) {
+      select.value = option.value;
+      select.dispatchEvent(new Event("change"));
+      taken++;
+    }
+  }
+  for (const each of document.querySelectorAll("button")) each.click();
+  const target = document.querySelector("[data-tip]");
+  target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 9, clientY: 9 }));
+  return { choices: taken, tip: !tip.hidden && tip.textContent === target.getAttribute("data-tip") };
+}
+
 function check() {
   const marks = (id) => figures[id].box.querySelectorAll("circle,path,rect,line,polyline").length;
   const found = { figures: {}, csv: {} };
@@ -221,6 +238,10 @@ function check() {
     found.service = chosen.service;
     found.redrawn = figures.timespace.box.innerHTML !== before && marks("timespace") > 0;
   }
+  Object.assign(found, exercise());
+  found.nameless = [...document.querySelectorAll(".plot > svg")]
+    .filter((each) => !each.getAttribute("aria-label") || !each.querySelector("desc")).length;
+  found.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   found.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
   found.problems = problems;
   document.body.append(html("pre", { id: "check", hidden: "" }, JSON.stringify(found)));

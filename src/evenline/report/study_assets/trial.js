@@ -67,7 +67,7 @@ figure("forest", ["endpoint"], (box) => {
         `${number(100 * found.confidence, 0)} % interval ${signed(low, end.digits)} to ` +
         `${signed(high, end.digits)}\ndescriptive, no part of the claim` });
   }
-  const margin = key === "completion" ? [-100 * Number(data.trial.claim.completion_margin)] : [];
+  const margin = key === "completion" ? [-100 * data.trial.margin] : [];
   const tall = rows.reduce((sum, row) => sum + row.tall, 0);
   const chart = area(box, tall, { left: 128, right: 14, top: 28, bottom: 44 });
   const x = scale(spread(rows.flatMap((r) => [r.low, r.high]), margin),

@@ -1,0 +1,282 @@
+"""The report of a study, opened in a real browser: everything drawn, nothing fetched, no error.
+
+The study is a small one on `town`: its trial is registered, run and analysed by the real code,
+with days from the fast world in place of SUMO; audits and training are a few made-up rows.
+"""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from evenline.city.demand import Cell
+from evenline.city.tables import open_city, save_city
+from evenline.errors import InputError
+from evenline.files import to_json
+from evenline.policies.bundle import export_bundle, open_policy
+from evenline.report.commands import BROWSERS, headless, report
+from evenline.report.study_data import read_study
+from evenline.report.study_html import MISSING
+from evenline.report.study_page import REPORT, write_report
+from evenline.report.study_words import verdict
+from evenline.trial.evidence import write_analysis
+from evenline.trial.executors import Ended, Order
+from evenline.trial.job import described_policy, ledger_totals
+from evenline.trial.matrix import run
+from evenline.trial.registration import Trial, register
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast.world import FastWorld
+
+FIGURES = {
+    *("forest", "effects", "map", "timespace", "headways", "load", "reserve"),
+    *("ends", "metrics", "fidelity", "replay", "ratio"),
+}
+PLAN = """
+name = "small"
+city = "town"
+seeds = [1, 2]
+levels = [0.75, 1.25]
+blocks = { sumo_seed = 9101, demand_seed = 9201, count = 6 }
+methods = { reserve = "BUNDLE", parent = "headway+parent", zero = "zero" }
+claim = { candidate = "reserve", parent = "parent" }
+"""
+HOSTILE = "a </script><b>learner</b> & \u201cquotes\u201d"
+
+
+# -- a study --------------------------------------------------------------------------------------
+
+
+def make_trial(study: Path) -> Trial:
+    """A complete trial, not analysed yet; its candidate is a bundle, the others are built in."""
+    town = open_city("town")
+    bundle = study / "policies" / "reserve-1"
+    export_bundle(bundle, "headway", town, "candidate", {})
+    (study / "plan.toml").write_text(PLAN.replace("BUNDLE", str(bundle)))
+    trial = register(study / "plan.toml", study / "trial", study / "used-cells.json")
+    world = FastWorld(town, embedded_calibration(town))
+
+    def executor(
+        orders: Mapping[str, Order], inputs: Path
+    ) -> Generator[tuple[str, Ended], None, None]:
+        for address, order in orders.items():
+            source = str(inputs / order.policy) if "/" in order.policy else order.policy
+            outcome = world.run_controller(Cell(**order.cell), open_policy(source, town))
+            done = {
+                "city": trial.registered["city"]["digest"],
+                "policy": described_policy(source),
+                "sumo": {"version": order.sumo, "options": []},
+                "evaluator": trial.registered["evaluator"]["sha256"],
+                "outcome": outcome.as_dict(),
+                "ledger": ledger_totals(outcome),
+                "host": {"name": "fast"},
+            }
+            yield address, Ended(done, (), 1.0)
+
+    assert run(trial.folder, executor).complete
+    return trial
+
+
+def make_training(folder: Path) -> None:
+    folder.mkdir()
+    row = {"generalized_s": 990.0, "completion": 0.97, "mean_hold_s": 4.0}
+    curve = {"zero": row, "iql-1": row, "v14-1": row, "v14-1@200": row, "v14-2-at-200": row}
+    (folder / "curve.json").write_text(to_json(curve))
+    auc = {"held_out_joint_auc": 0.6, "training_joint_auc": 0.7, "held_out_effective_share": 0.5}
+    (folder / "ratio.json").write_text(to_json({"v14-1": auc, "v14-2": auc}))
+    learners = [{"name": "v14", "title": HOSTILE}]
+    (folder / "config.json").write_text(to_json({"plan": {"learners": learners}}))
+    rows = [
+        {"lane": lane, "phase": phase, "update": 100 * (i + 1), "critic_loss": 1.0 / (i + 1)}
+        for lane, phase in (("iql-1", "iql"), ("v14-1", "online"), ("v14-2", "online"))
+        for i in range(8)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "metrics.parquet")
+
+
+def make_audits(study: Path) -> None:
+    line = {"audit": "zero", "policy": "zero", "level": "0.75", "quantity": "waiting time"}
+    line |= {"sumo": 10.0, "fast": 10.1, "gap": 0.01, "low": -0.01, "high": 0.03, "limit": 0.1}
+    lines = [line | {"passed": True}, line | {"passed": False, "audit": "hold", "gap": 0.2}]
+    fidelity = {"accepted": False, "lines": lines, "largest_zero_gaps": {"generalized time": 0.01}}
+    figure = {"name": "rows", "value": 5, "low": None, "high": None, "paper": 7, "passed": True}
+    share = figure | {"name": "share", "value": 0.5, "low": 0.4, "high": 0.6, "passed": None}
+    replay = {"figures": [figure, share], "sumo": "1.27.1"}
+    replay |= {"hold_histogram": [3, 2, 1], "headway_histogram": [1, 2, 3], "support_by_cell": {}}
+    for name, content in (("fidelity/fidelity", fidelity), ("replay-audit/replay", replay)):
+        path = study / f"{name}.json"
+        path.parent.mkdir()
+        path.write_text(to_json(content))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study") / "town"
+    folder.mkdir()
+    trial = make_trial(folder)
+    write_analysis(trial.folder)
+    save_city(open_city("town"), folder / "city")
+    make_training(folder / "train")
+    make_audits(folder)
+    assert write_report(folder) == folder / REPORT
+    return folder
+
+
+# -- the browser ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    for name in BROWSERS:
+        if path := shutil.which(name):
+            return path
+    if os.environ.get("CI"):
+        pytest.fail("CI needs a browser: install Debian's package chromium")
+    pytest.skip("no Chromium on this machine")
+
+
+def opened(browser: str, page: Path, profile: Path, width: int = 1200) -> dict[str, Any]:
+    """What the page says of itself after drawing, with the browser's console beside it."""
+    command = [
+        *headless(browser, profile),
+        f"--window-size={width},900",
+        "--enable-logging=stderr",
+        "--dump-dom",
+        f"{page.as_uri()}?check",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    answer = re.search(r'<pre id="check"[^>]*>(.*?)</pre>', done.stdout, re.DOTALL)
+    assert answer, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(html.unescape(answer[1]))
+    return found | {"console": [line for line in done.stderr.splitlines() if "CONSOLE" in line]}
+
+
+def assert_clean(found: dict[str, Any]) -> None:
+    assert found["tip"]
+    for name in ("problems", "console", "requests"):
+        assert found[name] == [], name
+    assert found["overflow"] == 0
+    assert found["nameless"] == 0
+
+
+@pytest.mark.parametrize("width", [1200, 500])
+def test_every_figure_is_drawn_and_nothing_is_fetched(
+    browser: str, study: Path, tmp_path: Path, width: int
+) -> None:
+    found = opened(browser, study / REPORT, tmp_path, width)
+    assert_clean(found)
+    assert found["figures"].keys() == FIGURES
+    assert min(found["figures"].values()) >= 3
+    assert min(found["csv"].values()) >= 1
+    assert found["redrawn"]  # another service was chosen
+    assert found["choices"] > 20
+    assert found["service"] in {each.id for each in open_city("town").services}
+
+
+def test_a_study_with_a_city_alone_says_what_it_has_not(
+    browser: str, study: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(study / "city", tmp_path / "bare" / "city")
+    page = write_report(tmp_path / "bare")
+    found = opened(browser, page, tmp_path / "profile")
+    assert_clean(found)
+    assert found["figures"].keys() == {"map"}
+    assert page.read_text().count(f'<p class="missing">{MISSING}</p>') == 9
+    assert "No verdict" in page.read_text()
+
+
+def test_the_page_prints_and_its_figures_are_vectors(
+    browser: str, study: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(study, tmp_path / "copy")
+    app = typer.Typer()
+    app.command()(report)
+    done = CliRunner().invoke(app, [str(copy), "--pdf", "--figures"])
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == [str(copy / n) for n in (REPORT, "figures", "report.pdf")]
+    assert (copy / "report.pdf").read_bytes().startswith(b"%PDF-")
+    names = {path.name for path in (copy / "figures").iterdir()}
+    assert len(names) == 18
+    for path in (copy / "figures").iterdir():
+        content = path.read_bytes()
+        if path.suffix == ".svg":
+            assert b"<svg" in content
+            assert path.name in ("headways.svg", "reserve.svg") or b"<image" not in content
+        else:
+            assert content.startswith(b"%PDF-")
+
+
+def test_without_a_browser_the_error_names_the_package(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="package chromium"):
+        report(study, pdf=True)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def test_the_page_stands_alone(study: Path) -> None:
+    page = (study / REPORT).read_text()
+    assert set(re.findall(r"https?://[^\"'<\s]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert "default-src 'none'" in page
+    assert page.count("</script>") == 2  # what a study says cannot end the data
+    assert page.count("<figcaption>") == len(FIGURES)
+    assert str(study.parent) not in page
+
+
+def test_the_same_study_gives_the_same_page(study: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(study, tmp_path / "town")
+    assert write_report(copy).read_text() == (study / REPORT).read_text()
+
+
+def test_the_verdict_says_what_failed_and_what_it_does_not_say(study: Path) -> None:
+    found = read_study(study)
+    assert found.trial is not None
+    analysis = found.trial["analysis"]
+    said = verdict(found)
+    assert said.confirmed == analysis["confirmed"]
+    assert f"{analysis['claim']['primary']['wins']} of 6" in said.lead
+    assert any("No real bus was held" in limit for limit in said.limits)
+    assert any("did not pass its audit" in limit for limit in said.limits)
+    analysis["gates"]["stability"] = False
+    analysis["confirmed"] = False
+    assert "training of the compared policies was stable" in verdict(found).lead
+    assert verdict(found).word == "Not confirmed"
+
+
+def test_an_unfinished_trial_tells_no_outcome(study: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(study, tmp_path / "town")
+    (copy / "trial" / "analysis.json").unlink()
+    page = write_report(copy).read_text()
+    assert "No verdict" in page
+    assert '"pairs"' not in page
+    assert 'data-figure="timespace"' not in page
+
+
+def test_records_that_do_not_give_the_analysis_are_refused(study: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(study, tmp_path / "town")
+    records = {p: json.loads(p.read_text()) for p in (copy / "trial" / "records").iterdir()}
+    path, record = next(each for each in records.items() if each[1]["method"] == "reserve")
+    record["outcome"]["generalized_s"] += 1
+    path.write_text(to_json(record))
+    with pytest.raises(InputError, match=r"do not give what analysis\.json says"):
+        write_report(copy)
+
+
+def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        write_report(tmp_path / "nothing")
+    with pytest.raises(InputError, match="holds no part of a study"):
+        write_report(tmp_path)
