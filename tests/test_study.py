@@ -159,6 +159,7 @@ def test_a_failed_step_goes_on_where_it_stopped_unless_its_inputs_changed(study:
     with pytest.raises(InputError, match="two fails"):
         run_study(study, TOWN, small.steps())
     assert survey(study, small.steps())[1].reason == "goes on where it stopped"
+    assert engine.load_state(study.folder).spent_s.keys() == {"two"}
     (study.folder / "two" / "found.txt").write_text("work of an hour")
     small.fails = None
     run_study(study, TOWN, small.steps())

@@ -85,6 +85,7 @@ class State:
     begun: dict[str, dict[str, str]] = field(default_factory=dict)
     done: dict[str, Done] = field(default_factory=dict)
     took_s: dict[str, float] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)  # on steps that were stopped
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def load_state(folder: Path) -> State:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: format is not {FORMAT!r}")
     done = {name: Done(**row) for name, row in found["done"].items()}
-    return State(found["begun"], done, found["took_s"])
+    return State(found["begun"], done, found["took_s"], found.get("spent_s", {}))
 
 
 def _save(folder: Path, state: State) -> None:
@@ -242,27 +243,37 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str], forced
     """Make room, remember what is begun, run, remember what was made."""
     inputs, folder = inputs_of(study, step, state), study.folder
     resumes = state.begun.get(step.name) == inputs and not forced
+    if damaged and resumes and step.mends:
+        # Before anything is forgotten: a kill in here leaves damage that is found again.
+        for name in [*damaged, *files_of(folder, step.makes[:1])]:
+            (folder / name).unlink(missing_ok=True)
+    elif damaged and step.owns:
+        resumes = False
     state.done.pop(step.name, None)
     if not resumes:
         state.begun.pop(step.name, None)
-    _save(folder, state)
-    if step.owns and (not resumes or (damaged and not step.mends)):
-        shutil.rmtree(folder / step.owns, ignore_errors=True)
-    elif step.mends and damaged:
-        for name in [*damaged, *files_of(folder, step.makes[:1])]:
-            (folder / name).unlink(missing_ok=True)
+        state.spent_s.pop(step.name, None)
+        _save(folder, state)
+        if step.owns:
+            shutil.rmtree(folder / step.owns, ignore_errors=True)
     state.begun[step.name] = inputs
     _save(folder, state)
-    began = time.monotonic()
-    said = step.run(study)
+    began, before_s = time.monotonic(), state.spent_s.get(step.name, 0.0)
+    try:
+        said = step.run(study)
+    except BaseException:
+        state.spent_s[step.name] = round(before_s + time.monotonic() - began, 2)
+        _save(folder, state)
+        raise
     outputs = files_of(folder, step.makes)
     if not outputs:
         raise InputError(f"{folder}: step {step.name} has made nothing")
-    seconds = round(time.monotonic() - began, 2)
+    seconds = round(before_s + time.monotonic() - began, 2)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     done = Done(inputs, outputs, seconds, at, said)
     state.done[step.name] = done
-    # What was only resumed tells nothing of how long the whole takes.
+    state.spent_s.pop(step.name, None)
+    # What a kill has cut short tells too little of how long the whole takes.
     state.took_s[step.name] = max(seconds, state.took_s.get(step.name, 0.0) if resumes else 0.0)
     _save(folder, state)
     return done
