@@ -184,6 +184,21 @@ def train(
     print(folder)
 
 
+@app.command()
+def teach(
+    actor: Annotated[Path, typer.Argument(help="The actor to start from (.safetensors).")],
+    out: Annotated[Path, typer.Option(help="Where the taught actor goes.")],
+    city: CityOption = "city",
+    seed: Annotated[int, typer.Option(help="Training seed: which days, which minibatches.")] = 6201,
+    days: Annotated[int, typer.Option(help="Simulated days of lessons.")] = 9,
+) -> None:
+    """Improve an actor by the simulator's counterfactuals: every hold tried on the same luck."""
+    from evenline.train import teach_actor
+
+    teach_actor(actor, out, city, seed, days)
+    print(out)
+
+
 @app.command("curves")
 def curves(
     run: Annotated[Path, typer.Argument(help="A finished training run.")],

@@ -7,10 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from safetensors.numpy import load_file
+
 from evenline.city.tables import digest, open_city
 from evenline.errors import InputError
-from evenline.learn.run import CURVE_BLOCKS, Plan, chosen_device, learning_curve, shortened, train
+from evenline.learn.counterfactual import teach
+from evenline.learn.run import (
+    CURVE_BLOCKS,
+    Plan,
+    chosen_device,
+    learning_curve,
+    shortened,
+    train,
+    training_cell,
+    write_actor,
+)
 from evenline.learn.schedule import Budget, named_learners
+from evenline.policies.actor import check_tensors
 from evenline.replay.store import open_store
 from evenline.worlds.calibration import embedded_calibration, load_calibration
 
@@ -64,3 +77,14 @@ def run_training(
     packed = where.platform == "cpu"
     summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)
     return summary
+
+
+def teach_actor(start: Path, out: Path, city_name: str, seed: int, days: int) -> None:
+    """Teach an actor that was trained before, and write what it has become."""
+    city = open_city(city_name)
+    if not start.exists():
+        raise InputError(f"{start}: no such actor")
+    tensors: Any = load_file(start)
+    check_tensors(tensors, len(city.services))
+    cells = [training_cell(seed, day) for day in range(days)]
+    write_actor(out, teach(tensors, city, embedded_calibration(city), cells, seed))

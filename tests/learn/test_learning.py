@@ -28,6 +28,8 @@ from evenline.policies.rules import named_rule
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 
+pytestmark = pytest.mark.xdist_group("learning")  # compiled once, by one process
+
 SEEDS = (6201, 6202, 6203)
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)
@@ -71,7 +73,7 @@ def taught(start: Params, seed: int, shuffled: bool = False) -> Params:
 
     cells = [training_cell(seed, day) for day in range(6)]
     alter = {"alter": shuffle} if shuffled else {}
-    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=2, updates=1_200, **alter)
+    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=2, updates=800, **alter)
 
 
 def test_every_seed_beats_zero_hold_and_its_own_start_on_fresh_days(starts: list[Params]) -> None:

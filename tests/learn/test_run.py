@@ -22,9 +22,11 @@ from evenline.replay.store import Store
 from evenline.train import seeds_of
 from evenline.worlds.calibration import embedded_calibration
 
+pytestmark = pytest.mark.xdist_group("runs")  # compiled once, by one process
+
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)
-BUDGET = Budget(iql_updates=60, warmup_events=20, events=150, ratio_pretraining=5)
+BUDGET = Budget(iql_updates=60, warmup_events=20, events=150, ratio_pretraining=1)
 PLAN = shortened(
     Plan((LEARNERS["v13"], LEARNERS["v14"], LEARNERS["sac"]), (1, 2), slot=8, fused=16, hidden=8),
     BUDGET,

@@ -22,6 +22,7 @@ from evenline.city.model import City
 from evenline.control.action import MAX_HOLD_S, action_of
 from evenline.control.event import Batch
 from evenline.control.state import MAX_SLOTS, canonical, contract_of, pack
+from evenline.errors import InputError
 from evenline.learn.hurdle import branches, entropy, expect, hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
@@ -30,6 +31,7 @@ from evenline.policies.actor import actor_of
 from evenline.policies.bundle import open_policy
 from evenline.policies.controller import RuleController
 from evenline.policies.rollout import try_holds
+from evenline.progress import progress_bar
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast.world import Days
@@ -165,15 +167,20 @@ def teach(
 
     `alter` is for tests: lessons pass through it before they are learned.
     """
+    if len(cells) < rounds:
+        raise InputError(f"{len(cells)} days of lessons: at least {rounds} are needed")
     student, services = new_student(actor), len(city.services)
     share = len(cells) // rounds
     lessons: Lessons | None = None
-    for turn in range(rounds):
-        choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
-        for cell in cells[turn * share : (turn + 1) * share]:
-            day = alter(lessons_of_a_day(city, calibration, cell, choose))
-            lessons = day if lessons is None else lessons + day
-        assert lessons is not None
-        states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)
-        student, _ = study(student, states, costs, jnp.uint32(seed), turn * updates, updates)
+    with progress_bar() as bar:
+        task = bar.add_task(f"days of lessons, seed {seed}", total=rounds * share)
+        for turn in range(rounds):
+            choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
+            for cell in cells[turn * share : (turn + 1) * share]:
+                day = alter(lessons_of_a_day(city, calibration, cell, choose))
+                lessons = day if lessons is None else lessons + day
+                bar.advance(task)
+            assert lessons is not None
+            states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)
+            student, _ = study(student, states, costs, jnp.uint32(seed), turn * updates, updates)
     return dict(jax.device_get(student.actor))
