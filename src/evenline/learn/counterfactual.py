@@ -160,7 +160,7 @@ def teach(
     cells: Sequence[Cell],
     seed: int,
     rounds: int = 3,
-    updates: int = 2_000,
+    updates: int = 1_500,
     alter: Callable[[Lessons], Lessons] = lambda lessons: lessons,
 ) -> Params:
     """Rounds of days and study: the first on the best holds' days, then on the student's own.
