@@ -172,7 +172,7 @@ def _torch_learner(city: City, store: Store, device: str) -> Any:
             layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
         return torch.nn.Sequential(*layers)
 
-    class Encoder(torch.nn.Module):
+    class Encoder(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             self.slot = mlp(SLOT - 1 + services + 3, 128, 128)
@@ -198,7 +198,7 @@ def _torch_learner(city: City, store: Store, device: str) -> Any:
             views = [mean(now), mean(active), h.max(1).values, mean(before), mean(after)]
             return self.fuse(torch.cat([state[:, :PREFIX], *views], -1))
 
-    class Head(torch.nn.Module):
+    class Head(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         def __init__(self, extra: int, out: int) -> None:
             super().__init__()
             self.net = torch.nn.Sequential(mlp(256 + extra, 256, 256), torch.nn.Linear(256, out))
