@@ -33,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("learning")  # compiled once, by one proces
 SEEDS = (6201, 6202, 6203)
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)
-CELLS = PURPOSES["development"].cells(4)
+CELLS = PURPOSES["development"].cells(3)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> list[Params]:
     for seed in SEEDS:
         learned = ln.begin_lanes([seed], Size(len(TOWN.services), 32, 64, 64))
         numbers = jnp.asarray(np.array([seed], np.uint32))
-        learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), 600, True)
+        learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), 300, True)
         actors.append(
             {name: np.asarray(value[0]) for name, value in jax.device_get(learned.actor).items()}
         )
@@ -73,7 +73,7 @@ def taught(start: Params, seed: int, shuffled: bool = False) -> Params:
 
     cells = [training_cell(seed, day) for day in range(6)]
     alter = {"alter": shuffle} if shuffled else {}
-    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=2, updates=800, **alter)
+    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=2, updates=600, **alter)
 
 
 def test_every_seed_beats_zero_hold_and_its_own_start_on_fresh_days(starts: list[Params]) -> None:
