@@ -185,4 +185,5 @@ def test_training_imports_on_a_machine_without_sumo_environments_or_plots() -> N
     missing = ["libsumo", "traci", "sumolib", "pettingzoo", "gymnasium", "matplotlib", "scipy",
                "minari", "onnx", "onnxruntime", "cma", "ray", "tensorboardX"]  # fmt: skip
     script = f"import sys\nfor m in {missing}: sys.modules[m] = None\nimport evenline.train\n"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
+    assert ended.returncode == 0

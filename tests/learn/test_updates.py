@@ -215,9 +215,9 @@ def test_the_expectile_of_a_sample_minimises_its_loss() -> None:
 
 
 def test_adam_is_the_published_recursion() -> None:
-    from evenline.learn.updates import _adam
+    from evenline.learn.updates import ADAM
 
-    x, memory = jnp.array([1.0, -2.0]), _adam.init(jnp.zeros(2))
+    x, memory = jnp.array([1.0, -2.0]), ADAM.init(jnp.zeros(2))
     m = v = np.zeros(2)
     y = np.array([1.0, -2.0])
     for step in range(1, 6):

@@ -26,7 +26,7 @@ from evenline.errors import InputError
 from evenline.learn.hurdle import branches, entropy, expect, hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
-from evenline.learn.updates import _adam, adam
+from evenline.learn.updates import ADAM, adam
 from evenline.policies.actor import actor_of
 from evenline.policies.bundle import open_policy
 from evenline.policies.controller import RuleController
@@ -119,7 +119,7 @@ class Student(NamedTuple):
 def new_student(actor: Params) -> Student:
     """A student that starts from an actor, such as IQL's."""
     actor = {name: jnp.asarray(value) for name, value in actor.items()}
-    return Student(actor, _adam.init(actor))
+    return Student(actor, ADAM.init(actor))
 
 
 def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:

@@ -36,7 +36,7 @@ TARGET_ENTROPY = 0.0
 CRITIC_BATCH = 256
 ACTOR_BATCH = 128
 
-_adam = optax.scale_by_adam()
+ADAM = optax.scale_by_adam()
 Metrics = dict[str, jax.Array]
 
 
@@ -60,13 +60,13 @@ def begin(key: jax.Array, size: Size) -> Learned:
     a, c, v = jax.random.split(key, 3)
     actor, critic, value = init_actor(a, size), init_critic(c, size), init_value(v, size)
     heat = jnp.zeros((), jnp.float32)
-    memory = [_adam.init(p) for p in (actor, critic, value, heat)]
+    memory = [ADAM.init(p) for p in (actor, critic, value, heat)]
     return Learned(actor, critic, critic, value, heat, actor, *memory)
 
 
 def adam(params: Any, grads: Any, memory: Any, rate: Any = RATE) -> tuple[Any, Any]:
     """A step of Adam; with rate 0 neither the parameters nor the memory change."""
-    steps, after = _adam.update(grads, memory)
+    steps, after = ADAM.update(grads, memory)
     moved = jax.tree.map(lambda p, s: p - rate * s, params, steps)
     keep = jnp.asarray(rate) > 0
     memory = jax.tree.map(lambda new, old: jnp.where(keep, new, old), after, memory)

@@ -4,6 +4,9 @@ Nothing is allocated after the day has begun. Arrivals wait in one bucket a seco
 heap; passengers wait in one queue for each stop and set of services that can carry them, sorted
 once when the day is made; counts change through per-second differences, so the ledger is exact.
 `Day` arrays have a row for each world of a fleet; functions work on one row at a time.
+
+The file is long because it is one compiled unit: every helper becomes part of its callers, and the
+cache of compiled code follows this file alone.
 """
 
 from typing import NamedTuple
