@@ -6,7 +6,6 @@ all sixteen slots, states ready in memory; ours builds its states from the compa
 """
 
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evenline.city.model import City
-from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
+from evenline.control.state import MAX_SLOTS, PREFIX
 from evenline.errors import InputError
 from evenline.learn import lanes as ln
 from evenline.learn.data import Event, resident
@@ -154,112 +153,13 @@ def _latency(city: City, store: Store) -> dict[str, float]:
     }
 
 
-# -- PyTorch, straightforward ---------------------------------------------------------------------
-
-
 def _torch_learner(city: City, store: Store, device: str) -> Any:
     """A function that makes so many eager IQL updates, or None where PyTorch is not installed."""
     try:
-        import torch
+        from evenline.learn.torch_reference import eager_updates
     except ImportError:
         return None
-    target_device = "cuda" if device == "gpu" else "cpu"
-    services = len(city.services)
-
-    def mlp(*widths: int) -> Any:
-        layers: list[Any] = []
-        for a, b in pairwise(widths):
-            layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
-        return torch.nn.Sequential(*layers)
-
-    class Encoder(torch.nn.Module):  # type: ignore[misc, unused-ignore]
-        def __init__(self) -> None:
-            super().__init__()
-            self.slot = mlp(SLOT - 1 + services + 3, 128, 128)
-            self.fuse = mlp(PREFIX + 5 * 128, 256, 256)
-
-        def forward(self, state: Any) -> Any:
-            slots = state[:, PREFIX:].view(-1, MAX_SLOTS, SLOT)
-            size, token = state[:, 1:2] * MAX_SLOTS, state[:, 2:3] * MAX_SLOTS
-            k = torch.arange(MAX_SLOTS, device=state.device)[None]
-            active = (k < size.round()).float()
-            service = torch.nn.functional.one_hot(slots[..., 1].long(), services).float()
-            now, before, after = (
-                relation.float() * active
-                for relation in (k == token.round(), k < token.round(), k > token.round())
-            )
-            place = ((k - token) / MAX_SLOTS)[..., None]
-            parts = [slots[..., :1], slots[..., 2:], service, now[..., None], before[..., None]]
-            h = self.slot(torch.cat([*parts, place], -1)) * active[..., None]
-
-            def mean(mask: Any) -> Any:
-                return (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
-
-            views = [mean(now), mean(active), h.max(1).values, mean(before), mean(after)]
-            return self.fuse(torch.cat([state[:, :PREFIX], *views], -1))
-
-    class Head(torch.nn.Module):  # type: ignore[misc, unused-ignore]
-        def __init__(self, extra: int, out: int) -> None:
-            super().__init__()
-            self.net = torch.nn.Sequential(mlp(256 + extra, 256, 256), torch.nn.Linear(256, out))
-
-        def forward(self, x: Any) -> Any:
-            return self.net(x)
-
-    def critic() -> Any:
-        return torch.nn.ModuleList([Encoder(), Head(1, 1), Head(1, 1)]).to(target_device)
-
-    def both(module: Any, s: Any, a: Any) -> Any:
-        x = torch.cat([module[0](s), a[:, None]], -1)
-        return module[1](x)[:, 0], module[2](x)[:, 0]
-
-    q, target = critic(), critic()
-    value = torch.nn.Sequential(Encoder(), Head(0, 1)).to(target_device)
-    actor = torch.nn.Sequential(Encoder(), Head(0, 3)).to(target_device)
-    optimisers = [torch.optim.Adam(m.parameters(), lr=3e-4) for m in (q, value, actor)]
-    rows = np.random.Generator(np.random.PCG64(2)).integers(0, len(store) - 1, 20_000)
-    tensors = [
-        torch.from_numpy(np.ascontiguousarray(array)).to(target_device)
-        for array in (
-            store.canonical(rows), store.action[rows], 1e-4 * store.reward[rows],
-            store.canonical(rows + 1), (1.0 - store.terminal[rows]).astype(np.float32),
-        )
-    ]  # fmt: skip
-
-    def log_density(out: Any, a: Any) -> Any:
-        gate, mean, log_std = out[:, 0], out[:, 1], out[:, 2].clamp(-5, 2)
-        inside = torch.where(a == -1, torch.zeros_like(a), a).clamp(-1 + 1e-6, 1 - 1e-6)
-        z = torch.log1p(inside) - torch.log1p(-inside)
-        normal = -0.5 * ((z - mean) / log_std.exp()) ** 2 - log_std - 0.919
-        held = torch.nn.functional.logsigmoid(gate) + normal - torch.log((1 - inside**2) / 2)
-        return torch.where(a == -1, torch.nn.functional.logsigmoid(-gate), held)
-
-    def steps(count: int) -> None:
-        for _ in range(count):
-            pick = torch.randint(len(rows), (CRITIC_BATCH,), device=target_device)
-            s, a, r, after, goes_on = (tensor[pick] for tensor in tensors)
-            with torch.no_grad():
-                best = torch.minimum(*both(target, s, a))
-                goal = r + goes_on * value(after)[:, 0]
-            v = value(s)[:, 0]
-            u = best - v
-            v_loss = (torch.where(u < 0, 0.3, 0.7) * u**2).mean()
-            one, two = both(q, s, a)
-            q_loss = ((one - goal) ** 2).mean() + ((two - goal) ** 2).mean()
-            weight = (3 * u.detach()).clamp(max=4.605).exp()
-            a_loss = -(weight * log_density(actor(s), a)).mean()
-            for optimiser, loss in zip(optimisers, (q_loss, v_loss, a_loss), strict=True):
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-            with torch.no_grad():
-                for new, old in zip(q.parameters(), target.parameters(), strict=True):
-                    old.lerp_(new, 0.005)
-        if target_device == "cuda":
-            torch.cuda.synchronize()
-
-    steps(2)
-    return steps
+    return eager_updates(len(city.services), store, "cuda" if device == "gpu" else "cpu")
 
 
 def open_for_bench(city: City, folder: Path) -> Store:
