@@ -12,17 +12,9 @@ from safetensors.numpy import load_file
 from evenline.city.tables import digest, open_city
 from evenline.errors import InputError
 from evenline.learn.counterfactual import teach
-from evenline.learn.run import (
-    CURVE_BLOCKS,
-    Plan,
-    chosen_device,
-    learning_curve,
-    shortened,
-    train,
-    training_cell,
-    write_actor,
-)
+from evenline.learn.run import Plan, chosen_device, training_cell, write_actor
 from evenline.learn.schedule import Budget, named_learners
+from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
 from evenline.policies.actor import check_tensors
 from evenline.replay.store import open_store
 from evenline.worlds.calibration import embedded_calibration, load_calibration

@@ -16,8 +16,10 @@ from evenline.city.tables import open_city
 from evenline.errors import InputError
 from evenline.learn import run as run_module
 from evenline.learn.data import replay_states, resident
-from evenline.learn.run import Plan, chosen_device, shortened, train, training_cell
+from evenline.learn.online import Online
+from evenline.learn.run import Plan, chosen_device, training_cell
 from evenline.learn.schedule import LEARNERS, Budget
+from evenline.learn.training import shortened, train
 from evenline.replay.store import Store
 from evenline.train import seeds_of
 from evenline.worlds.calibration import embedded_calibration
@@ -81,9 +83,9 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(
     finished: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = replace(PLAN, checkpoint_s=0.0)
-    marks = iter([("_note", 1), ("_one_event", 130), ("_one_event", 12)])
+    marks = iter([("note", 1), ("_one_event", 130), ("_one_event", 12)])
     for name, calls in marks:
-        owner = run_module.Run if name == "_note" else run_module.Online
+        owner = run_module.Run if name == "note" else Online
         real, left = getattr(owner, name), [calls]
 
         def dies(self, *args, real=real, left=left):  # type: ignore[no-untyped-def]

@@ -1,0 +1,324 @@
+"""The continuation of a run: simulated days, an update an event, branches of one seed.
+
+`Online` is all that changes while it goes on: what was learned, the days so far, the fleet, the
+diagnostic. Its arrays are a checkpoint; from one it goes on to the same bits.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evenline.city.cells import PURPOSES
+from evenline.learn import lanes as ln
+from evenline.learn import ratio as rt
+from evenline.learn.checkpoint import load_notes, load_tree
+from evenline.learn.data import (
+    REWARD_SCALE,
+    Days,
+    Event,
+    Transitions,
+    days_batch,
+    replay_batch,
+)
+from evenline.learn.network import Params
+from evenline.learn.run import Run, seed_array, training_cell, write_actor
+from evenline.learn.updates import Learned
+from evenline.progress import progress_bar
+from evenline.worlds.fast.world import Fleet
+
+METRIC_EVERY = 100
+SNAPSHOTS = 5  # actors kept during the continuation, evenly spaced, the end included
+HELD_OUT_BLOCKS = 2  # of the replay, for the diagnostic
+HELD_OUT_DAYS = 2  # simulated days of each lane, for the diagnostic
+ASSESSED = 4_096  # transitions of each class
+
+
+def continued(run: Run, offline: list[Learned]) -> "Online":
+    """Simulated days: together up to the branching event, then every learner on its own."""
+    lanes, budget = run.lanes(), run.plan.budget
+    branch = min(max((lane.learner.anchor for lane in lanes), default=0), budget.events)
+    trunk_of = ln.trunks(lanes, branch)
+    trunk = sorted(set(trunk_of))
+    sealed = run.folder / "branch.safetensors"
+    state = Online.begin(run, [lanes[i] for i in trunk], offline)
+    state.run(branch, sealed)
+    state = state.split(lanes, [trunk.index(i) for i in trunk_of])
+    state.run(budget.events, run.folder / "end.safetensors")
+    return state
+
+
+class Online:
+    """The continuation of some lanes: learned, their days, the fleet, the diagnostic."""
+
+    def __init__(self, run: Run, lanes: list[ln.Lane]) -> None:
+        self.run_, self.lanes = run, lanes
+        self.fleet = Fleet(run.city, run.calibration, len(lanes))
+        self.episodes = np.zeros(len(lanes), np.int64)
+        self.event = 0
+        self.learned: list[Learned] = []
+        self.days: list[Days] = []
+        self.ratio: list[rt.Ratio] = []
+        self.actions = np.zeros(len(lanes), np.float32)
+        blocks = sorted({e.cell.sumo_seed for e in run.store.episodes})[-HELD_OUT_BLOCKS:]
+        inside = [e for e in run.store.episodes if e.cell.sumo_seed not in blocks]
+        outside = [e for e in run.store.episodes if e.cell.sumo_seed in blocks]
+        self.logged = [
+            np.concatenate([np.arange(e.first, e.last) for e in part or run.store.episodes])
+            for part in (inside, outside)
+        ]
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Numbers of the lanes of each group."""
+        return self.run_.groups(range(len(self.lanes)))
+
+    @classmethod
+    def begin(cls, run: Run, lanes: list[ln.Lane], offline: list[Learned]) -> "Online":
+        """Every lane where its learner starts: IQL's end, or nothing at all."""
+        self = cls(run, lanes)
+        seeds, budget = list(run.plan.seeds), run.plan.budget
+        trained: Any = jax.tree.map(lambda *x: jnp.concatenate(x), *offline)
+        for group in self.groups:
+            fresh = ln.begin_lanes([lanes[i].seed for i in group], run.size)
+            own = ln.pick(trained, [seeds.index(lanes[i].seed) for i in group])
+            from_replay = np.array([lanes[i].learner.replay for i in group])
+            self.learned.append(_choose(from_replay, own, fresh))
+            self.days.append(ln.new_lane_days(len(group), budget))
+            keys = [ln.stream(jnp.uint32(lanes[i].seed), ln.DIAGNOSE) for i in group]
+            self.ratio.append(ln.stack([rt.new_ratio(key) for key in keys]))
+        for w in range(len(lanes)):
+            self._new_day(w)
+        for g, group in enumerate(self.groups):
+            self.days[g], actions = ln.first_actions(
+                self.learned[g],
+                self.days[g],
+                self._seeds(group),
+                jnp.asarray(self.fleet.states[group]),
+                run.packed,
+            )
+            self.actions[group] = actions
+        return self
+
+    def split(self, lanes: list[ln.Lane], parents: list[int]) -> "Online":
+        """More lanes, each going on from its parent."""
+        after = Online(self.run_, lanes)
+        learned, days, ratio = (
+            jax.tree.map(lambda *x: jnp.concatenate(x), *trees)
+            for trees in (self.learned, self.days, self.ratio)
+        )
+        for group in after.groups:
+            own = [parents[i] for i in group]
+            after.learned.append(ln.pick(learned, own))
+            after.days.append(ln.pick(days, own))
+            after.ratio.append(ln.pick(ratio, own))
+        after.fleet.restore({n: a[parents] for n, a in self.fleet.snapshot().items()})
+        after.episodes, after.actions = self.episodes[parents], self.actions[parents]
+        after.event = self.event
+        return after
+
+    def tree(self) -> Any:
+        """All arrays of the state."""
+        return {
+            "learned": self.learned, "days": self.days, "ratio": self.ratio,
+            "fleet": self.fleet.snapshot(), "episodes": self.episodes, "actions": self.actions,
+        }  # fmt: skip
+
+    def notes(self) -> dict[str, Any]:
+        """How far it is."""
+        return {"event": self.event, "lanes": [lane.name for lane in self.lanes]}
+
+    def _load(self, path: Path) -> None:
+        tree = load_tree(path, self.tree())
+        self.learned, self.days, self.ratio = tree["learned"], tree["days"], tree["ratio"]
+        self.fleet.restore(tree["fleet"])
+        self.episodes, self.actions = tree["episodes"], tree["actions"]
+        self.event = int(load_notes(path)["event"])
+        self.run_.load_metrics()
+
+    def _seeds(self, group: Sequence[int]) -> jax.Array:
+        return seed_array([self.lanes[i].seed for i in group])
+
+    def _new_day(self, w: int) -> None:
+        """A fresh training cell, the same for every lane of a seed."""
+        seed = self.lanes[w].seed
+        self.fleet.begin(w, training_cell(seed, int(self.episodes[w])))
+        self.episodes[w] += 1
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def run(self, until: int, end: Path) -> None:
+        """Go on to an event and write the state there, from the latest checkpoint there is."""
+        under_way = end.with_name(f"{end.stem}-under-way{end.suffix}")
+        for path in (under_way, end):
+            if path.exists():
+                self._load(path)
+        kept: list[list[Any]] = [[] for _ in self.groups]
+        with progress_bar() as bar:
+            task = bar.add_task("simulated events", total=until, completed=self.event)
+            while self.event < until:
+                self._one_event(kept)
+                boundary = self.event % METRIC_EVERY == 0 or self.event == until
+                if boundary:
+                    self._note(kept)
+                    kept = [[] for _ in self.groups]
+                    bar.update(task, completed=self.event)
+                self._at_marks()
+                if boundary and self.event < until and self.run_.due():
+                    self.run_.save(under_way, self.tree(), self.notes())
+        if not end.exists():
+            self.run_.save(end, self.tree(), self.notes())
+            end.chmod(0o444)
+        under_way.unlink(missing_ok=True)
+
+    def _one_event(self, kept: list[list[Any]]) -> None:
+        run, n = self.run_, self.event
+        budget = run.plan.budget
+        holds = np.clip((self.actions.astype(np.float64) + 1.0) * 30.0, 0.0, 60.0)
+        self.fleet.step(holds)
+        over, costs = self.fleet.over.copy(), self.fleet.costs.astype(np.float32)
+        for w in np.flatnonzero(over):
+            self._new_day(int(w))
+        states = self.fleet.states
+        for g, group in enumerate(self.groups):
+            lanes, seeds = [self.lanes[i] for i in group], self._seeds(group)
+            arrays: Any = (self.actions[group], costs[group], over[group], states[group])
+            event = Event(*arrays)
+            # Acting comes before the update, so that the simulator need not wait for it.
+            self.days[g], actions = ln.observe(
+                self.learned[g], self.days[g], seeds, jnp.int32(n), event, run.packed
+            )
+            if n + 1 > budget.warmup_events:
+                rates = ln.rates_at(lanes, n + 1)
+                self.learned[g], metrics = ln.learn(
+                    self.learned[g], self.days[g], run.replay, seeds, jnp.int32(n), rates,
+                    run.packed,
+                )  # fmt: skip
+                kept[g].append(metrics)
+            self.actions[group] = actions
+        self.event += 1
+
+    def _at_marks(self) -> None:
+        """What happens at certain events: anchors, the diagnostic, snapshots."""
+        run, budget = self.run_, self.run_.plan.budget
+        for g, group in enumerate(self.groups):
+            mark = np.array([self.lanes[i].learner.anchor == self.event for i in group])
+            if mark.any():
+                self.learned[g] = ln.set_anchor(self.learned[g], jnp.asarray(mark))
+        if run.plan.diagnostic:
+            if self.event == max(budget.warmup_events, 1):
+                self._diagnose(budget.ratio_pretraining)
+            elif self.event > budget.warmup_events and self.event % budget.ratio_every == 0:
+                self._diagnose(1)
+        if self.event % max(1, budget.events // SNAPSHOTS) == 0:
+            self.export(f"-at-{self.event}")
+
+    def _diagnose(self, count: int) -> None:
+        for g, group in enumerate(self.groups):
+            self.ratio[g] = ln.diagnose(
+                self.ratio[g], self.days[g], self.run_.replay, jnp.asarray(self.logged[0]),
+                self._seeds(group), jnp.int32(self.event), jnp.int32(self.event), count,
+                self.run_.packed,
+            )  # fmt: skip
+
+    def _note(self, kept: list[list[Any]]) -> None:
+        for metrics, group in zip(kept, self.groups, strict=True):
+            if metrics:
+                host = jax.device_get(metrics)
+                joined = {term: np.stack([row[term] for row in host]) for term in host[0]}
+                names = [self.lanes[i].name for i in group]
+                self.run_.note("online", names, self.event - len(metrics), joined, self.tree())
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def actors(self) -> dict[str, Params]:
+        """Every lane's actor."""
+        found: dict[str, Params] = {}
+        for learned, group in zip(self.learned, self.groups, strict=True):
+            host = jax.device_get(learned.actor)
+            for j, i in enumerate(group):
+                found[self.lanes[i].name] = {name: value[j] for name, value in host.items()}
+        return found
+
+    def export(self, suffix: str = "") -> None:
+        """Write every lane's actor."""
+        for name, actor in self.actors().items():
+            write_actor(self.run_.folder / "actors" / f"{name}{suffix}.safetensors", actor)
+
+    def assess(self) -> dict[str, dict[str, float]]:
+        """The diagnostic: on what the classifiers were trained with, and on what was held out."""
+        run = self.run_
+        rng = np.random.Generator(np.random.PCG64(7))
+        logged = [
+            replay_batch(run.replay, jnp.asarray(rng.choice(rows, min(ASSESSED, len(rows)))))
+            for rows in self.logged
+        ]
+        held_out = self._held_out_days()
+        found = {}
+        for g, group in enumerate(self.groups):
+            for j, i in enumerate(group):
+                ratio, days = (ln.pick(tree, [j]) for tree in (self.ratio[g], self.days[g]))
+                ratio, days = (jax.tree.map(lambda x: x[0], tree) for tree in (ratio, days))
+                seen = days_batch(days, jnp.asarray(rng.integers(0, self.event, ASSESSED)))
+                training = rt.assess(ratio, logged[0], seen)
+                validation = rt.assess(ratio, logged[1], held_out[i])
+                found[self.lanes[i].name] = {
+                    "training_joint_auc": training["joint_auc"],
+                    "held_out_joint_auc": validation["joint_auc"],
+                    "held_out_effective_share": validation["effective_share"],
+                }
+        return found
+
+    def _held_out_days(self) -> list[Any]:
+        """Transitions of whole simulated days that nothing was trained on, by each lane's actor."""
+        run, rng = self.run_, np.random.Generator(np.random.PCG64(8))
+        lanes = len(self.lanes)
+        fleet = Fleet(run.city, run.calibration, lanes * HELD_OUT_DAYS)
+        cells = PURPOSES["development"].cells(HELD_OUT_DAYS, (1.0,))
+        states = fleet.reset(cells * lanes).copy()
+        parts: list[list[Any]] = []
+        step = 0
+        while not fleet.over.all():
+            live = ~fleet.over
+            actions = np.empty(len(fleet), np.float32)
+            for g, group in enumerate(self.groups):
+                rows = [i * HELD_OUT_DAYS + d for i in group for d in range(HELD_OUT_DAYS)]
+                shaped = jnp.asarray(states[rows].reshape(len(group), HELD_OUT_DAYS, -1))
+                drawn = ln.sample_actions(
+                    self.learned[g].actor, self._seeds(group), jnp.int32(step), shaped, run.packed
+                )
+                actions[rows] = np.asarray(drawn).reshape(-1)
+            fleet.step(np.clip((actions.astype(np.float64) + 1.0) * 30.0, 0.0, 60.0))
+            after = fleet.states.copy()
+            chosen = rng.random() < min(1.0, 2 * ASSESSED / HELD_OUT_DAYS / run.city.decisions)
+            if chosen:
+                parts.append([states, actions, fleet.costs.copy(), after, fleet.over.copy(), live])
+            states, step = after, step + 1
+        return [_transitions(parts, i) for i in range(lanes)]
+
+
+def _transitions(parts: list[list[Any]], lane: int) -> Any:
+    own = slice(lane * HELD_OUT_DAYS, (lane + 1) * HELD_OUT_DAYS)
+    live = np.concatenate([part[5][own] for part in parts])
+    state, action, cost, after, over = (
+        np.concatenate([part[k][own] for part in parts])[live] for k in range(5)
+    )
+    return Transitions(
+        jnp.asarray(state),
+        jnp.asarray(action),
+        jnp.asarray(-REWARD_SCALE * cost, jnp.float32),
+        jnp.asarray(after),
+        jnp.asarray(1.0 - over, jnp.float32),
+    )
+
+
+def _choose(first: Any, yes: Any, no: Any) -> Any:
+    """Lane by lane, one tree or another."""
+
+    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(jnp.asarray(first).reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)

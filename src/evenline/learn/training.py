@@ -1,0 +1,116 @@
+"""A whole training: both phases of all learners, then lessons, then a measure of every actor."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors.numpy import load_file
+
+from evenline.city.cells import PURPOSES
+from evenline.city.model import City
+from evenline.files import to_json, write_text
+from evenline.learn.evaluate import evaluate
+from evenline.learn.network import Params
+from evenline.learn.online import continued
+from evenline.learn.run import Plan, Run, chosen_device, write_actor
+from evenline.learn.schedule import FINAL, Budget, scaled
+from evenline.policies.rules import named_rule
+from evenline.replay.store import Store
+from evenline.worlds.calibration import Calibration
+from evenline.worlds.fast.world import FastWorld
+
+CURVE_BLOCKS = 3
+
+
+def train(
+    folder: Path,
+    plan: Plan,
+    city: City,
+    calibration: Calibration,
+    store: Store,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Train all lanes of a plan, or go on; a summary with the time each phase took."""
+    chosen = chosen_device(device)
+    with jax.default_device(chosen):
+        run = Run(folder, plan, city, calibration, store, chosen)
+        began = time.monotonic()
+        offline = run.offline()
+        jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
+        seconds = {"iql": time.monotonic() - began}
+        actors: dict[str, Params] = {}
+        for group, learned in zip(run.groups(plan.seeds), offline, strict=True):
+            host = jax.device_get(learned.actor)
+            for j, seed in enumerate(group):
+                actors[f"iql-{seed}"] = {name: value[j] for name, value in host.items()}
+        for name, actor in actors.items():
+            write_actor(folder / "actors" / f"{name}.safetensors", actor)
+        summary: dict[str, Any] = {"seconds": seconds}
+        if run.lanes():
+            began = time.monotonic()
+            online = continued(run, offline)
+            seconds["continuation"] = time.monotonic() - began
+            online.export()
+            if plan.diagnostic:
+                summary["ratio"] = online.assess()
+                write_text(folder / "ratio.json", to_json(summary["ratio"]))
+        run.write_metrics()
+        began = time.monotonic()
+        run.taught(actors)
+        seconds["lessons"] = time.monotonic() - began
+    _write_events(folder / "events", run.rows)
+    seconds["all"] = sum(seconds.values())
+    write_text(folder / "summary.json", to_json(summary))
+    return summary
+
+
+def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """The metrics once more, for TensorBoard; where its writer is not installed, they stay out."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        return
+    for lane in sorted({row["lane"] for row in rows}):
+        with SummaryWriter(str(folder / lane)) as writer:
+            for row in rows:
+                for term, value in row.items():
+                    if row["lane"] == lane and isinstance(value, float):
+                        writer.add_scalar(f"{row['phase']}/{term}", value, row["update"])
+
+
+def learning_curve(
+    folder: Path, city: City, calibration: Calibration, packed: bool, blocks: int = CURVE_BLOCKS
+) -> dict[str, Any]:
+    """Generalized time and completion of actors on fresh days, beside zero hold.
+
+    All actors at their end, and the final profile's (or the only learner's) on the way there.
+    """
+    cells = PURPOSES["development"].cells(blocks)
+    paths = sorted((folder / "actors").glob("*.safetensors"))
+    named = {path.stem.split("-")[0] for path in paths if "-at-" in path.stem}
+    shown = FINAL if FINAL in named else min(named, default="")
+    paths = [p for p in paths if "-at-" not in p.stem or p.stem.startswith(f"{shown}-")]
+    actors: list[Any] = [load_file(path) for path in paths]
+    outcomes = evaluate(city, calibration, actors, cells, packed)
+    world = FastWorld(city, calibration)
+    zero = [world.run_rule(cell, named_rule("zero")) for cell in cells]
+    by_name = {path.stem: rows for path, rows in zip(paths, outcomes, strict=True)}
+    found = {
+        name: {
+            "generalized_s": float(np.mean([o.generalized_s for o in rows])),
+            "completion": float(np.mean([o.completion for o in rows])),
+            "mean_hold_s": float(np.mean([o.mean_hold_s for o in rows])),
+        }
+        for name, rows in {"zero": zero, **by_name}.items()
+    }
+    write_text(folder / "curve.json", to_json(found))
+    return found
+
+
+def shortened(plan: Plan, budget: Budget) -> Plan:
+    """The same plan with another budget; schedules keep their proportions."""
+    learners = tuple(scaled(learner, budget) for learner in plan.learners)
+    return replace(plan, budget=budget, learners=learners)
