@@ -14,8 +14,8 @@ _njit = cast(Any, numba.njit)
 
 
 def compiled(function: F) -> F:
-    """Compile a function that Python calls."""
-    return cast(F, _njit(cache=True, _nrt=False)(function))
+    """Compile a function that Python calls; other threads of Python go on meanwhile."""
+    return cast(F, _njit(cache=True, _nrt=False, nogil=True)(function))
 
 
 def inlined(function: F) -> F:

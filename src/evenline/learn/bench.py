@@ -110,7 +110,7 @@ def _iql_rate(
 ) -> tuple[float, Learned]:
     numbers = jnp.asarray(np.array(seeds, np.uint32))
     began = time.perf_counter()
-    learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), updates, packed)
+    learned, _ = ln.iql_steps(learned, replay, numbers, np.int32(0), updates, packed)
     jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
     return updates * len(seeds) / (time.perf_counter() - began), learned
 
@@ -132,8 +132,8 @@ def _online_rate(
             jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
             began = time.perf_counter()
         event: Any = (-ones, ones, ones < 0, state)
-        days, _ = ln.observe(learned, days, numbers, jnp.int32(n), Event(*event), packed)
-        learned, _ = ln.learn(learned, days, replay, numbers, jnp.int32(n), rates, packed)
+        days, _ = ln.observe(learned, days, numbers, np.int32(n), Event(*event), packed)
+        learned, _ = ln.learn(learned, days, replay, numbers, np.int32(n), rates, packed)
     jax.block_until_ready(learned)  # type: ignore[no-untyped-call]
     return updates * len(seeds) / (time.perf_counter() - began)
 

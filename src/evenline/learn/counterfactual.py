@@ -7,7 +7,9 @@ summed exactly, the duration drawn once, as in the paper's actor objective with 
 Later rounds follow the learner's own days, so that it learns where it goes.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -172,13 +174,14 @@ def teach(
     student, services = new_student(actor), len(city.services)
     share = len(cells) // rounds
     lessons: Lessons | None = None
-    with progress_bar() as bar:
+    # Threads are enough: nearly all of a day is compiled code, which lets the others run.
+    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
         task = bar.add_task(f"days of lessons, seed {seed}", total=rounds * share)
         for turn in range(rounds):
             choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
-            for cell in cells[turn * share : (turn + 1) * share]:
-                day = alter(lessons_of_a_day(city, calibration, cell, choose))
-                lessons = day if lessons is None else lessons + day
+            a_day = partial(lessons_of_a_day, city, calibration, choose=choose)
+            for day in pool.map(a_day, cells[turn * share : (turn + 1) * share]):
+                lessons = alter(day) if lessons is None else lessons + alter(day)
                 bar.advance(task)
             assert lessons is not None
             states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)

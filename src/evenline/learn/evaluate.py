@@ -15,7 +15,6 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.outcome import Outcome
 from evenline.learn.hurdle import deterministic, hurdle
-from evenline.learn.lanes import stack
 from evenline.learn.network import Params, actor_outputs
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import Fleet
@@ -41,7 +40,7 @@ def evaluate(
     packed: bool,
 ) -> list[list[Outcome]]:
     """The outcome of each actor on each cell."""
-    stacked: Any = stack(list(actors))
+    stacked: Any = jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *actors))
     shape = (len(actors), len(cells))
     fleet = Fleet(city, calibration, shape[0] * shape[1])
     states = fleet.reset(list(cells) * len(actors))

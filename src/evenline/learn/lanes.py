@@ -62,15 +62,33 @@ def stream(seed: jax.Array, purpose: int, number: Any = 0) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), number)
 
 
-def stack(trees: Sequence[Any]) -> Any:
-    """Trees of arrays side by side."""
+# What follows goes over whole trees in one program: leaf by leaf, an accelerator would compile a
+# program for every shape, which takes it half a minute.
+
+
+@jax.jit
+def _joined(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def pick(tree: Any, index: Sequence[int]) -> Any:
-    """Some lanes of a stacked tree, in any order, as often as named."""
-    at = np.asarray(index)
-    return jax.tree.map(lambda leaf: leaf[at], tree)
+@partial(jax.jit, static_argnames="index")
+def _picked(trees: Sequence[Any], index: tuple[int, ...]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[np.asarray(index)], *trees)
+
+
+def pick(trees: Sequence[Any], index: Sequence[int]) -> Any:
+    """Some lanes of stacked trees laid end to end, in any order, as often as named."""
+    return _picked(tuple(trees), tuple(index))
+
+
+@jax.jit
+def choose(first: jax.Array, yes: Any, no: Any) -> Any:
+    """Lane by lane, one tree or another."""
+
+    def either(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(first.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(either, yes, no)
 
 
 def over_lanes(function: Any, packed: bool) -> Any:
@@ -87,8 +105,12 @@ def over_lanes(function: Any, packed: bool) -> Any:
 
 def begin_lanes(seeds: Sequence[int], size: Size) -> Learned:
     """Fresh learners, one a seed."""
-    fresh = [begin(stream(jnp.uint32(seed), INIT), size) for seed in seeds]
-    return stack(fresh)  # type: ignore[no-any-return]
+    return _joined([begin(stream(jnp.uint32(seed), INIT), size) for seed in seeds])  # type: ignore[no-any-return]
+
+
+def new_ratios(seeds: Sequence[int]) -> r.Ratio:
+    """Fresh classifiers, one pair a seed."""
+    return _joined([r.new_ratio(stream(jnp.uint32(seed), DIAGNOSE)) for seed in seeds])  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("learned",))
@@ -219,14 +241,9 @@ def diagnose(
     return jax.lax.scan(step, ratio, first + jnp.arange(count))[0]
 
 
-@jax.jit
 def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
     """Let the chosen lanes remember their present actor."""
-
-    def choose(now: jax.Array, before: jax.Array) -> jax.Array:
-        return jnp.where(chosen.reshape(-1, *[1] * (now.ndim - 1)), now, before)
-
-    return learned._replace(anchor=jax.tree.map(choose, learned.actor, learned.anchor))
+    return learned._replace(anchor=choose(chosen, learned.actor, learned.anchor))
 
 
 def rates_at(lanes: Sequence[Lane], event: int) -> Rates:

@@ -4,7 +4,6 @@
 diagnostic. Its arrays are a checkpoint; from one it goes on to the same bits.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +69,9 @@ class Online:
             np.concatenate([np.arange(e.first, e.last) for e in part or run.store.episodes])
             for part in (inside, outside)
         ]
+        # On the device once: to send them with every call costs more than the update itself.
+        self._trained_on = jnp.asarray(self.logged[0])
+        self._seeds = [seed_array([lanes[i].seed for i in group]) for group in self.groups]
 
     @property
     def groups(self) -> list[list[int]]:
@@ -81,22 +83,22 @@ class Online:
         """Every lane where its learner starts: IQL's end, or nothing at all."""
         self = cls(run, lanes)
         seeds, budget = list(run.plan.seeds), run.plan.budget
-        trained: Any = jax.tree.map(lambda *x: jnp.concatenate(x), *offline)
         for group in self.groups:
-            fresh = ln.begin_lanes([lanes[i].seed for i in group], run.size)
-            own = ln.pick(trained, [seeds.index(lanes[i].seed) for i in group])
+            own = ln.pick(offline, [seeds.index(lanes[i].seed) for i in group])
             from_replay = np.array([lanes[i].learner.replay for i in group])
-            self.learned.append(_choose(from_replay, own, fresh))
+            if not from_replay.all():
+                fresh = ln.begin_lanes([lanes[i].seed for i in group], run.size)
+                own = ln.choose(jnp.asarray(from_replay), own, fresh)
+            self.learned.append(own)
             self.days.append(ln.new_lane_days(len(group), budget))
-            keys = [ln.stream(jnp.uint32(lanes[i].seed), ln.DIAGNOSE) for i in group]
-            self.ratio.append(ln.stack([rt.new_ratio(key) for key in keys]))
+            self.ratio.append(ln.new_ratios([lanes[i].seed for i in group]))
         for w in range(len(lanes)):
             self._new_day(w)
         for g, group in enumerate(self.groups):
             self.days[g], actions = ln.first_actions(
                 self.learned[g],
                 self.days[g],
-                self._seeds(group),
+                self._seeds[g],
                 jnp.asarray(self.fleet.states[group]),
                 run.packed,
             )
@@ -106,15 +108,11 @@ class Online:
     def split(self, lanes: list[ln.Lane], parents: list[int]) -> "Online":
         """More lanes, each going on from its parent."""
         after = Online(self.run_, lanes)
-        learned, days, ratio = (
-            jax.tree.map(lambda *x: jnp.concatenate(x), *trees)
-            for trees in (self.learned, self.days, self.ratio)
-        )
         for group in after.groups:
             own = [parents[i] for i in group]
-            after.learned.append(ln.pick(learned, own))
-            after.days.append(ln.pick(days, own))
-            after.ratio.append(ln.pick(ratio, own))
+            after.learned.append(ln.pick(self.learned, own))
+            after.days.append(ln.pick(self.days, own))
+            after.ratio.append(ln.pick(self.ratio, own))
         after.fleet.restore({n: a[parents] for n, a in self.fleet.snapshot().items()})
         after.episodes, after.actions = self.episodes[parents], self.actions[parents]
         after.event = self.event
@@ -138,9 +136,6 @@ class Online:
         self.episodes, self.actions = tree["episodes"], tree["actions"]
         self.event = int(load_notes(path)["event"])
         self.run_.load_metrics()
-
-    def _seeds(self, group: Sequence[int]) -> jax.Array:
-        return seed_array([self.lanes[i].seed for i in group])
 
     def _new_day(self, w: int) -> None:
         """A fresh training cell, the same for every lane of a seed."""
@@ -184,17 +179,17 @@ class Online:
             self._new_day(int(w))
         states = self.fleet.states
         for g, group in enumerate(self.groups):
-            lanes, seeds = [self.lanes[i] for i in group], self._seeds(group)
+            lanes, seeds = [self.lanes[i] for i in group], self._seeds[g]
             arrays: Any = (self.actions[group], costs[group], over[group], states[group])
             event = Event(*arrays)
             # Acting comes before the update, so that the simulator need not wait for it.
             self.days[g], actions = ln.observe(
-                self.learned[g], self.days[g], seeds, jnp.int32(n), event, run.packed
+                self.learned[g], self.days[g], seeds, np.int32(n), event, run.packed
             )
             if n + 1 > budget.warmup_events:
                 rates = ln.rates_at(lanes, n + 1)
                 self.learned[g], metrics = ln.learn(
-                    self.learned[g], self.days[g], run.replay, seeds, jnp.int32(n), rates,
+                    self.learned[g], self.days[g], run.replay, seeds, np.int32(n), rates,
                     run.packed,
                 )  # fmt: skip
                 kept[g].append(metrics)
@@ -217,11 +212,10 @@ class Online:
             self.export(f"-at-{self.event}")
 
     def _diagnose(self, count: int) -> None:
-        for g, group in enumerate(self.groups):
+        for g, seeds in enumerate(self._seeds):
             self.ratio[g] = ln.diagnose(
-                self.ratio[g], self.days[g], self.run_.replay, jnp.asarray(self.logged[0]),
-                self._seeds(group), jnp.int32(self.event), jnp.int32(self.event), count,
-                self.run_.packed,
+                self.ratio[g], self.days[g], self.run_.replay, self._trained_on, seeds,
+                np.int32(self.event), np.int32(self.event), count, self.run_.packed,
             )  # fmt: skip
 
     def _note(self, kept: list[list[Any]]) -> None:
@@ -260,8 +254,10 @@ class Online:
         found = {}
         for g, group in enumerate(self.groups):
             for j, i in enumerate(group):
-                ratio, days = (ln.pick(tree, [j]) for tree in (self.ratio[g], self.days[g]))
-                ratio, days = (jax.tree.map(lambda x: x[0], tree) for tree in (ratio, days))
+                ratio, days = (
+                    jax.tree.map(lambda x: x[j], tree)  # noqa: B023 - used at once
+                    for tree in (self.ratio[g], self.days[g])
+                )
                 seen = days_batch(days, jnp.asarray(rng.integers(0, self.event, ASSESSED)))
                 training = rt.assess(ratio, logged[0], seen)
                 validation = rt.assess(ratio, logged[1], held_out[i])
@@ -288,7 +284,7 @@ class Online:
                 rows = [i * HELD_OUT_DAYS + d for i in group for d in range(HELD_OUT_DAYS)]
                 shaped = jnp.asarray(states[rows].reshape(len(group), HELD_OUT_DAYS, -1))
                 drawn = ln.sample_actions(
-                    self.learned[g].actor, self._seeds(group), jnp.int32(step), shaped, run.packed
+                    self.learned[g].actor, self._seeds[g], np.int32(step), shaped, run.packed
                 )
                 actions[rows] = np.asarray(drawn).reshape(-1)
             fleet.step(np.clip((actions.astype(np.float64) + 1.0) * 30.0, 0.0, 60.0))
@@ -313,12 +309,3 @@ def _transitions(parts: list[list[Any]], lane: int) -> Any:
         jnp.asarray(after),
         jnp.asarray(1.0 - over, jnp.float32),
     )
-
-
-def _choose(first: Any, yes: Any, no: Any) -> Any:
-    """Lane by lane, one tree or another."""
-
-    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.where(jnp.asarray(first).reshape(-1, *[1] * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, yes, no)

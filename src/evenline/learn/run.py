@@ -160,7 +160,7 @@ class Run:
                         groups[i],
                         self.replay,
                         seed_array(group),
-                        jnp.int32(done),
+                        np.int32(done),
                         count,
                         self.packed,
                     )
