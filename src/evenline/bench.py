@@ -1,9 +1,9 @@
 """How fast things are: `sumo` against the bare binary on the same files, and the replay.
 
 Both sides read the same cell and simulate the whole day with zero hold, in turn, each in a
-process of its own. Loading counts on both sides; for our world so does writing the input files.
-Imports and compilation do not: a day of `town` comes first. Each figure is the best of the
-repeats, since other work on the machine can only add to it.
+process of its own, ours with the memory settings of our workers. Loading counts on both sides;
+for our world so does writing the input files. Imports and compilation do not: a day of `town`
+comes first. Each figure is the best of the repeats, since other work can only add to it.
 
 Run as `python -m evenline.bench CITY` this file is the world's process.
 """
@@ -25,7 +25,7 @@ from evenline.control.world import run_episode
 from evenline.errors import InputError
 from evenline.policies.rules import named_rule
 from evenline.replay.store import open_store
-from evenline.worlds.sumo.runtime import binary, runtime_version
+from evenline.worlds.sumo.runtime import binary, runtime_environment, runtime_version
 from evenline.worlds.sumo.scenario import write_scenario
 from evenline.worlds.sumo.world import SumoWorld
 
@@ -42,7 +42,8 @@ def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="evenline-") as folder:
         options = write_scenario(open_city(city), CELL, Path(folder)).options
         for _ in range(repeats):
-            worlds.append(json.loads(_run([sys.executable, "-m", "evenline.bench", city])))
+            ours = [sys.executable, "-m", "evenline.bench", city]
+            worlds.append(json.loads(_run(ours, runtime_environment(None))))
             began = time.perf_counter()
             _run([binary("sumo"), *options])
             bare_s.append(time.perf_counter() - began)
@@ -81,8 +82,8 @@ def bench_replay(city: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InputError(f"{Path(command[0]).name} ended with code {done.returncode}: {last}")

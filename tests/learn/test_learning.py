@@ -42,9 +42,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> list[Params]:
     replay = resident(fast_store(tmp_path_factory.mktemp("replay"), blocks=3))
     actors = []
     for seed in SEEDS:
-        learned = ln.begin_lanes(
-            jnp.array([seed], jnp.uint32), Size(len(TOWN.services), 32, 64, 64)
-        )
+        learned = ln.begin_lanes([seed], Size(len(TOWN.services), 32, 64, 64))
         numbers = jnp.asarray(np.array([seed], np.uint32))
         learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), 300, True)
         actors.append(
