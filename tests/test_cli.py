@@ -81,6 +81,11 @@ def test_simulate_prints_the_day_and_writes_its_folder(evenline: Evenline, tmp_p
     visits = pq.read_table(tmp_path / "day" / "stop_visits.parquet")
     assert len(visits) == outcome["decisions"] + outcome["trips_completed"]
     assert sum(visits["hold_s"].to_pylist()) == pytest.approx(outcome["hold_total_s"])
+    decided = visits.filter(visits["proposal_s"].is_valid())
+    assert len(decided) == outcome["decisions"] and set(decided["changed_by"].to_pylist()) == {""}
+    assert decided["proposal_s"].to_pylist() == decided["hold_s"].to_pylist()
+    followed = [row["guard_no_bus_behind"] for row in decided.to_pylist()]
+    assert True in followed and False in followed, "the guard's terms are there for every rule"
     assert (tmp_path / "day" / "time_space.png").read_bytes().startswith(b"\x89PNG")
     assert files_in(tmp_path / "day") == ["outcome.json", "stop_visits.parquet", "time_space.png"]
 

@@ -136,7 +136,7 @@ def test_a_comparison_is_written_whole(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "comparison.txt").read_text()
     assert text == text_table(found) and "my-actor" in text
     assert "| my-actor |" in docs.read_text() and docs.read_text().startswith("# Page")
-    assert (docs.parent / "images" / "controllers-town-fast.png").stat().st_size > 10_000
+    assert (docs.parent / "images" / f"{docs.stem}-town-fast.png").stat().st_size > 10_000
     assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -273,7 +273,7 @@ def _write(comparison: Comparison, out: Path, docs: Path | None, command: str) -
     write_text(out / "comparison.txt", text_table(comparison))
     write_text(out / RESULT, to_json(comparison.as_json()))
     if docs is not None:
-        name = f"controllers-{comparison.city}-{comparison.world}.png"
+        name = f"{docs.stem}-{comparison.city}-{comparison.world}.png"
         write_bytes(docs.parent / "images" / name, picture)
         mark = f"compare {comparison.city} {comparison.world}"
         insert(docs, mark, document(comparison, command, name))

@@ -26,7 +26,7 @@ from evenline.files import (
 )
 from evenline.policies.bundle import open_policy, policy_digest
 from evenline.policies.days import Day, explained_day
-from evenline.policies.explain import Witness, activations, unchanged
+from evenline.policies.explain import Witness, activations
 from evenline.policies.rules import BEHAVIOURS, named_rule
 from evenline.report.figures import png, time_space_grid
 from evenline.report.measure import read_visits
@@ -53,10 +53,9 @@ def simulate(
         visits = aside / "stop_visits.parquet"
         match world:
             case "sumo" if policy in PLAIN:
-                job = Job(city, cell, named_rule(policy), visits=visits)
+                job = Job(city, cell, named_rule(policy), visits=visits, explain=True)
                 label = f"{city} {policy} in SUMO"
                 answer = run_episodes([job], label, opened.horizon_s, sumo=sumo)[job]
-                write_table(visits, unchanged(read_visits(visits)))
             case "sumo" if sumo is not None:
                 raise InputError(f"policy {policy}: runs in the SUMO that comes with evenline only")
             case "sumo":

@@ -6,6 +6,7 @@ alone follow the columns that the stop-visit table carries and the count of acti
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ import pyarrow as pa
 from evenline.city.model import City
 from evenline.control.event import STOP, Array, Batch
 from evenline.control.visits import Visit, visit_table
-from evenline.policies.chain import explain
-from evenline.policies.controller import Chained
+from evenline.policies.chain import CHAINS, explain
+from evenline.policies.controller import Chained, Decision
+from evenline.policies.rules import Rule
 
 HOUR_S = 3600
 
@@ -54,13 +56,24 @@ class Witness:
         return table
 
 
-def unchanged(visits: pa.Table) -> pa.Table:
-    """The same columns for a rule without a chain: every proposal was carried out."""
-    rows = len(visits)
-    nobody = pa.array([""] * rows).dictionary_encode()
-    visits = visits.append_column("proposal_s", visits.column("hold_s"))
-    visits = visits.append_column("changed_by", nobody)
-    return visits.append_column("change_s", pa.array(np.zeros(rows)))
+@dataclass(frozen=True)
+class Unchained:
+    """A plain rule, explained like any other policy: nothing changes what it proposes."""
+
+    rule: Rule
+    horizon_s: float
+    chain: int = CHAINS["raw"]
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    def decide(self, batch: Batch) -> Decision:
+        holds = np.asarray(self.rule(batch))
+        return Decision(holds, holds)
+
+    def __call__(self, batch: Batch) -> Sequence[float]:
+        return self.rule(batch)
 
 
 def activations(visits: pa.Table) -> dict[str, dict[str, dict[str, int]]]:

@@ -27,13 +27,17 @@ SILENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Job:
-    """One episode to run, and the files to write (tokens and stop visits, each if named)."""
+    """One episode to run, and the files to write (tokens and stop visits, each if named).
+
+    `explain` adds the account of every decision to the stop visits.
+    """
 
     city: str
     cell: Cell
     rule: Rule
     tokens: Path | None = None
     visits: Path | None = None
+    explain: bool = False
 
     @property
     def name(self) -> str:
@@ -48,6 +52,7 @@ class Job:
                 "rule": asdict(self.rule),
                 "tokens": str(self.tokens) if self.tokens else None,
                 "visits": str(self.visits) if self.visits else None,
+                "explain": self.explain,
             }
         )
 

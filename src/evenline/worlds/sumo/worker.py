@@ -17,6 +17,7 @@ from evenline.control.event import Batch
 from evenline.control.visits import visit_table
 from evenline.errors import InputError
 from evenline.files import write_table
+from evenline.policies.explain import Unchained, Witness
 from evenline.policies.rules import Rule
 from evenline.replay.episode import record_episode, write_episode
 from evenline.worlds.sumo.runtime import runtime_version
@@ -27,14 +28,15 @@ PROGRESS_EVERY_S = 0.5
 
 def run_job(job: dict[str, Any], world: SumoWorld, out: TextIO) -> dict[str, Any]:
     """Run one episode; write the files the job names; answer with outcome and provenance."""
-    rule, last = Rule(**job["rule"]), time.monotonic()
+    witness = Witness(Unchained(Rule(**job["rule"]), world.city.horizon_s))
+    last = time.monotonic()
 
     def policy(batch: Batch) -> Any:
         nonlocal last
         if time.monotonic() - last > PROGRESS_EVERY_S:
             last = time.monotonic()
             print(json.dumps({"now_s": batch.time_s}), file=out, flush=True)
-        return rule(batch)
+        return witness(batch)
 
     cell = Cell(**job["cell"])
     tokens, outcome = record_episode(world, cell, policy)
@@ -48,7 +50,8 @@ def run_job(job: dict[str, Any], world: SumoWorld, out: TextIO) -> dict[str, Any
     if path := job.get("tokens"):
         write_episode(Path(path), tokens, outcome, provenance)
     if path := job.get("visits"):
-        write_table(Path(path), visit_table(world.city, world.visits))
+        table = witness.table if job["explain"] else visit_table
+        write_table(Path(path), table(world.city, world.visits))
     return {"outcome": outcome.as_dict(), **provenance}
 
 
