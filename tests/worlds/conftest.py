@@ -10,6 +10,9 @@ from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.worlds.sumo.world import SumoWorld
 
+# Its assertions are the tests' own: where one fails, it shall show the values that differ.
+pytest.register_assert_rewrite("side_by_side")
+
 OpenWorld = Callable[..., SumoWorld]
 
 

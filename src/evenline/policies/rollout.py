@@ -221,12 +221,9 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
     _fill(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])
     _fill(e.after, d.after, 0, d.after.shape[0])
     _fill(e.load, d.load, 0, d.load.shape[0])
-    _fill(e.alight_head, d.alight_head, 0, d.alight_head.shape[0])
-    _fill(e.alight_count, d.alight_count, 0, d.alight_count.shape[0])
+    _fill_rows(e.alight, d.alight)
     _fill(e.alight_next, d.alight_next, 0, d.alight_next.shape[0])
-    _fill(e.head, d.head, 0, d.head.shape[0])
-    _fill(e.seen, d.seen, 0, d.seen.shape[0])
-    _fill(e.change_head, d.change_head, 0, d.change_head.shape[0])
+    _fill_rows(e.queue, d.queue)
     _fill(e.change_next, d.change_next, 0, d.change_next.shape[0])
     _fill(e.change_s, d.change_s, 0, d.change_s.shape[0])
     _fill(e.visited_s, d.visited_s, 0, d.visited_s.shape[0])
@@ -245,3 +242,10 @@ def _fill(to: npt.NDArray[Any], source: npt.NDArray[Any], low: int, high: int) -
     """Copy part of an array: a slice would want memory, which compiled code here has none of."""
     for i in range(low, high):
         to[i] = source[i]
+
+
+@inlined
+def _fill_rows(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            to[i, j] = source[i, j]

@@ -119,6 +119,11 @@ def _sections(study: Study, days: dict[str, Any] | None) -> list[Section]:
     ]
 
 
+def _described(id: str, kind: str, caption: str, redo: str, controls: bool = True) -> Shown:
+    """A figure whose caption, with the kind of picture before it, is its text alternative too."""
+    return Shown(id, f"{kind}. {caption}", caption, redo, controls=controls)
+
+
 def _methods(study: Study) -> Section:
     title = "Candidate, parent and controls"
     trial = study.trial
@@ -170,11 +175,8 @@ def _forest(study: Study) -> Section:
     title = "Block by block"
     if study.trial is None:
         return Section("forest", title)
-    caption = words.forest_words(study.trial)
-    shown = Shown(
-        "forest", f"Forest plot. {caption}", caption, words.again(study, "analyse"),
-        controls=True,
-    )  # fmt: skip
+    caption, redo = words.forest_words(study.trial), words.again(study, "analyse")
+    shown = _described("forest", "Forest plot", caption, redo)
     intro = (
         "A block is a set of fresh passengers, cars and signals that every policy meets alike. "
         "Blocks are independent of each other; the days inside one are not."
@@ -186,11 +188,8 @@ def _effects(study: Study) -> Section:
     title = "By demand and by training seed"
     if study.trial is None:
         return Section("effects", title)
-    caption = words.effects_words(study.trial)
-    shown = Shown(
-        "effects", f"Dot plot. {caption}", caption, words.again(study, "analyse"),
-        controls=True,
-    )  # fmt: skip
+    caption, redo = words.effects_words(study.trial), words.again(study, "analyse")
+    shown = _described("effects", "Dot plot", caption, redo)
     return Section("effects", title, "Does it hold on quiet and on busy days?", [shown])
 
 
@@ -283,9 +282,8 @@ def _fidelity(study: Study) -> Section:
     title = "Is the fast world like SUMO?"
     if study.fidelity is None:
         return Section("fidelity", title)
-    caption = words.fidelity_words(study.fidelity)
-    redo = words.again(study, "fidelity")
-    shown = Shown("fidelity", f"Interval plot. {caption}", caption, redo, controls=True)
+    caption, redo = words.fidelity_words(study.fidelity), words.again(study, "fidelity")
+    shown = _described("fidelity", "Interval plot", caption, redo)
     intro = (
         "Policies learn in a fast model of the network. It may be used only where its days agree "
         "with SUMO's within limits fixed in advance."
@@ -298,9 +296,8 @@ def _replay(study: Study) -> Section:
     replay = study.replay
     if replay is None:
         return Section("replay", title)
-    caption = words.replay_words(replay)
-    redo = words.again(study, "replay-audit")
-    shown = Shown("replay", f"Histogram. {caption}", caption, redo, controls=True)
+    caption, redo = words.replay_words(replay), words.again(study, "replay-audit")
+    shown = _described("replay", "Histogram", caption, redo)
     verdicts = {True: "holds", False: "FAILS", None: ""}
     rows = [
         [f["name"], _figure_text(f, f["value"]), _figure_text(f, f["paper"]), verdicts[f["passed"]]]
@@ -323,9 +320,8 @@ def _ratio(study: Study) -> Section:
     title = "Can simulated and logged days be told apart?"
     if study.ratio is None:
         return Section("ratio", title)
-    caption = words.ratio_words(study.ratio)
-    redo = words.again(study, "train")
-    shown = Shown("ratio", f"Dot plot by learner. {caption}", caption, redo)
+    caption, redo = words.ratio_words(study.ratio), words.again(study, "train")
+    shown = _described("ratio", "Dot plot by learner", caption, redo, controls=False)
     return Section("ratio", title, figures=[shown])
 
 

@@ -67,6 +67,13 @@ CYCLE_S = 90
 HOUR_S = 3600
 COINS = 2048  # values of the bits that a fraction leaves
 
+# Columns of tables whose values are wanted together: side by side they cost one cache line.
+POSITIONS, ONWARD, CLASS = range(3)  # of a leg: first of its alighting positions, next leg or -1
+PACE, LEAST, PHASE, HOUR = 0, 1, 2, 2 + PHASES  # of a place's running time, in seconds
+HEAD, SEEN, END, CHANGES = range(4)  # of a queue: next, first not yet counted, end; who changes
+FIRST, COUNT = range(2)  # of those who alight on a visit
+SINCE, LEG = range(2)  # of someone in a queue
+
 
 class Static(NamedTuple):
     """What a city and its calibration fix: shared by all worlds, never written."""
@@ -87,17 +94,12 @@ class Static(NamedTuple):
     class_start: I32  # where a class's first legs begin
     entry_leg: I32
     entry_person: I32
-    leg_pos_start: I32  # where a leg's alighting positions begin, one for each carrier
-    leg_pos: I32
-    leg_next: I32
-    leg_class: I32
+    leg: I32  # leg, (POSITIONS, ONWARD, CLASS)
+    leg_pos: I32  # alighting positions of a leg, one for each carrier
     rates: F64  # level, place, half hour
     scale: F64  # of the canonical state
-    run_mean: F32  # place, hour
-    run_pace: F32  # place
-    run_phase: F32  # place, phase of the signal cycle
+    run: F32  # place, (PACE, LEAST, phase of the signal cycle, hour)
     run_noise: F32  # place, quantile
-    run_least: I32
     pace: F32  # quantiles of a trip's pace
 
 
@@ -111,15 +113,10 @@ class Day(NamedTuple):
     add_waiting: I32
     add_riding: I32
     load: I32
-    alight_head: I32
-    alight_count: I32
+    alight: I32  # visit, (first leg to alight, how many)
     alight_next: I32
-    entry_s: I32
-    entry_of: I32
-    head: I32
-    seen: I32
-    end: I32
-    change_head: I32
+    entry: I32  # entry, (since when, leg)
+    queue: I32  # class, (HEAD, SEEN, END, CHANGES)
     change_next: I32
     change_s: I32
     pace: F32
@@ -140,11 +137,10 @@ def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
         day.num[w], day.hold_s[w], day.bucket[w], day.after[w], day.add_waiting[w],
-        day.add_riding[w], day.load[w], day.alight_head[w], day.alight_count[w],
-        day.alight_next[w], day.entry_s[w], day.entry_of[w], day.head[w], day.seen[w], day.end[w],
-        day.change_head[w], day.change_next[w], day.change_s[w], day.pace[w], day.visited_s[w],
-        day.last_s[w], day.position[w], day.ahead[w], day.behind[w],
-        day.tail[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
+        day.add_riding[w], day.load[w], day.alight[w], day.alight_next[w], day.entry[w],
+        day.queue[w], day.change_next[w], day.change_s[w], day.pace[w], day.visited_s[w],
+        day.last_s[w], day.position[w], day.ahead[w], day.behind[w], day.tail[w], day.batch[w],
+        day.raw[w], day.visits[w], day.visit_hold_s[w],
     )  # fmt: skip
 
 
@@ -204,9 +200,9 @@ def begin_day(
     d.add_waiting[:] = 0
     d.add_riding[:] = 0
     d.load[:] = 0
-    d.alight_head[:] = -1
-    d.alight_count[:] = 0
-    d.change_head[:] = -1
+    d.alight[:, FIRST] = -1
+    d.alight[:, COUNT] = 0
+    d.queue[:, CHANGES] = -1
     d.visited_s[:] = -1
     d.last_s[:] = -1
     d.position[:] = -1
@@ -222,13 +218,13 @@ def begin_day(
             at = min(max(base_s[person] + shift_s[person], 0), horizon - 1)
             d.add_waiting[at] += 1
             i = end
-            while i > first and d.entry_s[i - 1] > at:
-                d.entry_s[i], d.entry_of[i] = d.entry_s[i - 1], d.entry_of[i - 1]
+            while i > first and d.entry[i - 1, SINCE] > at:
+                d.entry[i, SINCE], d.entry[i, LEG] = d.entry[i - 1, SINCE], d.entry[i - 1, LEG]
                 i -= 1
-            d.entry_s[i], d.entry_of[i] = at, s.entry_leg[e]
+            d.entry[i, SINCE], d.entry[i, LEG] = at, s.entry_leg[e]
             end += 1
-        d.head[c] = d.seen[c] = first
-        d.end[c] = end
+        d.queue[c, HEAD] = d.queue[c, SEEN] = first
+        d.queue[c, END] = end
         d.num[DEPARTED] += end - first
     for t in range(s.start_s.shape[0]):
         d.pace[t] = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
@@ -317,7 +313,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             record_finish(h, trip)
             d.num[TRIPS_DONE] += 1
             d.num[TRIP_SECONDS] += now - d.visited_s[s.first_visit[trip]]
-            base = max(s.number[2], s.number[3] * d.alight_count[s.first_visit[trip] + stop])
+            base = max(s.number[2], s.number[3] * d.alight[s.first_visit[trip] + stop, COUNT])
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
@@ -351,7 +347,7 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     gap, behind = raw[3], headway_behind(h, trip, now)
     capacity, load = s.number[1], d.load[trip]
     waiting = eligible(s, d, place, now)
-    alighting = d.alight_count[s.first_visit[trip] + stop]
+    alighting = d.alight[s.first_visit[trip] + stop, COUNT]
     boarding = min(waiting, capacity - load + alighting)
     raw[0] = service
     raw[1] = stop
@@ -377,12 +373,12 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
     count = 0
     for i in range(s.place_class[place], s.place_class[place + 1]):
         c = s.carried[i]
-        seen, end = max(d.seen[c], d.head[c]), d.end[c]
-        while seen < end and d.entry_s[seen] <= now:
+        seen, end = max(d.queue[c, SEEN], d.queue[c, HEAD]), d.queue[c, END]
+        while seen < end and d.entry[seen, SINCE] <= now:
             seen += 1
-        d.seen[c] = seen
-        count += seen - d.head[c]
-        leg = d.change_head[c]
+        d.queue[c, SEEN] = seen
+        count += seen - d.queue[c, HEAD]
+        leg = d.queue[c, CHANGES]
         while leg >= 0:
             count += d.change_s[leg] <= now
             leg = d.change_next[leg]
@@ -399,12 +395,12 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, 10]), hold_s)
     place = s.first_stop[s.service[trip]] + stop
     run = (
-        s.run_mean[place, min(leaves // HOUR_S, s.run_mean.shape[1] - 1)]
-        + s.run_pace[place] * d.pace[trip]
-        + s.run_phase[place, leaves % CYCLE_S // PHASE_S]
+        s.run[place, min(HOUR + leaves // HOUR_S, s.run.shape[1] - 1)]
+        + s.run[place, PACE] * d.pace[trip]
+        + s.run[place, PHASE + leaves % CYCLE_S // PHASE_S]
         + quantile(s.run_noise[place], luck(s, d.num[KEY], trip, stop))
     )
-    schedule(s, d, trip, leaves + max(int(run + 0.5), s.run_least[place]))
+    schedule(s, d, trip, leaves + max(int(run + 0.5), int(s.run[place, LEAST])))
 
 
 @inlined
@@ -419,7 +415,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     each, capacity = s.number[3], s.number[1]
     place = s.first_stop[s.service[trip]] + stop
     load = aboard = d.load[trip]
-    leg = d.alight_head[visit]  # the next to alight
+    leg = d.alight[visit, FIRST]  # the next to alight
     free, done, boarded = now, now + s.number[2], 0
     leaves = done
     holding = False
@@ -467,9 +463,9 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
     best, best_s = -1, before_s
     for i in range(s.place_class[place], s.place_class[place + 1]):
         c = s.carried[i]
-        if d.head[c] < d.end[c] and d.entry_s[d.head[c]] < best_s:
-            best, best_s = 2 * i, d.entry_s[d.head[c]]
-        leg = d.change_head[c]
+        if d.queue[c, HEAD] < d.queue[c, END] and d.entry[d.queue[c, HEAD], SINCE] < best_s:
+            best, best_s = 2 * i, d.entry[d.queue[c, HEAD], SINCE]
+        leg = d.queue[c, CHANGES]
         if leg >= 0 and d.change_s[leg] < best_s:
             best, best_s = 2 * i + 1, d.change_s[leg]
     return best, best_s
@@ -481,22 +477,22 @@ def _board(s: Static, d: Day, trip: int, queue: int, at: int) -> None:
     i = queue // 2
     c = s.carried[i]
     if queue % 2:
-        leg = d.change_head[c]
-        d.change_head[c] = d.change_next[leg]
+        leg = d.queue[c, CHANGES]
+        d.queue[c, CHANGES] = d.change_next[leg]
     else:
-        leg = d.entry_of[d.head[c]]
-        d.head[c] += 1
+        leg = d.entry[d.queue[c, HEAD], LEG]
+        d.queue[c, HEAD] += 1
     _count(d, s.number[0], at, -1, 1)
-    goal = s.first_visit[trip] + s.leg_pos[s.leg_pos_start[leg] + s.carried_as[i]]
-    d.alight_next[leg] = d.alight_head[goal]
-    d.alight_head[goal] = leg
-    d.alight_count[goal] += 1
+    goal = s.first_visit[trip] + s.leg_pos[s.leg[leg, POSITIONS] + s.carried_as[i]]
+    d.alight_next[leg] = d.alight[goal, FIRST]
+    d.alight[goal, FIRST] = leg
+    d.alight[goal, COUNT] += 1
 
 
 @inlined
 def _alight(s: Static, d: Day, leg: int, at: int) -> None:
     """Let one person off: home, or into the queue of the next leg."""
-    horizon, onward = s.number[0], s.leg_next[leg]
+    horizon, onward = s.number[0], s.leg[leg, ONWARD]
     if onward < 0:
         _count(d, horizon, at, 0, -1)
         d.num[COMPLETED] += at < horizon
@@ -508,14 +504,14 @@ def _alight(s: Static, d: Day, leg: int, at: int) -> None:
 @inlined
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
     """Put someone who changes into the queue of the next leg, kept in order of time."""
-    c = s.leg_class[leg]
+    c = s.leg[leg, CLASS]
     d.change_s[leg] = at
-    before, other = -1, d.change_head[c]
+    before, other = -1, d.queue[c, CHANGES]
     while other >= 0 and d.change_s[other] <= at:
         before, other = other, d.change_next[other]
     d.change_next[leg] = other
     if before < 0:
-        d.change_head[c] = leg
+        d.queue[c, CHANGES] = leg
     else:
         d.change_next[before] = leg
 
@@ -537,11 +533,11 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     count = 0
     for i in range(s.place_class[place], s.place_class[place + 1]):
         c = s.carried[i]
-        e = d.head[c]
-        while e < d.end[c] and d.entry_s[e] <= leaves:
+        e = d.queue[c, HEAD]
+        while e < d.queue[c, END] and d.entry[e, SINCE] <= leaves:
             e += 1
-        count += e - d.head[c]
-        leg = d.change_head[c]
+        count += e - d.queue[c, HEAD]
+        leg = d.queue[c, CHANGES]
         while leg >= 0:
             count += d.change_s[leg] <= leaves
             leg = d.change_next[leg]

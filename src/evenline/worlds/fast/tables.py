@@ -40,6 +40,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         [positions[service, int(alight)] for service in journeys.carriers[carriers]]
         for alight, carriers in zip(journeys.leg_alight, journeys.leg_carriers, strict=True)
     ]
+    starts = np.cumsum([0, *(len(p) for p in leg_pos)])
     leg_next = np.arange(1, len(leg_pos) + 1, dtype=np.int32)
     leg_next[journeys.leg_start[1:] - 1] = -1
     keys = sorted(range(len(city.trips)), key=lambda t: (city.trips[t].service, t))
@@ -76,17 +77,14 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         class_start=queues.class_start,
         entry_leg=queues.entry_leg,
         entry_person=queues.entry_person,
-        leg_pos_start=np.concatenate([[0], np.cumsum([len(p) for p in leg_pos])]).astype(np.int32),
+        leg=np.column_stack([starts[:-1], leg_next, queues.leg_class]).astype(np.int32),
         leg_pos=np.array([p for row in leg_pos for p in row], np.int32),
-        leg_next=leg_next,
-        leg_class=queues.leg_class,
         rates=np.stack([arrival_rates(city, level) for level in levels]),
         scale=contract_of(city).scale,
-        run_mean=calibration.mean_s.astype(np.float32),
-        run_pace=calibration.pace_s.astype(np.float32),
-        run_phase=calibration.phase_s.astype(np.float32),
+        run=np.column_stack(
+            [calibration.pace_s, calibration.least_s, calibration.phase_s, calibration.mean_s]
+        ).astype(np.float32),
         run_noise=calibration.noise_s.astype(np.float32),
-        run_least=calibration.least_s.astype(np.int32),
         pace=calibration.pace.astype(np.float32),
     )
 
@@ -128,7 +126,7 @@ def _queues(city: City) -> _Queues:
 def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
     """The arrays of so many worlds, before any day has begun."""
     trips, services = len(static.rank), len(static.stops)
-    horizon, legs = int(static.number[0]), len(static.leg_next)
+    horizon, legs = int(static.number[0]), len(static.leg)
     visits, places = int(static.first_visit[-1]), int(static.first_stop[-1])
     classes, entries = len(static.class_start) - 1, len(static.entry_leg)
     kept = visits if keep_visits else 0
@@ -144,15 +142,10 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         add_waiting=whole(horizon),
         add_riding=whole(horizon),
         load=whole(trips),
-        alight_head=whole(visits),
-        alight_count=whole(visits),
+        alight=whole(visits, 2),
         alight_next=whole(legs),
-        entry_s=whole(entries),
-        entry_of=whole(entries),
-        head=whole(classes),
-        seen=whole(classes),
-        end=whole(classes),
-        change_head=whole(classes),
+        entry=whole(entries, 2),
+        queue=whole(classes, 4),
         change_next=whole(legs),
         change_s=whole(legs),
         pace=np.zeros((worlds, trips), np.float32),
