@@ -169,6 +169,27 @@ def test_sumo_days_are_kept_and_not_run_again(
     assert again.days["zero"] == first.days["zero"]
 
 
+def test_a_kept_day_is_run_again_after_a_change_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Day] = []
+
+    def noted(city: str, world: str, days: list[Day], workers: int | None) -> object:
+        ran.extend(days)
+        return run_days(city, world, days, workers)
+
+    monkeypatch.setattr(module, "run_days", noted)
+    for _ in range(2):
+        compare("town", "fast", ["rollout"], 1, tmp_path / "out", 1)
+    assert len(ran) == 3
+    source = module.source_files(module.EVALUATOR)
+    assert "policies/classics.py" in source and "worlds/fast/kernel.py" in source
+    changed = source | {"policies/classics.py": "0" * 64}
+    monkeypatch.setattr(module, "source_files", lambda patterns: changed)
+    compare("town", "fast", ["rollout"], 1, tmp_path / "out", 1)
+    assert len(ran) == 6
+
+
 def test_all_stands_for_every_quick_controller() -> None:
     names = named_policies("all")
     assert set(names) == set(BUILT_IN) - {"rollout", "headway"}

@@ -86,6 +86,39 @@ def test_a_killed_search_goes_on_to_the_same_end(
         assert (tmp_path / "part" / name).read_text() == (tmp_path / "whole" / name).read_text()
 
 
+def test_a_search_killed_in_its_first_generation_keeps_the_default_constants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, runs = module._judge, 0
+
+    def counted(*arguments: Any) -> Any:
+        plain = judge(*arguments)
+
+        def judged(constants: tuple[float, ...]) -> Try:
+            nonlocal runs
+            runs += 1
+            if runs == 2:
+                raise KeyboardInterrupt
+            return plain(constants)
+
+        return judged
+
+    monkeypatch.setattr(module, "_judge", counted)
+    with pytest.raises(KeyboardInterrupt):
+        tune("forward", "town", tmp_path / "part", blocks=1, budget=3)
+    tune("forward", "town", tmp_path / "part", blocks=1, budget=3)
+    made = json.loads((tmp_path / "part" / "tries.json").read_text())["tries"]
+    assert runs == len(made) + 1, "nothing but the try that was killed is run twice"
+
+
+def test_a_tuned_bundle_tells_the_search_it_came_from(tmp_path: Path) -> None:
+    tune("forward", "town", tmp_path / "out", blocks=1, budget=3, seed=7)
+    tuning = load_bundle(tmp_path / "out" / "forward-tuned").spec["provenance"]["tuning"]
+    assert (tuning["seed"], tuning["budget"], len(tuning["cells"])) == (7, 3, 3)
+    with pytest.raises(InputError, match="is of another search"):
+        tune("forward", "town", tmp_path / "out", blocks=1, budget=3, seed=8)
+
+
 def test_a_floor_of_completion_is_kept(tmp_path: Path) -> None:
     _, best = tune("forward", "town", tmp_path / "out", blocks=1, budget=60)
     floor = best[-1].completion

@@ -31,6 +31,7 @@ from evenline.report.figures import LIGHT, png
 from evenline.report.measure import BUNCHED
 from evenline.report.page import riding_each_s, waiting_each_s
 from evenline.report.regime import insert
+from evenline.trial.source import EVALUATOR, source_digest, source_files
 from evenline.worlds.sumo.runtime import installed_version
 
 PURPOSE = "development"
@@ -221,12 +222,15 @@ def compare(
     docs: Path | None = None,
 ) -> Comparison:
     """Run what is missing, write the result's folder, and the document if one is named."""
+    if workers is not None and workers < 1:
+        raise InputError(f"workers {workers}: must be at least 1")
     refuse_foreign(out, PLAN)
     city, cells = open_city(city_name), tuple(PURPOSES[PURPOSE].cells(blocks))
     digests = {source: policy_digest(source) for source in sources}
     if world not in WORLDS:
         raise InputError(f"world {world!r}: there are {' and '.join(WORLDS)}")
-    setting = (evenline.__version__, installed_version() or "", digest(city), world)
+    code = source_digest(source_files(EVALUATOR))
+    setting = (evenline.__version__, code, installed_version() or "", digest(city), world)
     names = {source: (digests[source], _due_times(source, city)) for source in sources}
     kept = {
         Day(source, cell): out / "days" / f"{_key(*setting, *names[source], cell.name)}.json"

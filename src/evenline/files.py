@@ -5,6 +5,7 @@ A reader sees either the old content or the whole new one, whatever kills the wr
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -69,21 +70,34 @@ def to_json(value: Any) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, or say in one line why it cannot be read."""
+    """Read a JSON file, or say in one line why it cannot be read. Numbers are finite."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from None
 
 
-def refuse_foreign(target: Path, mark: str) -> None:
-    """Refuse to replace what is not ours: an existing folder must be empty or hold `mark`."""
-    if target.is_dir() and ((target / mark).is_file() or not any(target.iterdir())):
-        return
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} is not a finite number")
+    return value
+
+
+def refuse_foreign(target: Path, mark: str, hidden: bool = True) -> None:
+    """Refuse to replace what is not ours: an existing folder must be empty or hold `mark`.
+
+    Without `hidden`, a folder of hidden files alone passes for empty: for those who leave them be.
+    """
+    if target.is_dir():
+        there = (path for path in target.iterdir() if hidden or not path.name.startswith("."))
+        if (target / mark).is_file() or not any(there):
+            return
     if target.exists():
         raise InputError(f"{target}: is there already and holds no {mark}; choose another --out")
 

@@ -82,6 +82,10 @@ def tune(
     if rule not in CLASSICS or not CLASSICS[rule].constants:
         able = (name for name, classic in CLASSICS.items() if classic.constants)
         raise InputError(f"rule {rule!r}: those with constants are {', '.join(able)}")
+    if seed < 1:
+        raise InputError(f"seed {seed}: must be at least 1")  # the library takes 0 for the clock
+    if budget < len(PRICES_S):
+        raise InputError(f"budget {budget}: must be at least {len(PRICES_S)}, one for each search")
     refuse_foreign(out, TRIES)
     city, classic = open_city(city_name), CLASSICS[rule]
     cells = PURPOSES["tuning"].cells(blocks)
@@ -90,6 +94,8 @@ def tune(
         "chain": chain,
         "city": digest(city),
         "cells": [asdict(cell) for cell in cells],
+        "budget": budget,
+        "seed": seed,
         "evenline": evenline.__version__,
     }
     tries = _Tries(out / TRIES, setting, _judge(city, rule, chain, cells))
@@ -97,6 +103,7 @@ def tune(
         task = bar.add_task(f"tuning {rule} in {city.name}", total=budget)
         tries.on_try = lambda: bar.update(task, completed=min(tries.asked, budget))
         tries.ask(tuple(constant.default for constant in classic.constants))
+        tries.keep()
         for price_s in PRICES_S:
             search(classic, tries, price_s, budget // len(PRICES_S), seed)
     best = front(tries.seen)
@@ -148,11 +155,7 @@ class _Tries:
         self.asked = 0
         self.on_try: Callable[[], None] = lambda: None
         if path.exists():
-            kept = read_json(path)
-            if kept["setting"] != setting:
-                raise InputError(f"{path}: is of another search; choose another --out")
-            rows = (Try(**row | {"constants": tuple(row["constants"])}) for row in kept["tries"])
-            self.known = {row.constants: row for row in rows}
+            self.known = {each.constants: each for each in _kept_tries(path, setting)}
 
     def ask(self, constants: tuple[float, ...]) -> Try:
         """A try, run or remembered."""
@@ -167,6 +170,24 @@ class _Tries:
         """Write all tries down."""
         rows = [asdict(each) for each in self.known.values()]
         write_text(self.path, to_json({"setting": self.setting, "tries": rows}))
+
+
+def _kept_tries(path: Path, setting: dict[str, Any]) -> list[Try]:
+    """The tries of a search that was begun before."""
+    kept = read_json(path)
+    if not isinstance(kept, dict) or kept.get("setting") != setting:
+        raise InputError(f"{path}: is of another search; choose another --out")
+    try:
+        return [
+            Try(
+                tuple(float(constant) for constant in row["constants"]),
+                float(row["generalized_s"]),
+                float(row["completion"]),
+            )
+            for row in kept["tries"]
+        ]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise InputError(f"{path}: holds no tries; choose another --out") from None
 
 
 def search(classic: Classic, tries: _Tries, price_s: float, budget: int, seed: int) -> None:

@@ -197,14 +197,14 @@ def test_other_features_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_needs_a_timetable_is_refused_without(tmp_path: Path) -> None:
-    spec = rule_spec("schedule", {}, "raw", town(), {})
+    spec = rule_spec("schedule", {"slack_s": 2.0}, "raw", town(), {})
     stops = sum(spec["contract"]["stops"])
     with pytest.raises(InputError, match=f"timetable_s with {stops} numbers"):
         save_bundle(tmp_path / "a", spec, {})
     with pytest.raises(InputError, match="finite float64"):
         save_bundle(tmp_path / "b", spec, {"timetable_s": np.full(stops, np.nan)})
     with pytest.raises(InputError, match="kind rule has none"):
-        save_bundle(tmp_path / "c", rule_spec("forward", {}, "raw", town(), {}), {"x": np.zeros(1)})
+        save_bundle(tmp_path / "c", rule_spec("zero", {}, "raw", town(), {}), {"x": np.zeros(1)})
     assert not list(tmp_path.iterdir())
 
 

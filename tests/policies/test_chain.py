@@ -9,11 +9,13 @@ from evenline.control.event import RAW_FEATURES
 from evenline.errors import InputError
 from evenline.policies.chain import (
     CHAINS,
+    COMMON_TERMS,
     COMPLETION_RESERVE,
-    GUARD_TERMS,
+    ELEMENTS,
     apply_chain,
     chain_code,
     explain,
+    seconds_column,
 )
 
 HORIZON_S = 24_000
@@ -174,17 +176,55 @@ def test_an_explanation_adds_up(event: Event, proposal_s: float, chain: str) -> 
     hold = chained(chain, event, proposal_s)
     assert account["proposal_s"][0] == proposal_s
     assert account["proposal_s"][0] + account["change_s"][0] == pytest.approx(hold, abs=1e-12)
-    if chain == "raw":
-        assert account["changed_by"][0] == ""
-    if account["changed_by"][0] == "":
-        assert account["change_s"][0] == 0.0
-    guarded = all(account[f"guard_{term}"][0] for term in GUARD_TERMS)
-    if chain == "candidate":
-        assert (hold == 60.0 and reference("parent", event, proposal_s) < 60.0) == (
-            account["changed_by"][0] == "completion reserve"
-        )
-    if account["changed_by"][0] in ("tail floor", "completion reserve"):
-        assert guarded
+    seconds = {name: float(account[seconds_column(name)][0]) for name in ELEMENTS.values()}
+    assert sum(seconds.values()) == pytest.approx(account["change_s"][0], abs=1e-12)
+    active = [name for name, changed_s in seconds.items() if changed_s != 0.0]
+    assert account["changed_by"][0] == (active[-1] if active else "")
+    for code, name in ELEMENTS.items():
+        assert CHAINS[chain] & code or name not in active
+    common = all(account[f"guard_{term}"][0] for term in COMMON_TERMS)
+    for name, window in (("tail floor", "floor"), ("completion reserve", "reserve")):
+        if name in active:
+            assert common and account[f"guard_{window}_window"][0] and seconds[name] > 0.0
+
+
+@settings(deadline=None)
+@given(events, proposals)
+def test_each_element_changes_what_the_chain_without_it_would_leave(
+    event: Event, proposal_s: float
+) -> None:
+    account = explain(CHAINS["candidate"], raw_of(event), np.array([proposal_s]), HORIZON_S)
+    before = proposal_s
+    for name, chain in zip(ELEMENTS.values(), ("h16", "parent", "candidate"), strict=True):
+        after = reference(chain, event, proposal_s)
+        assert account[seconds_column(name)][0] == pytest.approx(after - before, abs=1e-12)
+        before = after
+
+
+@pytest.mark.parametrize(
+    ("rho", "floor", "reserve"),
+    [
+        (0.10, False, False),
+        (0.15, False, True),
+        (0.499, False, True),
+        (0.50, True, True),
+        (0.749, True, True),
+        (0.75, False, False),
+    ],
+)
+def test_the_account_knows_both_windows_of_the_guard(
+    rho: float, floor: bool, reserve: bool
+) -> None:
+    raw = raw_of(TAIL | {"time_s": rho * HORIZON_S})
+    account = explain(CHAINS["candidate"], raw, np.array([8.0]), HORIZON_S)
+    assert (account["guard_floor_window"][0], account["guard_reserve_window"][0]) == (
+        floor,
+        reserve,
+    )
+    assert (account["tail_floor_s"][0] > 0.0, account["completion_reserve_s"][0] > 0.0) == (
+        floor,
+        reserve,
+    )
 
 
 def test_the_last_element_that_changed_a_hold_is_named() -> None:

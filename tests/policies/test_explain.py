@@ -11,7 +11,7 @@ from small_actors import controller, town
 from evenline.city.cells import demo_cell
 from evenline.control.world import run_episode
 from evenline.policies.bundle import open_policy
-from evenline.policies.chain import GUARD_TERMS
+from evenline.policies.chain import COMMON_TERMS, ELEMENTS, seconds_column
 from evenline.policies.explain import Witness, activations
 from evenline.simulate import simulate
 from evenline.worlds.calibration import embedded_calibration
@@ -52,24 +52,20 @@ def test_a_witness_changes_no_day() -> None:
     )
 
 
-def test_activations_count_every_change_once_by_service_and_hour() -> None:
+def test_activations_count_every_element_that_changed_a_hold_by_service_and_hour() -> None:
     table, _ = explained(controller("candidate"))
-    rows = table.to_pylist()
-    found = activations(table)
-    total = sum(
-        n for services in found.values() for hours in services.values() for n in hours.values()
-    )
-    assert total == sum(bool(row["changed_by"]) for row in rows) > 0
-    first = sum(
-        row["changed_by"] == "completion reserve"
-        and row["service"] == "1E"
-        and row["arrival_s"] < 3600
-        for row in rows
-    )
-    assert found["completion reserve"]["1E"]["hour 1"] == first
-    for row in rows:
-        if row["changed_by"] == "completion reserve":
-            assert all(row[f"guard_{term}"] for term in GUARD_TERMS)
+    rows, found = table.to_pylist(), activations(table)
+    for element in ELEMENTS.values():
+        acted = [row for row in rows if row[seconds_column(element)]]
+        assert sum(sum(hours.values()) for hours in found[element].values()) == len(acted) > 0
+        first = [row for row in acted if row["service"] == "1E" and row["arrival_s"] < 3600]
+        assert found[element].get("1E", {}).get("hour 1", 0) == len(first)
+    both = [row for row in rows if row["tail_floor_s"] and row["completion_reserve_s"]]
+    assert both and all(row["changed_by"] == "completion reserve" for row in both)
+    for element, window in (("tail floor", "floor"), ("completion reserve", "reserve")):
+        for row in rows:
+            if row[seconds_column(element)]:
+                assert all(row[f"guard_{term}"] for term in (f"{window}_window", *COMMON_TERMS))
 
 
 @pytest.mark.parametrize("world", ["fast", "sumo"])

@@ -5,15 +5,17 @@ import pytest
 from small_actors import town
 
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import DEMAND_LEVELS
-from evenline.control.event import BUS_AHEAD, HEADWAY_AHEAD, STOP, Batch
+from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.embedded import embedded_city
+from evenline.control.event import BUS_AHEAD, HEADWAY_AHEAD, STOP, Array, Batch
 from evenline.control.world import run_episode
 from evenline.errors import InputError
 from evenline.policies.bundle import open_policy
 from evenline.policies.controller import RuleController
-from evenline.policies.rollout import MIRROR, Rollout, demand_level
+from evenline.policies.rollout import MIRROR, Rollout, follow
 from evenline.worlds.calibration import embedded_calibration
-from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast.world import Days, FastWorld
 
 CELLS = PURPOSES["development"].cells(2)
 
@@ -57,18 +59,24 @@ def test_looking_changes_nothing() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_the_chosen_hold_is_no_dearer_than_the_base_rules() -> None:
-    policy, chosen = rollout(), []
+def test_the_proposal_is_the_tried_hold_of_least_cost() -> None:
+    policy, wanted, got = rollout(), [], []
     costs = policy.costs
 
-    def noted(i: int) -> tuple[np.ndarray, np.ndarray]:
+    def noted(i: int) -> tuple[Array, Array]:
         tried, cost = costs(i)
-        chosen.append(cost.min() <= cost[0])
+        wanted.append({float(hold) for hold in tried[cost == min(cost)]})
         return tried, cost
 
+    def watched(batch: Batch) -> list[float]:
+        proposals, holds = policy.decide(batch)
+        got.extend(proposals.tolist())
+        return [float(hold) for hold in holds]
+
     policy.costs = noted  # type: ignore[method-assign]
-    run_episode(world(), CELLS[0], policy)
-    assert all(chosen) and len(chosen) > 400
+    run_episode(world(), CELLS[0], watched)
+    assert all(hold in best for hold, best in zip(got, wanted, strict=True))
+    assert len(got) > 400 and len(set(got)) > 4, "every tried hold and the base rule's are chosen"
 
 
 def test_every_day_is_followed_from_its_own_beginning() -> None:
@@ -106,8 +114,24 @@ def test_looking_ahead_beats_the_rule_it_looks_ahead_with() -> None:
 
 
 @pytest.mark.parametrize("level", DEMAND_LEVELS)
-def test_the_demand_level_is_read_off_the_events(level: float) -> None:
-    day = world()
+@pytest.mark.parametrize("name", ["town", "city"])
+def test_the_demand_level_is_read_off_the_events(name: str, level: float) -> None:
+    """In `city` two levels look alike at first; later the mirror is as if the level were known."""
+    city = embedded_city(name)
+    calibration = embedded_calibration(city)
+    policy, told = open_policy("rollout", city), Days(city, calibration, 1, keep_visits=False)
+    assert isinstance(policy, Rollout)
+    block = PURPOSES["calibration"].cells(1)[0]
+    told.begin(MIRROR, Cell(block.sumo_seed, block.demand_seed, level))
+    day = FastWorld(city, calibration)
     batch = day.reset(PURPOSES["development"].cells(1, (level,))[0])
-    assert batch is not None
-    assert demand_level(town(), batch) == level
+    for _ in range(30):
+        assert batch is not None
+        holds = policy(batch)
+        follow(told.static, told.fleet, batch.time_s, batch.trips)
+        k.serve_batch(told.static, told.fleet, MIRROR, 0, np.array(holds))
+        batch = day.step(holds)
+    assert policy.level_known and policy.level == level
+    mirror, expected = policy._days.fleet, told.fleet
+    for part in ("num", "bucket", "add_waiting", "load", "alight", "queue", "visited_s"):
+        assert np.array_equal(getattr(mirror, part)[MIRROR], getattr(expected, part)[MIRROR]), part

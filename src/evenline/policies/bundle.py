@@ -6,6 +6,7 @@ of both. Wherever a policy is asked for, a built-in name or the path of such a f
 """
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -179,10 +180,8 @@ def _check(folder: Path, spec: Any, tensors: Tensors) -> None:
 def _check_spec(spec: Any) -> None:
     if not isinstance(spec, dict) or spec.get("format") != FORMAT:
         raise InputError(f"not of the format {FORMAT}")
-    if spec.get("kind") not in KINDS:
-        raise InputError(f"kind {spec.get('kind')!r}: there are {', '.join(KINDS)}")
-    if spec.get("chain") not in CHAINS:
-        raise InputError(f"chain {spec.get('chain')!r}: there are {', '.join(CHAINS)}")
+    _check_name("kind", spec.get("kind"), KINDS)
+    _check_name("chain", spec.get("chain"), CHAINS)
     known = {"format", "kind", "chain", "constants", "contract", "provenance"}
     known |= {"rule"} if spec["kind"] == "rule" else set()
     for name in sorted(known ^ spec.keys()):
@@ -191,11 +190,19 @@ def _check_spec(spec: Any) -> None:
         raise InputError("constants, contract and provenance must be objects")
     _check_contract(spec["contract"])
     if spec["kind"] == "rule":
-        if spec["rule"] not in CLASSICS:
-            raise InputError(f"rule {spec['rule']!r}: there are {', '.join(CLASSICS)}")
+        _check_name("rule", spec["rule"], CLASSICS)
         CLASSICS[spec["rule"]].values(spec["constants"])
+        for constant in CLASSICS[spec["rule"]].constants:
+            if constant.name not in spec["constants"]:
+                # A default of today may be another tomorrow: a bundle says what it means.
+                raise InputError(f"constant {constant.name}: missing")
     elif spec["constants"]:
         raise InputError(f"constant {min(spec['constants'])!r}: kind {spec['kind']} has none")
+
+
+def _check_name(part: str, name: Any, known: Collection[str]) -> None:
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"{part} {name!r}: there are {', '.join(known)}")
 
 
 def _check_contract(contract: dict[str, Any]) -> None:

@@ -43,7 +43,13 @@ LOW_LOAD = 0.25
 FLOOR_S, FLOOR_FROM, FLOOR_UNTIL = 20.0, 0.50, 0.75
 RESERVE_S, RESERVE_FROM, RESERVE_UNTIL = 60.0, 0.15, 0.75
 
-GUARD_TERMS = ("window", "bus_ahead", "no_bus_behind", "arrivals", "capacity", "low_load")
+# The guard has one window for each element that asks it; the other terms are common to both.
+WINDOWS = {
+    "floor_window": (FLOOR_FROM, FLOOR_UNTIL),
+    "reserve_window": (RESERVE_FROM, RESERVE_UNTIL),
+}
+COMMON_TERMS = ("bus_ahead", "no_bus_behind", "arrivals", "capacity", "low_load")
+GUARD_TERMS = (*WINDOWS, *COMMON_TERMS)
 
 
 def chain_code(name: str) -> int:
@@ -116,13 +122,19 @@ def apply_chain(chain: int, raw: Array, proposals_s: Array, horizon_s: float) ->
     return holds
 
 
+def seconds_column(element: str) -> str:
+    """The column that tells what an element alone changed."""
+    return f"{element.replace(' ', '_')}_s"
+
+
 def explain(
     chain: int, raw: Array, proposals_s: Array, horizon_s: float
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns that account for each decision: proposal, last rule that changed it, guard terms.
+    """Columns that account for each decision: proposal, what each element changed, guard terms.
 
-    `changed_by` is empty where the proposal was carried out as it was. The guard's terms are
-    those of the completion guard on the reserve's window, whether or not it is in the chain.
+    Each element has a column of the seconds it alone added or took; `change_s` is their sum and
+    `changed_by` the last of them that changed anything, empty where the proposal was carried out
+    as it was. The guard's terms are there whether or not an element of the chain asks for them.
     """
     hold_s = np.array(proposals_s, np.float64)
     changed_by = np.full(len(raw), "", dtype=object)
@@ -130,6 +142,7 @@ def explain(
     for element, name in ELEMENTS.items():
         after = apply_chain(chain & element, raw, hold_s, horizon_s)
         changed_by[after != hold_s] = name
+        columns[seconds_column(name)] = after - hold_s
         hold_s = after
     columns["changed_by"] = changed_by
     columns["change_s"] = hold_s - columns["proposal_s"]
@@ -139,10 +152,10 @@ def explain(
 
 
 def guard_terms(raw: Array, horizon_s: float) -> tuple[npt.NDArray[np.bool_], ...]:
-    """The six conditions of the completion guard on the reserve's window, one by one."""
+    """The conditions of the completion guard one by one, its two windows first."""
     rho, capacity = raw[:, TIME] / horizon_s, raw[:, CAPACITY]
     return (
-        (rho >= RESERVE_FROM) & (rho < RESERVE_UNTIL),
+        *((rho >= low) & (rho < high) for low, high in WINDOWS.values()),
         raw[:, BUS_AHEAD] == 1.0,
         raw[:, BUS_BEHIND] == 0.0,
         raw[:, RATE] > 0.0,

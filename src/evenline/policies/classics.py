@@ -5,10 +5,9 @@ answers for the rules of `evenline.policies.rules`. Sources, formulas and what i
 `docs/controllers.md`; constants, their defaults and their ranges are in `CLASSICS`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from evenline.compiled import compiled, inlined
 from evenline.control.event import (
@@ -31,12 +30,27 @@ SCHEDULE, FORWARD, TWO_WAY, VIRTUAL, EQUALISING, PREDICTION, EVEN = range(4, 11)
 
 @dataclass(frozen=True)
 class Constant:
-    """A rule's constant: its name, its default, and the range that tuning may search."""
+    """A rule's constant: its name, its default, and the range it may be in."""
 
     name: str
     default: float
     low: float
     high: float
+
+    def checked(self, value: object) -> float:
+        """A value as a number within the range."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"constant {self.name}: {value!r} is not a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf  # a whole number beyond any float
+        if not math.isfinite(number) or not self.low <= number <= self.high:
+            raise InputError(
+                f"constant {self.name}: must be from {self.low:g} to {self.high:g}, "
+                f"{number:g} is not"
+            )
+        return number
 
 
 @dataclass(frozen=True)
@@ -50,14 +64,10 @@ class Classic:
     def values(self, given: Mapping[str, float]) -> tuple[float, ...]:
         """The constants in order: as given, or by default."""
         names = [constant.name for constant in self.constants]
-        for name, value in given.items():
+        for name in given:
             if name not in names:
                 raise InputError(f"constant {name!r}: there are {', '.join(names) or 'none'}")
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InputError(f"constant {name}: {value!r} is not a number")
-            if not np.isfinite(value):
-                raise InputError(f"constant {name}: {value} is not finite")
-        return tuple(float(given.get(c.name, c.default)) for c in self.constants)
+        return tuple(c.checked(given.get(c.name, c.default)) for c in self.constants)
 
 
 CLASSICS = {
@@ -93,10 +103,12 @@ CLASSICS = {
 
 @inlined
 def forward_hold(raw: Array, slack_s: float, gain: float) -> float:
-    """Daganzo 2009: a slack, more for a bus that comes too soon after the one ahead."""
-    if raw[BUS_AHEAD] == 0.0:
-        return 0.0
-    return clip_hold(slack_s + gain * (raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD]))
+    """Daganzo 2009: a slack, more for a bus that comes too soon after the one ahead.
+
+    A bus without one ahead has the slack too, or it would run away from those that follow.
+    """
+    early_s = raw[BUS_AHEAD] * (raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD])
+    return clip_hold(slack_s + gain * early_s)
 
 
 @inlined
@@ -112,7 +124,7 @@ def two_way_hold(raw: Array, slack_s: float, gain: float) -> float:
         return clip_hold(slack_s + gain * (raw[TARGET_AHEAD] - ahead))
     if raw[BUS_BEHIND] == 1.0:
         return clip_hold(slack_s + gain * (behind - raw[TARGET_BEHIND]))
-    return 0.0
+    return clip_hold(slack_s)
 
 
 @inlined

@@ -14,7 +14,7 @@ import pyarrow as pa
 from evenline.city.model import City
 from evenline.control.event import STOP, Array, Batch
 from evenline.control.visits import Visit, visit_table
-from evenline.policies.chain import CHAINS, explain
+from evenline.policies.chain import CHAINS, ELEMENTS, explain, seconds_column
 from evenline.policies.controller import Chained, Decision
 from evenline.policies.rules import Rule
 
@@ -76,12 +76,20 @@ class Unchained:
         return self.rule(batch)
 
 
+def changes(visits: pa.Table) -> Counter[tuple[str, str, int]]:
+    """How often each element of the chain changed a hold, by element, service and hour."""
+    service, arrival_s = (visits.column(name).to_pylist() for name in ("service", "arrival_s"))
+    return Counter(
+        (element, service[i], arrival_s[i] // HOUR_S)
+        for element in ELEMENTS.values()
+        for i, seconds in enumerate(visits.column(seconds_column(element)).to_pylist())
+        if seconds  # neither 0 nor null
+    )
+
+
 def activations(visits: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
-    """How often each element of the chain had the last word: by element, service and hour."""
-    names = ("changed_by", "service", "arrival_s")
-    rows = zip(*(visits.column(name).to_pylist() for name in names), strict=True)
-    count = Counter((by, service, arrival_s // HOUR_S) for by, service, arrival_s in rows if by)
+    """The changes of a day as a file holds them: by element, service and hour of the day."""
     found: dict[str, dict[str, dict[str, int]]] = {}
-    for (by, service, hour), times in sorted(count.items()):
-        found.setdefault(by, {}).setdefault(service, {})[f"hour {hour + 1}"] = times
+    for (element, service, hour), times in sorted(changes(visits).items()):
+        found.setdefault(element, {}).setdefault(service, {})[f"hour {hour + 1}"] = times
     return found

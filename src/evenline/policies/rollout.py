@@ -13,13 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import (
-    DEMAND_LEVELS,
-    RATE_BIN_S,
-    Cell,
-    arrival_rates,
-    service_stop_offsets,
-)
+from evenline.city.demand import RATE_BIN_S, Cell
 from evenline.city.model import City
 from evenline.compiled import compiled, inlined
 from evenline.control.event import RATE, SERVICE, STOP, Array, Batch
@@ -49,9 +43,12 @@ class Rollout:
     _days: Days = field(init=False)
     _now_s: int = field(init=False, default=-1)
     _begun: bool = field(init=False, default=False)
+    _misfit: Array = field(init=False)
+    _kept: list[tuple[Batch, Array]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._days = Days(self.city, embedded_calibration(self.city), 2, keep_visits=False)
+        self._misfit = np.zeros(len(self._days.levels))
 
     @property
     def horizon_s(self) -> float:
@@ -66,6 +63,8 @@ class Rollout:
             one = batch.raw[i : i + 1]
             holds[i] = apply_chain(self.chain, one, proposals[i : i + 1], self.horizon_s)[0]
             k.serve_batch(self._days.static, self._days.fleet, MIRROR, i, holds[i : i + 1])
+        if not self.level_known:
+            self._kept.append((batch, holds))
         return Decision(proposals, holds)
 
     def __call__(self, batch: Batch) -> list[float]:
@@ -83,16 +82,53 @@ class Rollout:
         )  # fmt: skip
         return tried, costs
 
+    @property
+    def level(self) -> float:
+        """The demand level that explains the day's events best, the usual one among equals."""
+        levels = self._days.levels
+        best = min(range(len(levels)), key=lambda i: (self._misfit[i], abs(levels[i] - 1.0)))
+        return levels[best]
+
+    @property
+    def level_known(self) -> bool:
+        """Whether no other level explains the day's events as well."""
+        return int((self._misfit == self._misfit.min()).sum()) == 1
+
     def _follow(self, batch: Batch) -> None:
         """Bring the mirror to the batch; one that does not follow on the last begins a new day."""
         if batch.time_s < self._now_s or not self._expects(batch):
-            block = PURPOSES["calibration"].cells(1)[0]
-            cell = Cell(block.sumo_seed, block.demand_seed, demand_level(self.city, batch))
-            for world in (MIRROR, SCRATCH):
-                self._days.begin(world, cell)
-            self._begun = True
+            self._misfit[:] = 0.0
+            self._kept.clear()
+            self._begin()
             if not self._expects(batch):
                 raise InputError(f"{self.name}: must follow a day from its first bus on")
+        if not self.level_known:
+            self._read_level(batch)
+        self._bring(batch)
+
+    def _read_level(self, batch: Batch) -> None:
+        """Learn from a batch; a mirror that was begun at another level goes through the day again.
+
+        At the first stops of a day levels may look alike, so batches are kept until they do not.
+        """
+        before = self.level
+        self._misfit += misfits(self._days, batch)
+        if self.level != before:
+            self._begin()
+            for seen, holds in self._kept:
+                self._bring(seen)
+                k.serve_batch(self._days.static, self._days.fleet, MIRROR, 0, holds)
+        if self.level_known:
+            self._kept.clear()
+
+    def _begin(self) -> None:
+        block = PURPOSES["calibration"].cells(1)[0]
+        for world in (MIRROR, SCRATCH):
+            self._days.begin(world, Cell(block.sumo_seed, block.demand_seed, self.level))
+        self._begun = True
+
+    def _bring(self, batch: Batch) -> None:
+        """Let time pass in the mirror until the buses of a batch arrive."""
         self._now_s = batch.time_s
         follow(self._days.static, self._days.fleet, batch.time_s, batch.trips)
 
@@ -102,17 +138,12 @@ class Rollout:
         return self._begun and bool((last + 1 == batch.raw[:, STOP]).all())
 
 
-def demand_level(city: City, batch: Batch) -> float:
-    """The level whose arrival rates are nearest to those the events report."""
-    place = service_stop_offsets(city)[batch.raw[:, SERVICE].astype(int)]
-    place = place + batch.raw[:, STOP].astype(int)
-
-    def misfit(level: float) -> float:
-        rates = arrival_rates(city, level)
-        now = rates[place, min(batch.time_s // RATE_BIN_S, rates.shape[1] - 1)]
-        return float(np.abs(now - batch.raw[:, RATE]).sum())
-
-    return min(DEMAND_LEVELS, key=lambda level: (misfit(level), abs(level - 1.0)))
+def misfits(days: Days, batch: Batch) -> Array:
+    """How far each demand level's arrival rates are from those that the events report."""
+    rates, service = days.static.rates, batch.raw[:, SERVICE].astype(int)
+    place = days.static.first_stop[service] + batch.raw[:, STOP].astype(int)
+    now = rates[:, place, min(batch.time_s // RATE_BIN_S, rates.shape[2] - 1)]
+    return np.asarray(np.abs(now - batch.raw[:, RATE]).sum(axis=1))
 
 
 # -- compiled -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from evenline.city.tables import digest
 from evenline.control.world import run_episode
 from evenline.policies.bundle import open_policy
 from evenline.policies.chain import ELEMENTS
-from evenline.policies.explain import HOUR_S, Witness
+from evenline.policies.explain import HOUR_S, Witness, changes
 from evenline.report.measure import column, headway_ratios
 from evenline.worlds.calibration import Calibration, embedded_calibration, load_calibration
 from evenline.worlds.fast.world import FastWorld
@@ -57,7 +57,7 @@ def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, 
                 "mean_hold_s": round(outcome.mean_hold_s, 2),
                 "services": _by_service(city, table),
             }
-            changed[role].update(_changes(table))
+            changed[role].update(changes(table))
             if role == "candidate":
                 decided.update(_decisions(table))
         blocks.append({"number": number, "seeds": [sumo_seed, demand_seed], **days})
@@ -107,13 +107,6 @@ def _by_service(city: City, table: pa.Table) -> dict[str, dict[str, list[Any]]]:
         rows = np.flatnonzero(service == each.id).tolist()
         found[each.id] = {name: [values[i] for i in rows] for name, values in columns.items()}
     return found
-
-
-def _changes(table: pa.Table) -> Counter[tuple[str, str, int]]:
-    """How often each element of the chain had the last word, by service and hour."""
-    names = ("changed_by", "service", "arrival_s")
-    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
-    return Counter((by, service, arrival_s // HOUR_S) for by, service, arrival_s in rows if by)
 
 
 def _decisions(table: pa.Table) -> Counter[tuple[str, int]]:
