@@ -9,6 +9,7 @@ step under way since its own last safe point; the next run goes on there.
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import evenline
+from evenline.city.tables import digest
 from evenline.errors import InputError
 from evenline.files import read_json, refuse_foreign, sha256, to_json, write_bytes, write_text
 from evenline.study_plan import StudyPlan, read_study_plan
+from evenline.trial.used import check_fresh, ledgers_around
 
 FORMAT = "evenline-study-1"
 PLAN, STATE, MANIFEST, TRIAL = "plan.toml", "state.json", "manifest.json", "trial"
+LEDGER = "used-cells.json"
+FRESH = "name fresh seeds under [trial] in the plan"
 Say = Callable[[str], None]
 Hashes = dict[str, str]
 
@@ -47,8 +52,10 @@ class Step:
     """One step: what it needs, what of the plan it reads, what it makes and how.
 
     `run` does whatever is missing and returns one line. `owns` is the folder that is emptied when
-    the inputs have changed; a step without one looks after what is there itself. Where `mends` is
-    set, damaged files alone are removed (and the first of `makes`, the seal) and made again.
+    the inputs have changed; a step without one looks after what is there itself. `leaves` names
+    what a step writes there besides, such as checkpoints; anything else is a stranger's and never
+    removed. Where `mends` is set, damaged files alone are removed (and the first of `makes`, the
+    seal) and made again. `stale` may tell of a reason to run that no input shows.
     """
 
     name: str
@@ -60,6 +67,8 @@ class Step:
     about_s: Callable[[Study], float]
     owns: str | None = None
     mends: bool = False
+    leaves: tuple[str, ...] = ()
+    stale: Callable[[Study], str | None] = lambda study: None
 
 
 @dataclass(frozen=True)
@@ -109,8 +118,11 @@ def load_state(folder: Path) -> State:
     found = read_json(path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: format is not {FORMAT!r}")
-    done = {name: Done(**row) for name, row in found["done"].items()}
-    return State(found["begun"], done, found["took_s"], found.get("spent_s", {}))
+    try:
+        done = {name: Done(**row) for name, row in found["done"].items()}
+        return State(dict(found["begun"]), done, dict(found["took_s"]), found.get("spent_s", {}))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: not what a study has written ({error!r})") from None
 
 
 def _save(folder: Path, state: State) -> None:
@@ -119,9 +131,16 @@ def _save(folder: Path, state: State) -> None:
 
 def files_of(folder: Path, patterns: Sequence[str]) -> Hashes:
     """The SHA-256 of every file that a pattern names, by path inside the folder."""
+    return {name: sha256(folder / name) for name in _names(folder, patterns)}
+
+
+def _names(folder: Path, patterns: Sequence[str]) -> list[str]:
+    """Every file that a pattern names, by path inside the folder; nothing hidden."""
     paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    kept = sorted(path for path in paths if not path.name.startswith("."))
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in kept}
+    inside = sorted(path.relative_to(folder) for path in paths)
+    return [
+        path.as_posix() for path in inside if not any(part.startswith(".") for part in path.parts)
+    ]
 
 
 def inputs_of(study: Study, step: Step, state: State) -> dict[str, str]:
@@ -149,14 +168,28 @@ def why(study: Study, step: Step, state: State) -> tuple[str | None, list[str]]:
     if damaged:
         more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
         what = "is not as it was left" if damaged[0] in found else "is gone"
+        what = what if damaged[0] in done.outputs else "was not made by this step"
         return f"{damaged[0]} {what}{more}", damaged
-    return None, []
+    return step.stale(study), []
+
+
+def strangers(study: Study, step: Step, state: State) -> list[str]:
+    """What lies in a step's folder and was not put there by it."""
+    if not step.owns:
+        return []
+    done, ours = state.done.get(step.name), set[str]()
+    if done is not None:
+        ours = {*done.outputs, *_names(study.folder, step.leaves)}
+    elif step.name in state.begun:
+        ours = {*_names(study.folder, (*step.makes, *step.leaves))}
+    there = _names(study.folder, (f"{step.owns}/**/*",))
+    return [name for name in there if name not in ours]
 
 
 def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
     """Every step with the reason it would run for; changes nothing."""
     state, standings = load_state(study.folder), []
-    waiting: set[str] = set()
+    waiting, resized = set[str](), set[str]()
     forced = False
     for step in steps:
         forced = forced or step.name == again_from
@@ -167,9 +200,20 @@ def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -
             reason = f"if step {first[0]} makes something else"
         if reason is not None:
             waiting.add(step.name)
-        about_s = state.took_s.get(step.name) or step.about_s(study)
+        # What the last run took says nothing of more days or another network.
+        if _is_resized(study, step, state) or not resized.isdisjoint(step.needs):
+            resized.add(step.name)
+        took_s = None if step.name in resized else state.took_s.get(step.name)
+        about_s = took_s or step.about_s(study)
         standings.append(Standing(step, reason, state.done.get(step.name), about_s))
     return standings
+
+
+def _is_resized(study: Study, step: Step, state: State) -> bool:
+    """Whether a step's own settings are others than when it was last begun."""
+    begun = state.begun.get(step.name)
+    own = {key: json.dumps(value) for key, value in step.settings(study.plan).items()}
+    return begun is not None and any(begun.get(key) != value for key, value in own.items())
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -181,7 +225,7 @@ def open_study(plan_path: Path, out: Path | None, workers: int | None = None) ->
         raise InputError(f"--workers {workers}: must be at least 1")
     plan = read_study_plan(plan_path)
     folder = out or Path("results") / f"study-{plan.name}"
-    refuse_foreign(folder, PLAN)
+    refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave no more than the lock
     return Study(folder, plan, workers)
 
 
@@ -208,19 +252,21 @@ def run_study(
     todo = chosen(steps, again_from, until)
     study.folder.mkdir(parents=True, exist_ok=True)
     with _alone(study.folder):
-        _refuse_seen(study, todo)
+        refuse_seen(study, todo, again_from)
         if plan_path.resolve() != (study.folder / PLAN).resolve():
             write_bytes(study.folder / PLAN, plan_path.read_bytes())
-        state, forced = load_state(study.folder), False
+        _sweep(study)
+        state = load_state(study.folder)
+        asked_for = _asked_for(todo, again_from)
+        _forget(study, asked_for, state)
         for number, step in enumerate(todo, start=1):
-            forced = forced or step.name == again_from
             reason, damaged = why(study, step, state)
             label = f"{number:2}/{len(steps)} {step.title}"
-            if reason is None and not forced:
+            if reason is None:
                 say(f"{label}: up to date")
                 continue
-            say(f"{label}: {reason or 'asked for'}")
-            done = _run_step(study, step, state, damaged, forced)
+            say(f"{label}: {'asked for' if step in asked_for else reason}")
+            done = _run_step(study, step, state, damaged)
             say(f"      {done.said} ({done.seconds:.1f} s)")
         if len(todo) < len(steps):
             return False
@@ -239,25 +285,67 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _run_step(study: Study, step: Step, state: State, damaged: list[str], forced: bool) -> Done:
+def _asked_for(steps: Sequence[Step], again_from: str | None) -> list[Step]:
+    """The steps that are to be done again whatever is there."""
+    names = [step.name for step in steps]
+    return list(steps[names.index(again_from) :]) if again_from else []
+
+
+def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
+    """Forget that steps were done, all at once: whoever goes on after a stop does them all."""
+    for step in steps:
+        _refuse_strangers(study, step, state)
+    for step in steps:
+        _put_aside(study, step)
+        for memory in (state.done, state.begun, state.spent_s):
+            memory.pop(step.name, None)
+    if steps:
+        _save(study.folder, state)
+        _sweep(study)
+
+
+def _refuse_strangers(study: Study, step: Step, state: State) -> None:
+    if found := strangers(study, step, state):
+        raise InputError(
+            f"{study.folder / found[0]}: is no file of step {step.name}, whose folder has to be "
+            "emptied; move it away"
+        )
+
+
+def _put_aside(study: Study, step: Step) -> None:
+    """Take a step's folder away in one stroke: no kill leaves half of it under its name."""
+    if step.owns and (study.folder / step.owns).exists():
+        aside = study.folder / f".old-{step.owns}"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(study.folder / step.owns, aside)
+
+
+def _sweep(study: Study) -> None:
+    for aside in study.folder.glob(".old-*"):
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Done:
     """Make room, remember what is begun, run, remember what was made."""
     inputs, folder = inputs_of(study, step, state), study.folder
-    resumes = state.begun.get(step.name) == inputs and not forced
+    resumes = state.begun.get(step.name) == inputs
+    if damaged or not resumes:
+        _refuse_strangers(study, step, state)
     if damaged and resumes and step.mends:
         # Before anything is forgotten: a kill in here leaves damage that is found again.
         for name in [*damaged, *files_of(folder, step.makes[:1])]:
             (folder / name).unlink(missing_ok=True)
     elif damaged and step.owns:
         resumes = False
-    state.done.pop(step.name, None)
+    if _is_resized(study, step, state):
+        state.took_s.pop(step.name, None)
     if not resumes:
-        state.begun.pop(step.name, None)
+        _put_aside(study, step)
         state.spent_s.pop(step.name, None)
-        _save(folder, state)
-        if step.owns:
-            shutil.rmtree(folder / step.owns, ignore_errors=True)
+    state.done.pop(step.name, None)
     state.begun[step.name] = inputs
     _save(folder, state)
+    _sweep(study)
     began, before_s = time.monotonic(), state.spent_s.get(step.name, 0.0)
     try:
         said = step.run(study)
@@ -279,34 +367,62 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str], forced
     return done
 
 
-def _refuse_seen(study: Study, steps: Sequence[Step]) -> None:
+def refuse_seen(study: Study, steps: Sequence[Step], again_from: str | None = None) -> None:
     """Once a trial has outcomes, its cells cannot judge policies that are made after them."""
-    registered = study.folder / TRIAL / "trial.json"
-    if not registered.exists() or not any((study.folder / TRIAL).glob("records/*.json")):
+    names = [step.name for step in steps]
+    shared = _seen(study) & {seed for pair in study.plan.checked_trial().blocks for seed in pair}
+    if not shared:
+        if "register" in names:
+            _refuse_used(study)
         return
-    seen = {seed for block in read_json(registered)["plan"]["blocks"] for seed in block}
-    shared = seen & {seed for block in study.plan.checked_trial().blocks for seed in block}
-    state = load_state(study.folder)
-    for step in steps:
-        if step.name == TRIAL or not shared:
-            return
+    state, asked_for = load_state(study.folder), _asked_for(steps, again_from)
+    for step in steps[: names.index(TRIAL) if TRIAL in names else None]:
         done = state.done.get(step.name)
-        if done is not None and done.inputs != inputs_of(study, step, state):
+        changed = done is not None and done.inputs != inputs_of(study, step, state)
+        if changed or step in asked_for:
+            reason = why(study, step, state)[0] if changed else "asked for"
             raise InputError(
                 f"{study.folder}: its trial has seen the outcomes of seed {min(shared)}, and step "
-                f"{step.name} would be made anew ({why(study, step, state)[0]}); name fresh seeds "
-                "under [trial] in the plan, or another folder with --out"
+                f"{step.name} would be made anew ({reason}); {FRESH}"
             )
+
+
+def _seen(study: Study) -> set[int]:
+    """The seeds whose outcomes the study's trial has."""
+    if not has_outcomes(study.folder):
+        return set()
+    registered = read_json(study.folder / TRIAL / "trial.json")
+    return {seed for block in registered["plan"]["blocks"] for seed in block}
+
+
+def has_outcomes(folder: Path) -> bool:
+    """Whether the trial of a study has run a day."""
+    return any((folder / TRIAL).glob("records/*.json"))
+
+
+def _refuse_used(study: Study) -> None:
+    """Refuse cells that a trial elsewhere has used, before the work of days leads up to them."""
+    trial, city = study.plan.checked_trial(), digest(study.plan.open_city())
+    try:
+        check_fresh(trial.blocks, city, *other_ledgers(study.folder))
+    except InputError as error:
+        raise InputError(f"{study.folder}: {error}; {FRESH}") from None
+
+
+def other_ledgers(folder: Path) -> list[Path]:
+    """The ledgers of trials outside a study: the trial commands', and those of studies beside."""
+    places = [folder.resolve().parent, Path("results").resolve()]
+    found = [path for place in places for path in ledgers_around(place / LEDGER)]
+    return [path for path in dict.fromkeys(found) if path.parent != folder.resolve()]
 
 
 def _write_manifest(study: Study, steps: Sequence[Step], state: State) -> None:
     """Every file of the study with its hash, and what was made from what."""
     kept = {
-        path.relative_to(study.folder).as_posix(): path
-        for path in sorted(study.folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".") and path.name != STATE
+        name: study.folder / name
+        for name in _names(study.folder, ("**/*",))
+        if name not in (STATE, MANIFEST)
     }
-    kept.pop(MANIFEST, None)
     manifest = {
         "format": "evenline-study-manifest-1",
         "name": study.plan.name,

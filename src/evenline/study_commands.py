@@ -34,19 +34,22 @@ def run(
     workers: WorkersOption = None,
 ) -> None:
     """Run a study: what is not done, or not up to date. Run it again to go on."""
-    from evenline.study import chosen, open_study, run_study
+    from evenline.study import chosen, open_study, refuse_seen, run_study
     from evenline.study_plan import find_plan
     from evenline.study_steps import STEPS
 
     path = find_plan(plan)
     study = open_study(path, out, workers)
+    _say_missing(study)
     if dry_run:
-        _show(study, chosen(STEPS, first, until), first)
+        steps = chosen(STEPS, first, until)
+        refuse_seen(study, steps, first)
+        _show(study, steps, first)
         return
     try:
         whole = run_study(study, path, STEPS, first, until, _say)
     except KeyboardInterrupt:
-        _say("stopped; the same command goes on where it was")
+        _say(f"stopped; the same command{' without --from' if first else ''} goes on where it was")
         raise typer.Exit(130) from None
     print(study.folder / "report.html" if whole else study.folder)
 
@@ -79,6 +82,13 @@ def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> 
         table.add_row(standing.step.name, f"[dim]{needs}[/]", mark, took, will)
     Console().print(table)
     _say(f"about {_time(left_s)} to go" if left_s else "everything is up to date")
+
+
+def _say_missing(study: "Study") -> None:
+    """What a plan hopes for and is not there costs hours; better told before them."""
+    reuse, own = study.plan.replay.reuse, study.folder / "replay"
+    if reuse and not own.exists() and not Path(study.plan.place(reuse)).is_dir():
+        _say(f"replay: reuse = {reuse!r}: not found beside the plan or above; collected instead")
 
 
 def _time(seconds: float) -> str:

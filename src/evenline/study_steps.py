@@ -15,15 +15,20 @@ from typing import Any
 
 import numpy as np
 
+import evenline
 from evenline.city.tables import digest, open_city, save_city
 from evenline.errors import InputError
 from evenline.files import new_folder, read_json, sha256, to_json, write_text
+from evenline.learn.schedule import named_learners
+from evenline.policies.bundle import policy_digest
 from evenline.progress import progress_bar
-from evenline.study import TRIAL, Step, Study
+from evenline.study import LEDGER, TRIAL, Step, Study, has_outcomes, other_ledgers
 from evenline.study_plan import StudyPlan
+from evenline.trial.source import source_digest, source_files
 from evenline.worlds.sumo.runtime import installed_version
 
-EARLIER, LEDGER, TRIAL_PLAN = "earlier", "used-cells.json", "trial.toml"
+EARLIER, TRIAL_PLAN = "earlier", "trial.toml"
+PAGE = ("report/*.py", "report/study_assets/*")
 BEHAVIOURS, LEVELS = 8, 3  # of the replay: episodes a block
 WriteReport = Callable[[Path], Path]
 
@@ -32,7 +37,7 @@ WriteReport = Callable[[Path], Path]
 
 
 def _city(study: Study) -> str:
-    city = open_city(study.plan.city)
+    city = study.plan.open_city()
     save_city(city, study.folder / "city")
     return f"{len(city.services)} services, {len(city.stops)} stops, {city.decisions:,} decisions"
 
@@ -41,7 +46,7 @@ def _replay(study: Study) -> str:
     from evenline.replay.collect import collect, missing_episodes, planned
 
     folder, blocks = study.folder / "replay", study.plan.replay.blocks
-    source = Path(study.plan.replay.reuse)
+    source = Path(study.plan.place(study.plan.replay.reuse))
     if study.plan.replay.reuse and source.is_dir() and not folder.exists():
         _take_over(study, source, folder)
     every = planned(folder, study.city, blocks)
@@ -111,11 +116,9 @@ def _fidelity(study: Study) -> str:
 
 
 def _train(study: Study) -> str:
-    from evenline.learn.schedule import Budget
     from evenline.train import run_training
 
-    asked, whole = study.plan.train, Budget()
-    warmup = round(asked.events * whole.warmup_events / whole.events)
+    asked = study.plan.train
     slot, fused, hidden = asked.widths
     found = run_training(
         study.city,
@@ -124,7 +127,7 @@ def _train(study: Study) -> str:
         study.folder / "replay",
         study.folder / "train",
         asked.device,
-        Budget(asked.iql_updates, warmup, asked.events),
+        asked.budget,
         (slot, fused, hidden),
         asked.diagnostic,
         asked.curve_blocks,
@@ -153,26 +156,31 @@ def _policies(study: Study) -> str:
             target = folder / "policies" / f"{label}-{seed}"
             if method.source:
                 origin = {"made_by": made_from["made_by"], "source": method.source}
-                export_bundle(target, method.source, city, None, origin | {"city": digest(city)})
+                source = study.plan.policy(method)
+                export_bundle(target, source, city, None, origin | {"city": digest(city)})
                 continue
-            lane = f"{method.learner}-{seed}"
             told = made_from | {"learner": method.learner, "seed": seed}
-            actor = folder / "train" / "actors" / f"{lane}.safetensors"
-            told |= {"stable": training_is_stable(folder / "train", lane)}
+            actor = folder / "train" / "actors" / f"{method.learner}-{seed}.safetensors"
+            told |= {"stable": training_is_stable(folder / "train", method.learner, seed)}
             export_bundle(target, str(actor), city, method.chain, told)
     return f"{len(study.plan.methods) * len(study.plan.seeds)} bundles"
 
 
-def training_is_stable(folder: Path, lane: str) -> bool:
-    """Whether a lane's every metric and its actor are finite numbers from first to last."""
+def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
+    """Whether an actor and every metric of its training are finite numbers from first to last.
+
+    A learner that does not go on in the simulator starts from IQL and adds no metrics of its own.
+    """
     import pyarrow.parquet as pq
     from safetensors.numpy import load_file
 
+    (found,) = named_learners(learner)
+    lane = f"{learner if found.continues else 'iql'}-{seed}"
     rows = [r for r in pq.read_table(folder / "metrics.parquet").to_pylist() if r["lane"] == lane]
-    actor = load_file(folder / "actors" / f"{lane}.safetensors")
+    actor = load_file(folder / "actors" / f"{learner}-{seed}.safetensors")
     numbers = [v for row in rows for v in row.values() if isinstance(v, float)]
     finite = all(np.isfinite(tensor).all() for tensor in actor.values())
-    return bool(rows) and finite and bool(np.isfinite(numbers).all())
+    return bool(rows) and bool(actor) and finite and bool(np.isfinite(numbers).all())
 
 
 # -- trial ----------------------------------------------------------------------------------------
@@ -188,7 +196,7 @@ def _register(study: Study) -> str:
         return f"registered before as {sha256(trial / 'trial.json')}"
     write_text(folder / LEDGER, to_json({"format": FORMAT, "trials": _earlier(folder)}))
     blocks, own = study.plan.checked_trial().blocks, digest(open_city(study.city))
-    check_fresh(blocks, own, folder / LEDGER)
+    check_fresh(blocks, own, folder / LEDGER, *other_ledgers(folder))
     _retire(study)
     write_text(folder / TRIAL_PLAN, trial_toml(study.plan.trial(folder)))
     made = register(folder / TRIAL_PLAN, trial, folder / LEDGER)
@@ -197,15 +205,30 @@ def _register(study: Study) -> str:
 
 def _is_registered(study: Study) -> bool:
     """Whether the trial that is there asks the same of the same policies."""
-    from evenline.policies.bundle import policy_digest
-
     found = read_json(study.folder / TRIAL / "trial.json")
     asked = json.loads(json.dumps(asdict(study.plan.checked_trial())))
     paths = ("city", "methods")  # where things lay is no part of the question
     same = all(found["plan"][key] == asked[key] for key in asked if key not in paths)
     policies = {f"{p['method']}-{p['seed']}": p["digest"] for p in found["policies"]}
     here = {path.name: policy_digest(str(path)) for path in (study.folder / "policies").iterdir()}
-    return same and policies == here
+    return same and policies == here and _overtaken(study) is None
+
+
+def _overtaken(study: Study) -> str | None:
+    """Why a trial without outcomes has to be registered anew: source or SUMO are others now.
+
+    Once there are outcomes that is a deviation, which only a person can sign off.
+    """
+    from evenline.trial.registration import Trial, changed_source
+
+    path = study.folder / TRIAL / "trial.json"
+    if not path.exists() or has_outcomes(study.folder):
+        return None
+    found = read_json(path)
+    if changed := changed_source(Trial(path.parent, found, "")):
+        return f"evenline/{changed[0][0]} is not the source that was registered"
+    sumo = installed_version()
+    return None if found["sumo"] == sumo else f"sumo is {sumo}, was {found['sumo']}"
 
 
 def trial_toml(plan: dict[str, Any]) -> str:
@@ -237,7 +260,7 @@ def _retire(study: Study) -> None:
     trial = study.folder / TRIAL
     if not trial.exists():
         return
-    if any(trial.glob("records/*.json")):
+    if has_outcomes(study.folder):
         aside = study.folder / EARLIER / f"trial-{sha256(trial / 'trial.json')[:12]}"
         aside.parent.mkdir(exist_ok=True)
         os.replace(trial, aside)
@@ -313,7 +336,7 @@ def _nothing(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _city_settings(plan: StudyPlan) -> dict[str, Any]:
-    return {"city": digest(open_city(plan.city))}
+    return {"city": digest(plan.open_city())}
 
 
 def _train_settings(plan: StudyPlan) -> dict[str, Any]:
@@ -321,7 +344,17 @@ def _train_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
-    return {"methods": {n: vars(m) for n, m in plan.methods.items()}, "seeds": plan.seeds}
+    """Methods by what they are: a bundle by its content, wherever it lies."""
+    methods = {
+        name: policy_digest(plan.policy(method)) if method.source else vars(method)
+        for name, method in plan.methods.items()
+    }
+    return {"methods": methods, "seeds": plan.seeds}
+
+
+def _report_settings(plan: StudyPlan) -> dict[str, Any]:
+    """The page prints the plan's hash and is drawn by our own source."""
+    return {"plan": sha256(plan.file), "source": source_digest(source_files(PAGE))}
 
 
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
@@ -333,7 +366,7 @@ def _register_settings(plan: StudyPlan) -> dict[str, Any]:
 def _day_s(study: Study, alone: bool = False) -> float:
     """About how long a SUMO day takes here, on all cores together."""
     cores = study.workers or os.cpu_count() or 1
-    return (0.75 + 0.00075 * open_city(study.plan.city).decisions + 1.2 * alone) / cores
+    return (0.75 + 0.00075 * study.plan.open_city().decisions + 1.2 * alone) / cores
 
 
 def _train_s(study: Study) -> float:
@@ -347,13 +380,14 @@ def _analysis(name: str, title: str, needs: str, makes: str, run: Callable[[Stud
     return Step(name, title, (needs,), _nothing, (f"{TRIAL}/{makes}",), run, lambda study: 2.0)
 
 
-STEPS = (
+GRAPH = (
     Step("city", "build the city", (), _city_settings, ("city/*",), _city, lambda s: 1.0, "city"),
     Step(
         "replay", "collect the replay in SUMO", ("city",),
         lambda plan: {"blocks": plan.replay.blocks} | _sumo(),
         ("replay/manifest.json", "replay/plan.json", "replay/episodes/*/*.parquet"), _replay,
         lambda s: _day_s(s) * BEHAVIOURS * LEVELS * s.plan.replay.blocks, "replay", mends=True,
+        leaves=("replay/log.txt",),
     ),
     Step(
         "replay-audit", "audit the replay", ("city", "replay"), _nothing, ("replay-audit/*",),
@@ -376,6 +410,7 @@ STEPS = (
         ("train/actors/*", "train/config.json", "train/curve.json", "train/ratio.json",
          "train/metrics.parquet"),
         _train, _train_s, "train",
+        leaves=("train/*.safetensors", "train/summary.json", "train/events/**/*"),
     ),
     Step(
         "policies", "export the policies", ("city", "train"), _policy_settings,
@@ -384,7 +419,7 @@ STEPS = (
     Step(
         "register", "register the trial", ("city", "policies"), _register_settings,
         (f"{TRIAL}/trial.json", f"{TRIAL}/plan.toml", f"{TRIAL}/inputs/**/*"), _register,
-        lambda s: 2.0,
+        lambda s: 2.0, stale=_overtaken,
     ),
     Step(
         TRIAL, "run the trial in SUMO", ("register",), _nothing,
@@ -396,10 +431,21 @@ STEPS = (
     _analysis("closeout", "close the trial", "verify", "closeout.json", _closeout),
     Step(
         "report", "write the page",
-        ("city", "replay-audit", "calibration", "fidelity", "train", "closeout"), _nothing,
+        ("city", "replay", "replay-audit", "calibration", "fidelity", "train", "closeout"),
+        _report_settings,
         ("report.html",), _report, lambda s: 20.0,
     ),
 )  # fmt: skip
+
+
+def _versioned(step: Step) -> Step:
+    """The step, done again by another version of ours."""
+    return replace(
+        step, settings=lambda plan: step.settings(plan) | {"evenline": evenline.__version__}
+    )
+
+
+STEPS = tuple(_versioned(step) for step in GRAPH)
 
 
 def steps_with(write_report: WriteReport | None = None) -> tuple[Step, ...]:

@@ -21,6 +21,8 @@ from evenline.city.tables import open_city
 from evenline.errors import InputError
 from evenline.files import read_json, sha256
 from evenline.report.figures import ROUTE_COLOURS
+from evenline.study import LEDGER, other_ledgers
+from evenline.trial.used import used_by_trials
 
 Part = dict[str, Any] | None
 LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
@@ -101,7 +103,9 @@ def read_trial(folder: Path) -> Part:
         "jobs": registered["jobs"],
         "registered_at": registered["registered_at"],
         "sha256": sha256(folder / "trial.json"),
+        "verified": (folder / "verification.json").is_file(),
         "merkle_root": closeout["merkle_root"] if closeout else None,
+        "used_by": _used_by(folder, registered),
         "city": registered["city"],
         "claim": plan["claim"],
         "margin": float(Fraction(plan["claim"]["completion_margin"])),
@@ -113,6 +117,21 @@ def read_trial(folder: Path) -> Part:
         "methods": _methods(records, plan["claim"]),
         "pairs": pairs,
     }
+
+
+def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
+    """Other trials of the same city that share a seed with this one, by name."""
+    study, own = folder.parent, sha256(folder / "trial.json")
+    seeds = {seed for block in registered["plan"]["blocks"] for seed in block}
+    found = [
+        entry["name"]
+        for ledger in (study / LEDGER, *other_ledgers(study))
+        for entry in used_by_trials(ledger)
+        if entry["trial"] != own
+        and entry["city"] == registered["city"]["digest"]
+        and not seeds.isdisjoint(seed for block in entry["blocks"] for seed in block)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _each(outcome: Mapping[str, Any]) -> dict[str, float]:

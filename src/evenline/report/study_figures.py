@@ -18,7 +18,14 @@ from matplotlib.figure import Figure
 
 from evenline.city.model import City, Floats
 from evenline.files import write_bytes
-from evenline.report.figures import LIGHT, network_map, svg, time_space_diagram
+from evenline.report.figures import (
+    DASHES,
+    LIGHT,
+    ROUTE_COLOURS,
+    network_map,
+    svg,
+    time_space_diagram,
+)
 from evenline.report.study_data import Study
 from evenline.report.study_days import ROLES
 
@@ -44,8 +51,14 @@ def write_figures(study: Study, days: Days | None, service: str | None) -> list[
         drawn["reserve"] = lambda: reserve(city, days)
     if (training := study.training) is not None and training["ends"]:
         drawn["learning"] = lambda: learning(training)
+    if training is not None and training["metrics"]:
+        drawn["learning-curves"] = lambda: learning_curves(training)
     if (audit := study.fidelity) is not None:
         drawn["fidelity"] = lambda: fidelity(audit)
+    if (logged := study.replay) is not None:
+        drawn["replay"] = lambda: replay(logged)
+    if (classified := study.ratio) is not None:
+        drawn["ratio"] = lambda: ratio(classified)
     paths = []
     for name, draw in drawn.items():
         figure = draw()
@@ -152,7 +165,7 @@ def headways(city: City, trial: dict[str, Any], days: Days, service: str) -> Fig
         axes.set_title(f"{role}: {trial['claim'][role]}", loc="left", fontsize=10)
         axes.set_ylabel("stop")
     panels[-1].set_xlabel(f"bus of service {service}, in timetable order")
-    figure.colorbar(image, ax=list(panels), label="headway as a multiple of the scheduled one")
+    _scale(figure, image, list(panels), "headway as a multiple of the scheduled one")
     return figure
 
 
@@ -189,7 +202,7 @@ def reserve(city: City, days: Days) -> Figure:
     axes.set_yticks(range(len(names)), names)
     axes.set_xticks(range(hours), [str(hour + 1) for hour in range(hours)])
     axes.set(xlabel="hour of the day", ylabel="service")
-    figure.colorbar(image, ax=axes, label="% of decisions")
+    _scale(figure, image, [axes], "% of decisions")
     return figure
 
 
@@ -207,6 +220,85 @@ def learning(training: dict[str, Any]) -> Figure:
     if training["zero"]:
         axes.axvline(training["zero"]["generalized_s"], color=LIGHT.muted, linestyle="--")
     axes.set_xlabel("generalized time on fresh days of the fast world, s per passenger")
+    return figure
+
+
+def learning_curves(training: dict[str, Any]) -> Figure:
+    """Every quantity of the updates, simulated days to the right of the updates on the replay."""
+    series = training["metrics"]
+    quantities = list(dict.fromkeys(each["quantity"] for each in series))
+    phases = list(dict.fromkeys(each["phase"] for each in series))
+    learners = list(dict.fromkeys(each["learner"] for each in series))
+    figure = Figure(
+        figsize=(3.6 * len(phases) + 1.0, 1.9 * len(quantities) + 0.6), layout="constrained"
+    )
+    panels = figure.subplots(len(quantities), len(phases), squeeze=False, sharex="col")
+    for each in series:
+        axes = panels[quantities.index(each["quantity"])][phases.index(each["phase"])]
+        _curve(axes, each, learners.index(each["learner"]))
+    for row, quantity in enumerate(quantities):
+        panels[row][0].set_ylabel(training["quantities"][quantity], fontsize=8)
+    for place, phase in enumerate(phases):
+        panels[0][place].set_title(_PHASES.get(phase, phase), loc="left", fontsize=10)
+        panels[-1][place].set_xlabel("updates")
+    for axes in panels.flat:
+        _plain(axes)
+    handles = {line.get_label(): line for axes in panels.flat for line in axes.get_lines()}
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside upper center", ncols=6, frameon=False,
+        fontsize=8,
+    )  # fmt: skip
+    return figure
+
+
+def _curve(axes: Axes, series: dict[str, Any], place: int) -> None:
+    """A learner's mean over seeds, with their range behind it."""
+    colour = ROUTE_COLOURS[place % len(ROUTE_COLOURS)]
+    dashes = DASHES[place // len(ROUTE_COLOURS) % len(DASHES)]
+    points = np.array([row for row in series["points"] if row[1] is not None], float)
+    update, mean, low, high = points.T
+    axes.plot(update, mean, color=colour, linestyle=dashes, linewidth=1.3, label=series["learner"])
+    axes.fill_between(update, low, high, alpha=0.12, color=colour, linewidth=0)
+
+
+_PHASES = {"iql": "IQL on the replay", "online": "simulated days"}
+
+
+def replay(audit: dict[str, Any]) -> Figure:
+    """How often which hold and which headway was logged."""
+    figure = Figure(figsize=(7.0, 2.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    shown = (("hold_histogram", 2, "positive hold, s"), ("headway_histogram", 1, "headway, min"))
+    for axes, (key, width, label) in zip(panels, shown, strict=True):
+        edges = width * np.arange(len(audit[key]))
+        axes.bar(edges, audit[key], width=0.92 * width, align="edge", color=LIGHT.policies[0])
+        axes.set(xlabel=label, ylabel="stop visits")
+        _plain(axes)
+    return figure
+
+
+def ratio(found: dict[str, Any]) -> Figure:
+    """How well simulated and logged transitions can be told apart, on days seen and held out."""
+    names = list(dict.fromkeys(row["learner"] for row in found["rows"]))
+    figure, axes = _blank(6.0, 0.4 * len(names) + 1.4)
+    kinds = (
+        ("training_joint_auc", "D", "days it was trained on"),
+        ("held_out_joint_auc", "o", "held-out days"),
+    )
+    for (key, shape, label), colour, shift in zip(
+        kinds, reversed(LIGHT.policies), (-0.15, 0.15), strict=True
+    ):
+        known = [row for row in found["rows"] if row.get(key) is not None]
+        points = [(row[key], names.index(row["learner"])) for row in known]
+        axes.plot(
+            [value for value, _ in points], [row + shift for _, row in points], shape,
+            color=colour, alpha=0.6, markersize=5, label=label,
+        )  # fmt: skip
+    _rows(axes, names)
+    axes.axvline(0.5, color=LIGHT.ink, linewidth=1)
+    low = min(0.4, axes.get_xlim()[0])
+    axes.set(xlabel="AUC of the classifier (0.5: cannot tell)", xlim=(low, 1.0))
+    axes.legend(frameon=False, fontsize=8, loc="best")
     return figure
 
 
@@ -235,11 +327,23 @@ def fidelity(audit: dict[str, Any]) -> Figure:
 def _blank(width_in: float, height_in: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     axes = figure.subplots()
+    _plain(axes)
+    return figure, axes
+
+
+def _plain(axes: Axes) -> None:
     axes.grid(color=LIGHT.faint, linewidth=0.5)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    return figure, axes
+
+
+def _scale(figure: Figure, image: QuadMesh, panels: list[Axes], label: str) -> None:
+    """The scale of a heat map as a vector too; it would be a picture of many cells otherwise."""
+    bar = figure.colorbar(image, ax=panels, label=label)
+    if bar.solids is not None:
+        bar.solids.set_rasterized(False)
+        bar.solids.set_edgecolor("face")  # no hairlines between its cells
 
 
 def _cells(axes: Axes, grid: Floats, colours: Colormap, most: float | None) -> QuadMesh:

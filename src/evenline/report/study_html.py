@@ -15,10 +15,15 @@ MISSING = "not part of this study"
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure that the script draws: its name there, what it says, how to make its data again."""
+    """A figure that the script draws: its name there, what it says, how to make its data again.
+
+    `finding` is what it shows as it is first drawn; the script keeps it to what has been chosen.
+    Kind, finding and caption together are the text alternative.
+    """
 
     id: str
-    alt: str
+    kind: str
+    finding: str
     caption: str
     redo: str
     title: str = ""
@@ -88,13 +93,16 @@ def section_html(section: Section) -> str:
 
 
 def _figure(shown: Shown) -> str:
+    spoken = " ".join(words for words in (f"{shown.kind}.", shown.finding, shown.caption) if words)
     return (
         (f"<h3>{escaped(shown.title)}</h3>" if shown.title else "")
         + f'<figure data-figure="{shown.id}">'
         + ('<div class="controls"></div>' if shown.controls else "")
-        + f'<div class="plot" role="group" aria-label="{escaped(shown.alt)}">'
+        + f'<div class="plot" role="group" data-kind="{escaped(shown.kind)}" '
+        f'aria-label="{escaped(spoken)}">'
         '<noscript><p class="missing">Drawn by a script, which is switched off.</p></noscript>'
-        f"</div><figcaption>{escaped(shown.caption)}</figcaption>"
+        f"</div><figcaption><span data-finding>{escaped(shown.finding)}</span> "
+        f"<span data-caption>{escaped(shown.caption)}</span></figcaption>"
         f'<div class="foot"><a class="csv" href="#{shown.id}" download="{shown.id}.csv">'
         f"Data (CSV)</a><span>Again: <code>{escaped(shown.redo)}</code></span></div></figure>"
     )

@@ -119,11 +119,6 @@ def _sections(study: Study, days: dict[str, Any] | None) -> list[Section]:
     ]
 
 
-def _described(id: str, kind: str, caption: str, redo: str, controls: bool = True) -> Shown:
-    """A figure whose caption, with the kind of picture before it, is its text alternative too."""
-    return Shown(id, f"{kind}. {caption}", caption, redo, controls=controls)
-
-
 def _methods(study: Study) -> Section:
     title = "Candidate, parent and controls"
     trial = study.trial
@@ -175,8 +170,8 @@ def _forest(study: Study) -> Section:
     title = "Block by block"
     if study.trial is None:
         return Section("forest", title)
-    caption, redo = words.forest_words(study.trial), words.again(study, "analyse")
-    shown = _described("forest", "Forest plot", caption, redo)
+    finding, redo = words.forest_words(study.trial), words.again(study, "analyse")
+    shown = Shown("forest", "Forest plot", finding, "", redo, controls=True)
     intro = (
         "A block is a set of fresh passengers, cars and signals that every policy meets alike. "
         "Blocks are independent of each other; the days inside one are not."
@@ -188,8 +183,8 @@ def _effects(study: Study) -> Section:
     title = "By demand and by training seed"
     if study.trial is None:
         return Section("effects", title)
-    caption, redo = words.effects_words(study.trial), words.again(study, "analyse")
-    shown = _described("effects", "Dot plot", caption, redo)
+    finding, redo = words.effects_words(study.trial), words.again(study, "analyse")
+    shown = Shown("effects", "Dot plot", finding, "", redo, controls=True)
     return Section("effects", title, "Does it hold on quiet and on busy days?", [shown])
 
 
@@ -206,7 +201,7 @@ def _map(study: Study) -> Section:
         f"{city.vehicle.capacity} passengers."
     )
     shown = Shown(
-        "map", f"Map. {caption}", f"{caption} Choose a route to follow it below.",
+        "map", "Map", "", f"{caption} Choose a route to follow it below.",
         f"evenline report {study.name}", controls=True,
     )  # fmt: skip
     return Section("map", title, figures=[shown])
@@ -221,19 +216,19 @@ def _days(study: Study, days: dict[str, Any] | None) -> Section:
     redo = f"evenline report {study.name}"
     figures = [
         Shown(
-            "timespace", f"Time-space diagrams of one service, {pair}, with holds marked.",
+            "timespace", "Time-space diagrams", "",
             f"Each line is a bus on its way; {pair}. Evenly spaced lines are even headways. Drag "
             "along the diagram to zoom into a stretch of the day.",
             redo, "Time and space", True,
         ),
         Shown(
-            "headways", f"Heat map of headways by stop and bus, {pair}.",
+            "headways", "Heat maps", "",
             "Time since the bus before, as a share of the scheduled headway, at each stop (down) "
             "for each bus (across). The first stop and the first bus have none.",
             redo, "Headways",
         ),
         Shown(
-            "load", "Line chart of passengers on board along the service under both policies.",
+            "load", "Line chart", "",
             "Passengers on board when buses leave each stop: mean, and what nine buses in ten stay "
             "within. Uneven headways show as a wide gap between the two.",
             redo, "Load",
@@ -250,11 +245,11 @@ def _reserve(study: Study, days: dict[str, Any] | None) -> Section:
     title = "Where and when the reserve acts"
     if days is None:
         return Section("reserve", title)
-    caption = words.reserve_words(days)
     count = len(days["blocks"])
     shown = Shown(
-        "reserve", f"Heat map by service and hour. {caption}",
-        f"{caption} Mean over {count} simulated day{'s' if count > 1 else ''}.",
+        "reserve", "Heat map by service and hour", words.reserve_words(days),
+        "The reserve acts on lightly loaded last buses while people are still arriving. Mean over "
+        f"{count} simulated day{'s' if count > 1 else ''}.",
         f"evenline report {study.name}", controls=True,
     )  # fmt: skip
     return Section("reserve", title, FAST, [shown], tag="fast world")
@@ -269,11 +264,11 @@ def _learning(study: Study) -> Section:
     figures = []
     if training["ends"]:
         caption = words.ends_words(training)
-        figures.append(Shown("ends", f"Dot plot by learner. {caption}", caption, redo, "Results"))
+        figures.append(Shown("ends", "Dot plot by learner", caption, "", redo, "Results"))
     if training["metrics"]:
         seeds = "Lines are means over training seeds, bands their range."
         figures.append(
-            Shown("metrics", f"Learning curves. {seeds}", seeds, redo, "Learning curves", True)
+            Shown("metrics", "Line chart", "", seeds, redo, "Learning curves", controls=True)
         )
     return Section("learning", title, figures=figures)
 
@@ -283,7 +278,7 @@ def _fidelity(study: Study) -> Section:
     if study.fidelity is None:
         return Section("fidelity", title)
     caption, redo = words.fidelity_words(study.fidelity), words.again(study, "fidelity")
-    shown = _described("fidelity", "Interval plot", caption, redo)
+    shown = Shown("fidelity", "Interval plot", "", caption, redo, controls=True)
     intro = (
         "Policies learn in a fast model of the network. It may be used only where its days agree "
         "with SUMO's within limits fixed in advance."
@@ -297,7 +292,7 @@ def _replay(study: Study) -> Section:
     if replay is None:
         return Section("replay", title)
     caption, redo = words.replay_words(replay), words.again(study, "replay-audit")
-    shown = _described("replay", "Histogram", caption, redo)
+    shown = Shown("replay", "Histogram", "", caption, redo, controls=True)
     verdicts = {True: "holds", False: "FAILS", None: ""}
     rows = [
         [f["name"], _figure_text(f, f["value"]), _figure_text(f, f["paper"]), verdicts[f["passed"]]]
@@ -321,7 +316,7 @@ def _ratio(study: Study) -> Section:
     if study.ratio is None:
         return Section("ratio", title)
     caption, redo = words.ratio_words(study.ratio), words.again(study, "train")
-    shown = _described("ratio", "Dot plot by learner", caption, redo, controls=False)
+    shown = Shown("ratio", "Dot plot by learner", caption, "", redo)
     return Section("ratio", title, figures=[shown])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import evenline
 from evenline.files import sha256
 from evenline.report.study_data import Study
+from evenline.study import has_outcomes
 
 GATES = {
     "mean direction": "passengers lose less time on average",
@@ -19,6 +20,9 @@ GATES = {
     "artifacts": "nothing was changed after registration",
     "stability": "the training of the compared policies was stable",
 }
+
+
+TIE_S = 0.05  # a difference of generalized time that no figure on the page would show
 
 
 def change(value: float, digits: int = 1) -> str:
@@ -88,22 +92,14 @@ def verdict(study: Study) -> Verdict:
 
 
 def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
-    claim, analysis = trial["claim"], trial["analysis"]
-    candidate, parent = claim["candidate"], claim["parent"]
-    before, after = (analysis["means"][name]["generalized_s"] for name in (parent, candidate))
-    primary = analysis["claim"]["primary"]
-    finished = 100 * analysis["difference"]["completion"]
-    gain = "lost less time" if after < before else "lost more time"
-    found = (
-        f"With {which(candidate)}, passengers in {trial['city']['name']} {gain} "
-        f"than with its parent{called(parent)}: {after:,.0f} instead of {before:,.0f} s each "
-        f"({change(100 * (after / before - 1))} %), and the share of journeys completed changed "
-        f"by {change(finished, 2)} percentage points. The candidate was ahead in "
-        f"{primary['wins']} of {primary['blocks']} independent blocks of simulated days; the "
-        f"rule fixed in advance asks for {primary['required_wins']}."
-    )
+    primary = trial["analysis"]["claim"]["primary"]
+    found = f"{_difference(trial)} {_count(primary)}"
     if confirmed:
         return f"{found} Every condition that was fixed before the trial is met."
+    if primary["passed"]:
+        found = f"This describes the days of the trial and proves nothing: {_lower(found)}"
+    elif not _is_tie(trial):
+        found = f"The difference may be chance: {_lower(found)}"
     if not primary["passed"]:
         found += (
             " Two policies that are equally good would give the candidate as many blocks or more "
@@ -115,6 +111,50 @@ def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
         f"{'this condition is' if len(missed) == 1 else 'these conditions are'} not met: "
         f"{'; '.join(missed)}."
     )
+
+
+def _difference(trial: Mapping[str, Any]) -> str:
+    """What passengers lost under both policies, on average."""
+    claim, analysis = trial["claim"], trial["analysis"]
+    candidate, parent = claim["candidate"], claim["parent"]
+    before, after = _means(trial)
+    finished = change(100 * analysis["difference"]["completion"], 2)
+    whom = f"On average over these days, passengers in {trial['city']['name']} lost"
+    with_both = f"with {which(candidate)}{{}} with its parent{called(parent)}"
+    if _is_tie(trial):
+        compared = f"as much time {with_both.format(' as')}: {after:,.0f} s each"
+    else:
+        gain = "less" if after < before else "more"
+        compared = (
+            f"{gain} time {with_both.format(' than')}: {after:,.0f} instead of {before:,.0f} s "
+            f"each ({change(100 * (after / before - 1))} %)"
+        )
+    return (
+        f"{whom} {compared}, and the share of journeys completed changed by {finished} "
+        "percentage points."
+    )
+
+
+def _means(trial: Mapping[str, Any]) -> tuple[float, float]:
+    """Mean generalized time of the parent and of the candidate."""
+    means, claim = trial["analysis"]["means"], trial["claim"]
+    return means[claim["parent"]]["generalized_s"], means[claim["candidate"]]["generalized_s"]
+
+
+def _is_tie(trial: Mapping[str, Any]) -> bool:
+    before, after = _means(trial)
+    return abs(after - before) < TIE_S
+
+
+def _count(primary: Mapping[str, Any]) -> str:
+    return (
+        f"The candidate was ahead in {primary['wins']} of {primary['blocks']} independent blocks "
+        f"of simulated days; the rule fixed in advance asks for {primary['required_wins']}."
+    )
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
 
 
 def _missed(trial: Mapping[str, Any]) -> list[str]:
@@ -168,7 +208,23 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
         limits.append("The candidate is the same under every training seed: seeds add no evidence.")
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
+    if missing := _unfinished(trial):
+        limits.append(
+            f"This verdict is not final: the trial has not been {missing}. Until then its files "
+            "can still change."
+        )
+    if others := trial["used_by"]:
+        limits.append(
+            f"These days were not fresh for all: {', '.join(map(named, others))} used seeds of "
+            "theirs too, and whoever chose the policies may have seen what came out."
+        )
     return (*limits, *(f"On record: {notice}" for notice in trial["analysis"]["notices"]))
+
+
+def _unfinished(trial: Mapping[str, Any]) -> str:
+    """What has not happened yet to an analysed trial."""
+    steps = {"verified by other code": trial["verified"], "closed": trial["merkle_root"]}
+    return " or ".join(words for words, done in steps.items() if not done)
 
 
 def _of(trial: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
@@ -203,7 +259,7 @@ def effects_words(trial: Mapping[str, Any]) -> str:
 
 
 def reserve_words(days: Mapping[str, Any]) -> str:
-    """How often the completion reserve had the last word, and where most."""
+    """How often the completion reserve changed a hold, and where most."""
     asked = sum(row[-1] for row in days["decisions"])
     acted = [row for row in days["activations"]["candidate"] if row[0] == "completion reserve"]
     total = sum(row[-1] for row in acted)
@@ -215,8 +271,7 @@ def reserve_words(days: Mapping[str, Any]) -> str:
     most = max(by_service, key=lambda name: by_service[name])
     return (
         f"The completion reserve set {total / len(days['blocks']):,.0f} holds a day, "
-        f"{share(total / max(1, asked))} of all decisions, most of them on service {most}. It acts "
-        "on lightly loaded last buses while people are still arriving."
+        f"{share(total / max(1, asked))} of all decisions, most of them on service {most}."
     )
 
 
@@ -312,7 +367,10 @@ def origins(study: Study) -> list[Origin]:
 
 
 def again(study: Study, step: str) -> str:
-    """The command that makes a part of the study again; a trial's days are never run twice."""
+    """The command that makes a part of the study again; a trial's days are never run twice.
+
+    Once there are outcomes, what lies before them is made again in a folder of its own.
+    """
     name = study.name
     if step in ("analyse", "verify", "closeout"):
         return f"evenline trial {step} {name}/trial"
@@ -321,6 +379,8 @@ def again(study: Study, step: str) -> str:
     command = f"evenline study run {name}/plan.toml --out {name}"
     if step == "register":
         return f"{command} --until register"
+    if step and has_outcomes(study.folder):
+        return f"{command}-again --until {step}"
     return f"{command} --from {step} --until {step}" if step else command
 
 

@@ -24,7 +24,7 @@ from evenline.policies.bundle import open_policy, policy_digest, read_policy
 from evenline.trial.executors import Order
 from evenline.trial.plan import Plan, read_plan
 from evenline.trial.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
-from evenline.trial.used import check_fresh, locked, note_used
+from evenline.trial.used import check_fresh, ledgers_around, locked, note_used
 from evenline.worlds.sumo.runtime import installed_version, runtime_environment
 
 FORMAT = "evenline-trial-1"
@@ -123,7 +123,7 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
         raise InputError("SUMO is not installed here; install it with: pip install evenline")
     runtime_environment(sumo)
     with locked(ledger.with_name(f".{ledger.name}.lock")):
-        check_fresh(plan.blocks, digest(city), ledger)
+        check_fresh(plan.blocks, digest(city), *ledgers_around(ledger))
         with new_folder(folder) as aside:
             save_city(city, aside / INPUTS / "city")
             shutil.copyfile(plan_path, aside / PLAN)

@@ -1,7 +1,8 @@
 """Which cells are no longer fresh: a registry of purposes, and a ledger of earlier trials.
 
 Every purpose of `evenline.city.cells` but the trial's own counts as used in every city. A trial
-uses its blocks in its city from the moment it is registered, whatever becomes of it.
+uses its blocks in its city from the moment it is registered, whatever becomes of it. A study keeps
+the ledger of its own trials in its folder.
 """
 
 import fcntl
@@ -18,7 +19,12 @@ FORMAT = "evenline-used-cells-1"
 Blocks = tuple[tuple[int, int], ...]
 
 
-def check_fresh(blocks: Blocks, city_digest: str, ledger: Path) -> None:
+def ledgers_around(ledger: Path) -> list[Path]:
+    """A ledger, and those of the studies that lie beside it."""
+    return [ledger, *sorted(ledger.parent.glob(f"*/{ledger.name}"))]
+
+
+def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
     """Refuse blocks that share a SUMO seed or a demand seed with anything seen before."""
     for purpose in PURPOSES.values():
         if purpose.name != "trial":
@@ -26,9 +32,11 @@ def check_fresh(blocks: Blocks, city_digest: str, ledger: Path) -> None:
                 (purpose.sumo_seed + i, purpose.demand_seed + i) for i in range(purpose.blocks)
             ]
             _refuse_shared(blocks, theirs, f"{purpose.name} has used it")
-    for trial in used_by_trials(ledger):
-        if trial["city"] == city_digest:
-            _refuse_shared(blocks, trial["blocks"], f"trial {trial['name']!r} has used it")
+    for ledger in ledgers:
+        for trial in used_by_trials(ledger):
+            if trial["city"] == city_digest:
+                why = f"trial {trial['name']!r} has used it ({ledger})"
+                _refuse_shared(blocks, trial["blocks"], why)
 
 
 def _refuse_shared(blocks: Blocks, used: list[Any], why: str) -> None:

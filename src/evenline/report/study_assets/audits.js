@@ -9,6 +9,12 @@ const learnerStyle = (names, name) => {
 };
 const title = (name) => (data.training && data.training.titles[name]) || name;
 const unique = (values) => [...new Set(values)];
+const capital = (words) => words.replace(/^./, (letter) => letter.toUpperCase());
+const metricName = (key) => {
+  const [phase, quantity] = key.split(":");
+  return `${data.training.quantities[quantity]}, ${phase === "iql" ? "IQL" : "simulated days"}`;
+};
+const AUDITS = { zero: "no holding, by demand level", response: "response to holding policies", hold: "holds" };
 
 figure("ends", [], (box) => {
   const { ends, on_the_way: steps, zero } = data.training;
@@ -36,8 +42,8 @@ figure("ends", [], (box) => {
   legend(box, [[mark("dot", 13, 7, 5, { class: "one" }), "a training seed at its end"],
     ...(steps.length ? [[mark("dot", 13, 7, 2.5, { class: "grey small" }), "on the way"]] : []),
     ...(zero ? [[svg("line", { class: "limit", x1: 1, x2: 25, y1: 7, y2: 7 }), "no holding"]] : [])]);
-  return [["learner", "seed", "events", "generalized_s", "completion", "mean_hold_s"],
-    ...[...ends, ...steps].map((e) => [e.learner, e.seed, e.at, e.generalized_s, e.completion, e.mean_hold_s])];
+  return { rows: [["learner", "seed", "events", "generalized_s", "completion", "mean_hold_s"],
+    ...[...ends, ...steps].map((e) => [e.learner, e.seed, e.at, e.generalized_s, e.completion, e.mean_hold_s])] };
 });
 
 figure("metrics", ["metric"], (box) => {
@@ -73,16 +79,16 @@ figure("metrics", ["metric"], (box) => {
     return [svg("line", { x1: 1, x2: 25, y1: 7, y2: 7, stroke: colour, "stroke-width": 2.5,
       "stroke-dasharray": dash }), s.learner];
   }));
-  return [["phase", "learner", "quantity", "update", "mean", "low", "high"],
-    ...series.flatMap((s) => s.points.map((p) => [phase, s.learner, quantity, ...p]))];
+  const last = (s, pick) => s.points.filter((p) => p[1] !== null).at(pick)[1];
+  const finding = `${metricName(chosen.metric)}, first and last: ` + series.map((s) =>
+    `${s.learner} ${short(last(s, 0))} and ${short(last(s, -1))}`).join("; ") + ".";
+  return { finding: capital(finding), rows: [["phase", "learner", "quantity", "update", "mean", "low", "high"],
+    ...series.flatMap((s) => s.points.map((p) => [phase, s.learner, quantity, ...p]))] };
 }, () => {
   const keys = unique(data.training.metrics.map((s) => `${s.phase}:${s.quantity}`));
   const first = keys.findIndex((key) => key === "online:critic_loss");
   if (first > 0) keys.unshift(...keys.splice(first, 1));
-  return [chooser("metric", "Show", keys.map((key) => {
-    const [phase, quantity] = key.split(":");
-    return [key, `${data.training.quantities[quantity]}, ${phase === "iql" ? "IQL" : "simulated days"}`];
-  }))];
+  return [chooser("metric", "Show", keys.map((key) => [key, metricName(key)]))];
 });
 
 figure("fidelity", ["audit"], (box) => {
@@ -116,11 +122,13 @@ figure("fidelity", ["audit"], (box) => {
     [mark("square", 13, 7, 3, { class: "poor" }), "outside"],
     [svg("line", { class: "limit", x1: 1, x2: 25, y1: 7, y2: 7 }), "limit"]]);
   const columns = ["audit", "policy", "level", "quantity", "sumo", "fast", "gap", "low", "high", "limit", "passed"];
-  return [columns, ...data.fidelity.lines.map((line) => columns.map((name) => line[name]))];
-}, () => {
-  const words = { zero: "no holding, by demand level", response: "response to holding policies", hold: "holds" };
-  return [chooser("audit", "Show", unique(data.fidelity.lines.map((line) => line.audit)).map((a) => [a, words[a] || a]))];
-});
+  const outside = lines.filter((line) => !line.passed), far = (line) => Math.abs(line.gap) / line.limit;
+  const widest = lines.reduce((most, line) => far(line) > far(most) ? line : most);
+  const finding = capital(`${AUDITS[chosen.audit] || chosen.audit}: ${outside.length} of ${lines.length} intervals ` +
+    `outside their limits; the widest gap is ${number(100 * far(widest), 0)} % of its limit ` +
+    `(${widest.quantity}, ${widest.policy}, demand ${widest.level}).`);
+  return { finding, rows: [columns, ...data.fidelity.lines.map((line) => columns.map((name) => line[name]))] };
+}, () => [chooser("audit", "Show", unique(data.fidelity.lines.map((line) => line.audit)).map((a) => [a, AUDITS[a] || a]))]);
 
 figure("replay", ["histogram"], (box) => {
   const holds = chosen.histogram === "hold_histogram", counts = data.replay[chosen.histogram];
@@ -134,7 +142,11 @@ figure("replay", ["histogram"], (box) => {
   counts.forEach((count, i) => root.append(svg("rect", { class: "bar", x: x(i * width) + 0.5, y: y(count),
     width: Math.max(1, x(width) - x(0) - 1), height: inner.bottom - y(count),
     "data-tip": `${i * width} to ${(i + 1) * width} ${holds ? "s" : "min"}: ${number(count, 0)} stop visits` })));
-  return [["from", "to", "count"], ...counts.map((count, i) => [i * width, (i + 1) * width, count])];
+  const all = counts.reduce((sum, count) => sum + count, 0), most = counts.indexOf(Math.max(...counts));
+  const finding = `${holds ? "Positive holds" : "Headways"} of ${number(all, 0)} stop visits; most often ` +
+    `${most * width} to ${(most + 1) * width} ${holds ? "s" : "min"} (${number(100 * counts[most] / (all || 1), 0)} %).`;
+  return { finding, rows: [["from", "to", "count"],
+    ...counts.map((count, i) => [i * width, (i + 1) * width, count])] };
 }, () => [chooser("histogram", "Show", [["hold_histogram", "positive holds"], ["headway_histogram", "headways"]])]);
 
 figure("ratio", [], (box) => {
@@ -161,7 +173,7 @@ figure("ratio", [], (box) => {
     [mark("diamond", 13, 7, 4, { class: "two" }), "days it was trained on"],
     [svg("line", { class: "zero", x1: 13, x2: 13, y1: 0, y2: 14 }), "0.5: cannot tell"]]);
   const columns = Object.keys(rows[0]);
-  return [columns, ...rows.map((row) => columns.map((name) => row[name]))];
+  return { rows: [columns, ...rows.map((row) => columns.map((name) => row[name]))] };
 });
 
 begin();

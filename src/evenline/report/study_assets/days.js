@@ -8,6 +8,7 @@ const roleName = (role) => data.trial.claim[role] === role ? role : `${role} (${
 const panel = (role) => html("p", { class: "panel" }, roleName(role).replace(/^./, (c) => c.toUpperCase()),
   html("span", {}, ` service ${chosen.service}, block ${Number(chosen.block) + 1}`));
 const day = (role) => block()[role].services[chosen.service];
+const where = () => `Service ${chosen.service}, block ${Number(chosen.block) + 1}`;
 const zoom = { map: 1, x: 0, y: 0, time: null };
 
 const shared = document.querySelector(".controls[data-shared]");
@@ -102,8 +103,7 @@ function pan(root) {
 
 figure("map", ["service"], (box) => {
   const city = data.city, frame = mapFrame(city, box);
-  const root = svg("svg", { viewBox: `0 0 ${frame.width} ${frame.height}`, role: "img",
-    "aria-label": box.getAttribute("aria-label") }, svg("desc", {}, box.getAttribute("aria-label")));
+  const root = svg("svg", { viewBox: `0 0 ${frame.width} ${frame.height}`, role: "img" }, svg("desc"));
   figures.map.frame = frame;
   drawMap(city, root, frame);
   const metres = [200, 500, 1000, 2000, 5000].findLast((m) => m * frame.ratio < frame.width / 4) || 100;
@@ -123,9 +123,13 @@ figure("map", ["service"], (box) => {
     ...(service() ? [[svg("line", { class: "chosen", x1: 4, x2: 22, y1: 7, y2: 7, "stroke-width": 9 }),
       `chosen service ${chosen.service}`]] : []),
   ]);
-  return [["service", "route", "stop_sequence", "stop", "x_m", "y_m", "km"],
-    ...services.flatMap((s) => s.stops.map((stop, i) =>
-      [s.id, s.route, i, ...city.stops[stop], s.km[i]]))];
+  const picked = service();
+  return {
+    finding: picked ? `Service ${picked.id} of route ${picked.route} stands out: ${picked.stops.length} stops, ` +
+      `${number(picked.km.at(-1))} km, ${picked.trips.length} buses a day.` : "",
+    rows: [["service", "route", "stop_sequence", "stop", "x_m", "y_m", "km"],
+      ...services.flatMap((s) => s.stops.map((stop, i) => [s.id, s.route, i, ...city.stops[stop], s.km[i]]))],
+  };
 }, () => [button("+", "Zoom in", () => zoomMap(1.6)), button("\u2212", "Zoom out", () => zoomMap(1 / 1.6)),
   button("All", "Show the whole map", () => zoomMap(0))]);
 
@@ -236,7 +240,12 @@ figure("timespace", ["service", "block"], (box) => {
     [svg("path", { class: "bunch", d: "M10,4l6,6m0,-6l-6,6" }),
       `bunched: under ${100 * data.bunched} % of the scheduled headway`],
   ]);
-  return table;
+  const finding = `${where()}: ` + ROLES.map((role) => {
+    const held = day(role).h.filter((h) => h > 0);
+    return `the ${roleName(role)} holds buses ${held.length} times, ` +
+      `${number(held.reduce((a, b) => a + b, 0) / 60, 0)} min in all`;
+  }).join("; ") + ".";
+  return { finding, rows: table };
 }, () => [button("+", "Zoom in on time", () => zoomTime(0.6)),
   button("\u2212", "Zoom out", () => zoomTime(1 / 0.6)),
   button("Whole day", "Show the whole day", () => { zoom.time = null; draw("timespace"); })]);
@@ -275,7 +284,12 @@ figure("headways", ["service", "block"], (box) => {
     style: diverging(value, "--bunched", "--gap") });
   legend(box, [[swatch(-1), "0 %: bunched"], [swatch(-0.5), "50 %"], [swatch(0), "100 %: as scheduled"],
     [swatch(0.5), "150 %"], [swatch(1), "200 % or more: a gap"]]);
-  return table;
+  const finding = `${where()}: ` + ROLES.map((role) => {
+    const known = day(role).r.filter((ratio) => ratio !== null);
+    const share = known.filter((ratio) => ratio < data.bunched).length / (known.length || 1);
+    return `${number(100 * share, 0)} % of headways are bunched under the ${roleName(role)}`;
+  }).join(", ") + ` (under ${100 * data.bunched} % of the scheduled one).`;
+  return { finding, rows: table };
 });
 
 function loads(rows, stops) {
@@ -319,10 +333,25 @@ figure("load", ["service", "block"], (box) => {
     [svg("line", { class: "grey line thin", x1: 1, x2: 25, y1: 7, y2: 7 }), "nine buses in ten have at most this"],
     [svg("line", { class: "limit", x1: 1, x2: 25, y1: 7, y2: 7 }), `capacity, ${capacity}`],
   ]);
-  return table;
+  const finding = `${where()}: ` + ROLES.map((role) => {
+    const found = loads(day(role), stops).map((f) => f ? f.mean : 0), most = Math.max(...found);
+    return `under the ${roleName(role)} buses are fullest leaving stop ${found.indexOf(most) + 1}, ` +
+      `with ${number(most)} passengers on average`;
+  }).join("; ") + `; there is room for ${capacity}.`;
+  return { finding, rows: table };
 });
 
 // -- the reserve ---------------------------------------------------------------------------------
+
+function reserveFinding(role, element, acted, asked) {
+  const total = [...acted.values()].reduce((a, b) => a + b, 0);
+  if (!total) return `The ${element} changed no hold on the simulated days.`;
+  const by = (id) => [...acted].filter(([key]) => key.startsWith(`${id} `)).reduce((a, [, n]) => a + n, 0);
+  const most = services.reduce((best, s) => by(s.id) > by(best.id) ? s : best);
+  const all = [...asked.values()].reduce((a, b) => a + b, 0);
+  return `The ${element} of the ${roleName(role)} set ${number(total / data.days.blocks.length, 0)} holds a day, ` +
+    `${number(100 * total / (all || 1))} % of all decisions, most of them on service ${most.id}.`;
+}
 
 figure("reserve", ["element"], (box) => {
   const [role, element] = chosen.element.split(":"), days = data.days.blocks.length;
@@ -356,7 +385,7 @@ figure("reserve", ["element"], (box) => {
   root.append(svg("text", { class: "ink", x: (inner.left + inner.right) / 2, y: inner.bottom + 33,
     "text-anchor": "middle" }, "hour of the day"),
   svg("text", { class: "ink", x: 0, y: inner.top - 9 }, "service; share of its decisions in that hour"));
-  return table;
+  return { finding: reserveFinding(role, element, acted, asked), rows: table };
 }, () => {
   const options = [];
   for (const role of ROLES) {

@@ -1,7 +1,8 @@
 "use strict";
 /* The kit: drawing without a library, tooltips, choices, downloads, and the page's own check.
-   Figures register themselves with `figure(id, draw)`; `draw` fills a box and returns the rows
-   of its table, which is what the CSV button hands out. */
+   Figures register themselves with `figure(id, uses, paint)`; `paint` fills a box and returns the
+   rows of its table, which is what the CSV button hands out, and what the picture shows as it is
+   chosen, in a sentence for the caption and for those who do not see it. */
 
 const problems = [];
 addEventListener("error", (event) => problems.push(String(event.message)));
@@ -79,8 +80,7 @@ function area(box, height, margin, label) {
   const inner = { left: margin.left, right: width - margin.right, top: margin.top,
     bottom: margin.top + height, width: width - margin.left - margin.right, height };
   const root = svg("svg", { viewBox: `0 0 ${width} ${margin.top + height + margin.bottom}`,
-    role: "img", "aria-label": label || box.getAttribute("aria-label") });
-  root.append(svg("desc", {}, box.getAttribute("aria-label") || ""));
+    role: "img", "data-part": label }, svg("desc"));
   box.append(root);
   return { root, inner, width };
 }
@@ -138,8 +138,16 @@ function diverging(value, low, high) {
 
 function choose(key, value) {
   chosen[key] = value;
-  for (const select of document.querySelectorAll(`select[data-key="${key}"]`)) select.value = value;
+  for (const select of document.querySelectorAll(`select[data-key="${key}"]`)) {
+    select.value = value;
+    spell(select);
+  }
   for (const [id, each] of Object.entries(figures)) if (each.uses.includes(key)) draw(id);
+}
+
+/* Paper has no menu: the words of what is chosen stand beside it, for print alone. */
+function spell(select) {
+  select.nextSibling.textContent = select.selectedOptions.length ? select.selectedOptions[0].text : "";
 }
 
 function chooser(key, label, options) {
@@ -148,7 +156,9 @@ function chooser(key, label, options) {
   if (chosen[key] === undefined && options.length) chosen[key] = String(options[0][0]);
   select.value = chosen[key];
   select.addEventListener("change", () => choose(key, select.value));
-  return html("label", {}, label, select);
+  const made = html("label", {}, label, select, html("span", { class: "printed" }));
+  spell(select);
+  return made;
 }
 
 function button(words, name, act) {
@@ -174,10 +184,24 @@ function draw(id) {
   each.rows = [];
   try {
     each.box.replaceChildren();
-    each.rows = each.paint(each.box) || [];
+    const painted = each.paint(each.box);
+    each.rows = painted.rows;
+    tell(each, painted.finding);
   } catch (error) {
     problems.push(`${id}: ${error.stack || error}`);
     each.box.replaceChildren(html("p", { class: "missing" }, "This figure could not be drawn."));
+  }
+}
+
+/* Caption and text alternative say what is drawn now; without a finding they stay as they were. */
+function tell({ holder, box }, finding) {
+  const spoken = holder.querySelector("[data-finding]");
+  if (finding) spoken.textContent = finding;
+  const words = [spoken.textContent, holder.querySelector("[data-caption]").textContent].join(" ").trim();
+  box.setAttribute("aria-label", `${box.dataset.kind}. ${words}`);
+  for (const root of box.querySelectorAll(":scope > svg")) {
+    root.setAttribute("aria-label", `${root.dataset.part || box.dataset.kind}. ${spoken.textContent || words}`);
+    root.querySelector("desc").textContent = words;
   }
 }
 
@@ -207,20 +231,27 @@ document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: tru
 
 // -- the page's own check: open it with ?check ---------------------------------------------------
 
-/* Every choice taken, every button pressed, one mark pointed at. */
+/* Every choice taken, every button pressed, one mark pointed at. Deaf is a figure that shows
+   something else and says the same. */
 function exercise() {
   let taken = 0;
+  const deaf = [];
   for (const select of document.querySelectorAll("select")) {
+    const told = Object.entries(figures).filter(([, each]) => each.uses.includes(select.dataset.key))
+      .map(([id, each]) => [id, each.box, new Set()]);
     for (const option of [...select.options].reverse()) {
       select.value = option.value;
       select.dispatchEvent(new Event("change"));
       taken++;
+      for (const [, box, heard] of told) heard.add(box.getAttribute("aria-label"));
+      if (select.nextSibling.textContent !== option.text) deaf.push(`print ${select.dataset.key}`);
     }
+    for (const [id, , heard] of told) if (heard.size < select.options.length) deaf.push(id);
   }
   for (const each of document.querySelectorAll("button")) each.click();
   const target = document.querySelector("[data-tip]");
   target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 9, clientY: 9 }));
-  return { choices: taken, tip: !tip.hidden && tip.textContent === target.getAttribute("data-tip") };
+  return { choices: taken, deaf, tip: !tip.hidden && tip.textContent === target.getAttribute("data-tip") };
 }
 
 function check() {
@@ -240,7 +271,7 @@ function check() {
   }
   Object.assign(found, exercise());
   found.nameless = [...document.querySelectorAll(".plot > svg")]
-    .filter((each) => !each.getAttribute("aria-label") || !each.querySelector("desc")).length;
+    .filter((each) => !each.getAttribute("aria-label") || !each.querySelector("desc").textContent).length;
   found.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   found.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
   found.problems = problems;

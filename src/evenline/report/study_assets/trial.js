@@ -91,8 +91,12 @@ figure("forest", ["endpoint"], (box) => {
     ...(margin.length ? [[svg("line", { class: "limit", x1: 1, x2: 25, y1: 7, y2: 7 }),
       "noninferiority margin"]] : []),
   ]);
-  return [["row", "sumo_seed", "demand_seed", `mean_${end.unit}`, "low", "high"],
-    ...rows.map((r) => [r.name, ...r.seeds, r.value, r.low, r.high])];
+  const blocks = rows.filter((r) => !r.strong).map((r) => r.value);
+  const finding = `Candidate minus parent in ${blocks.length} blocks: ${end.name} changed by ` +
+    `${signed(Math.min(...blocks), end.digits)} to ${signed(Math.max(...blocks), end.digits)} ${end.unit}, and ` +
+    `${end.better < 0 ? "fell" : "rose"} in ${blocks.filter((v) => v * end.better > 0).length} of them.`;
+  return { finding, rows: [["row", "sumo_seed", "demand_seed", `mean_${end.unit}`, "low", "high"],
+    ...rows.map((r) => [r.name, ...r.seeds, r.value, r.low, r.high])] };
 }, endpointChooser);
 
 figure("effects", ["endpoint"], (box) => {
@@ -123,6 +127,11 @@ figure("effects", ["endpoint"], (box) => {
     [mark("square", 13, 7, 5, { class: "two" }), "mean, parent better"],
     [mark("dot", 13, 7, 3, { class: "grey small" }), "a block"],
   ]);
-  return [["group", "mean", ...data.trial.blocks.map((_, i) => `block_${i + 1}`)],
-    ...rows.map((r) => [r.name, r.value, ...r.dots])];
+  const levels = rows.slice(0, data.trial.levels.length), seeds = rows.slice(levels.length).map((r) => r.value);
+  const [low, high] = [Math.min(...seeds), Math.max(...seeds)].map((v) => signed(v, end.digits));
+  const finding = `Mean change of ${end.name}, ${end.unit}: ` +
+    levels.map((r) => `${signed(r.value, end.digits)} at ${r.name}`).join(", ") +
+    `; by training seed ${low === high ? low : `${low} to ${high}`}.`;
+  return { finding, rows: [["group", "mean", ...data.trial.blocks.map((_, i) => `block_${i + 1}`)],
+    ...rows.map((r) => [r.name, r.value, ...r.dots])] };
 }, endpointChooser);
