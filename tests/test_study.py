@@ -350,7 +350,7 @@ def test_a_kill_costs_nothing_that_was_finished(tmp_path: Path) -> None:
 def test_the_plans_of_the_project_say_what_they_should() -> None:
     town, city = (read_study_plan(find_plan(name)) for name in ("town", "city"))
     assert (town.checked_trial().jobs, city.checked_trial().jobs) == (120, 1_350)
-    assert town.learners == ["v14", "taught"] and len(city.learners) == 7
+    assert town.learners == ["v14"] and len(city.learners) == 7
     assert (city.train.iql_updates, city.train.events, city.replay.blocks) == (50_000, 25_000, 10)
     assert len(town.checked_trial().blocks) == 10 and len(town.levels) == 3
     for plan in (town, city):
@@ -554,10 +554,8 @@ def quick_steps() -> list[Step]:
     actor = save(random_tensors(len(embedded_city("town").services), 3))
 
     def train(study: Study) -> str:
-        actors = {f"actors/{name}-6201.safetensors": actor for name in study.plan.learners}
-        stand_in("train", actors | {"curve.json": b"{}"})(study)
-        lanes = ["v14-6201", "iql-6201"]
-        rows = {"lane": lanes, "update": [100, 100], "critic_loss": [0.5, 0.5]}
+        stand_in("train", {"actors/v14-6201.safetensors": actor, "curve.json": b"{}"})(study)
+        rows = {"lane": ["v14-6201"], "update": [100], "critic_loss": [0.5]}
         write_table(study.folder / "train" / "metrics.parquet", pa.table(rows))
         return f"trained for {study.plan.train.events} events"
 
@@ -590,7 +588,7 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
         "manifest.json",
     }
     labels = {path.name for path in (out / "policies").iterdir()}
-    assert labels == {"candidate-6201", "parent-6201", "taught-6201", "zero-6201"}
+    assert labels == {"candidate-6201", "parent-6201", "reserve-alone-6201", "zero-6201"}
     root = read_json(out / "trial" / "closeout.json")["merkle_root"]
     said.clear()
     assert run_study(open_study(TOWN, out), TOWN, steps, say=said.append)
