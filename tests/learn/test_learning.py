@@ -28,8 +28,6 @@ from evenline.policies.rules import named_rule
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 
-pytestmark = pytest.mark.xdist_group("learning")  # compiled once, by one process
-
 SEEDS = (6201, 6202, 6203)
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)

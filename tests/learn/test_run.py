@@ -24,8 +24,6 @@ from evenline.replay.store import Store
 from evenline.train import seeds_of
 from evenline.worlds.calibration import embedded_calibration
 
-pytestmark = pytest.mark.xdist_group("runs")  # compiled once, by one process
-
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)
 BUDGET = Budget(iql_updates=60, warmup_events=20, events=150, ratio_pretraining=1)
