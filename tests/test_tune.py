@@ -58,30 +58,35 @@ def test_a_rule_of_one_constant_can_be_tuned(tmp_path: Path) -> None:
     assert len(chosen.constants) == 1 and 0.0 <= chosen.constants[0] <= 2.0
 
 
-def test_a_killed_search_goes_on_to_the_same_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = tune("forward", "town", tmp_path / "whole", blocks=1, budget=60)
-    judge, runs = module._judge, 0
+def interrupted(monkeypatch: pytest.MonkeyPatch, at: int) -> list[tuple[float, ...]]:
+    """Every try from here on, the search being interrupted at one of them."""
+    judge, runs = module._judge, list[tuple[float, ...]]()
 
     def counted(*arguments: Any) -> Any:
         plain = judge(*arguments)
 
         def judged(constants: tuple[float, ...]) -> Try:
-            nonlocal runs
-            runs += 1
-            if runs == 40:
+            runs.append(constants)
+            if len(runs) == at:
                 raise KeyboardInterrupt
             return plain(constants)
 
         return judged
 
     monkeypatch.setattr(module, "_judge", counted)
+    return runs
+
+
+def test_a_killed_search_goes_on_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tune("forward", "town", tmp_path / "whole", blocks=1, budget=60)
+    runs = interrupted(monkeypatch, 40)
     with pytest.raises(KeyboardInterrupt):
         tune("forward", "town", tmp_path / "part", blocks=1, budget=60)
-    before = runs
+    before = len(runs)
     assert tune("forward", "town", tmp_path / "part", blocks=1, budget=60) == whole
-    assert runs - before < 60 - 30, "what was known is not run again"
+    assert len(runs) - before < 60 - 30, "what was known is not run again"
     for name in ("front.json", "tries.json", "forward-tuned/policy.json"):
         assert (tmp_path / "part" / name).read_text() == (tmp_path / "whole" / name).read_text()
 
@@ -89,26 +94,12 @@ def test_a_killed_search_goes_on_to_the_same_end(
 def test_a_search_killed_in_its_first_generation_keeps_the_default_constants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge, runs = module._judge, 0
-
-    def counted(*arguments: Any) -> Any:
-        plain = judge(*arguments)
-
-        def judged(constants: tuple[float, ...]) -> Try:
-            nonlocal runs
-            runs += 1
-            if runs == 2:
-                raise KeyboardInterrupt
-            return plain(constants)
-
-        return judged
-
-    monkeypatch.setattr(module, "_judge", counted)
+    runs = interrupted(monkeypatch, 2)
     with pytest.raises(KeyboardInterrupt):
         tune("forward", "town", tmp_path / "part", blocks=1, budget=3)
     tune("forward", "town", tmp_path / "part", blocks=1, budget=3)
     made = json.loads((tmp_path / "part" / "tries.json").read_text())["tries"]
-    assert runs == len(made) + 1, "nothing but the try that was killed is run twice"
+    assert len(runs) == len(made) + 1, "nothing but the try that was killed is run twice"
 
 
 def test_a_tuned_bundle_tells_the_search_it_came_from(tmp_path: Path) -> None:

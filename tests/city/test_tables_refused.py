@@ -149,15 +149,6 @@ CORRUPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "row", "column", "value", "message"), CORRUPTIONS)
-def test_a_wrong_value_is_told_with_file_and_row(
-    hamlet: Path, name: str, row: int, column: int, value: str, message: str
-) -> None:
-    (hamlet / name).write_text(with_cell(name, row, column, value))
-    seal(hamlet)
-    assert refusal(hamlet).startswith(message)
-
-
 @pytest.mark.parametrize(
     ("name", "drop", "message"),
     [
@@ -196,8 +187,8 @@ CANNOT_BE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "row", "column", "value", "message"), CANNOT_BE)
-def test_a_value_that_cannot_be_is_told_with_file_and_row(
+@pytest.mark.parametrize(("name", "row", "column", "value", "message"), [*CORRUPTIONS, *CANNOT_BE])
+def test_a_wrong_value_is_told_with_file_and_row(
     hamlet: Path, name: str, row: int, column: int, value: str, message: str
 ) -> None:
     (hamlet / name).write_text(with_cell(name, row, column, value))

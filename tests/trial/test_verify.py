@@ -81,10 +81,11 @@ def reseal(record: dict[str, Any]) -> None:
     record["record_sha256"] = seal_of(record)
 
 
-def found(folder: Path, where: object, what: str) -> None:
-    """The problem is told with its place, by the program and by the command after it."""
+def found(folder: Path, where: object, what: str) -> list[str]:
+    """The problems that are told of a place; a failing test shows them all."""
     problems = verify(folder).problems
-    assert any(str(where) in line and what in line for line in problems), problems
+    print(*problems, sep="\n")
+    return [line for line in problems if str(where) in line and what in line]
 
 
 # -- agreement ------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def test_a_deviation_is_shown_by_both(tmp_path: Path) -> None:
     assert "power cut in block 3" in notice
     assert verify(trial.folder).report["notices"] == [notice]
     rewrite(trial.folder / "analysis.json", lambda analysis: analysis["notices"].clear())
-    found(trial.folder, "analysis.json", "does not show the journal's notices")
+    assert found(trial.folder, "analysis.json", "does not show the journal's notices")
 
 
 # -- tampering ------------------------------------------------------------------------------------
@@ -195,23 +196,23 @@ def test_one_flipped_bit_in_any_record(folder: Path, bit: int) -> None:
         content = bytearray(path.read_bytes())
         content[(number * 97) % len(content)] ^= 1 << bit
         path.write_bytes(content)
-        found(folder, path.name, "")
+        assert found(folder, path.name, "")
 
 
 def test_a_deleted_record(folder: Path) -> None:
     path = records(folder)[3]
     method = read_json(path)["method"]
     path.unlink()
-    found(folder, path.name, f"is missing ({method}")
+    assert found(folder, path.name, f"is missing ({method}")
 
 
 def test_a_duplicated_record(folder: Path) -> None:
     shutil.copy(records(folder)[0], folder / "records" / f"{'0' * 64}.json")
-    found(folder, "0" * 64, "is no job of this trial")
+    assert found(folder, "0" * 64, "is no job of this trial")
     (folder / "records" / f"{'0' * 64}.json").unlink()
     first, second = records(folder)[:2]
     shutil.copy(first, second)
-    found(folder, second.name, f"holds job '{first.stem}'")
+    assert found(folder, second.name, f"holds job '{first.stem}'")
 
 
 def test_two_swapped_records(folder: Path) -> None:
@@ -219,8 +220,8 @@ def test_two_swapped_records(folder: Path) -> None:
     one, other = first.read_bytes(), second.read_bytes()
     first.write_bytes(other)
     second.write_bytes(one)
-    found(folder, first.name, f"holds job '{second.stem}'")
-    found(folder, second.name, f"holds job '{first.stem}'")
+    assert found(folder, first.name, f"holds job '{second.stem}'")
+    assert found(folder, second.name, f"holds job '{first.stem}'")
 
 
 def test_labels_of_candidate_and_parent_exchanged_in_the_records(folder: Path) -> None:
@@ -234,7 +235,7 @@ def test_labels_of_candidate_and_parent_exchanged_in_the_records(folder: Path) -
         rewrite(path, exchange)
         if read_json(path)["method"] != "control":
             last = path.name
-    found(folder, last, "holds method")
+    assert found(folder, last, "holds method")
 
 
 def test_labels_of_candidate_and_parent_exchanged_in_the_registration(folder: Path) -> None:
@@ -242,8 +243,8 @@ def test_labels_of_candidate_and_parent_exchanged_in_the_registration(folder: Pa
         folder / "trial.json",
         lambda trial: trial["plan"]["claim"].update(candidate="worse", parent="better"),
     )
-    found(folder, "trial.json", "changed since the journal's first line")
-    found(folder, records(folder)[0].name, "holds trial")
+    assert found(folder, "trial.json", "changed since the journal's first line")
+    assert found(folder, records(folder)[0].name, "holds trial")
 
 
 def better_day(record: dict[str, Any]) -> None:
@@ -260,7 +261,7 @@ def better_day(record: dict[str, Any]) -> None:
 def test_a_record_edited_together_with_its_hash(folder: Path) -> None:
     path = records(folder)[5]
     rewrite(path, better_day)
-    found(folder, path.name, "is not the file that matrix.json lists")
+    assert found(folder, path.name, "is not the file that matrix.json lists")
 
 
 def test_a_record_edited_together_with_every_hash_before_the_analysis(folder: Path) -> None:
@@ -275,7 +276,7 @@ def test_a_record_edited_together_with_every_hash_before_the_analysis(folder: Pa
         matrix["results_sha256"] = seal_of(results)
 
     rewrite(folder / "matrix.json", relist)
-    found(folder, "analysis.json", "the records give")
+    assert found(folder, "analysis.json", "the records give")
 
 
 def test_a_record_whose_arithmetic_is_wrong(folder: Path) -> None:
@@ -285,7 +286,7 @@ def test_a_record_whose_arithmetic_is_wrong(folder: Path) -> None:
 
     path = records(folder)[5]
     rewrite(path, change)
-    found(folder, path.name, "completion does not follow from the ledger")
+    assert found(folder, path.name, "completion does not follow from the ledger")
 
 
 def test_a_bundle_changed_after_registration(folder: Path) -> None:
@@ -293,7 +294,7 @@ def test_a_bundle_changed_after_registration(folder: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    found(folder, "tensors.safetensors", "changed since it was registered")
+    assert found(folder, "tensors.safetensors", "changed since it was registered")
 
 
 def test_a_source_file_changed_after_registration(folder: Path, tmp_path: Path) -> None:
@@ -310,12 +311,14 @@ def test_an_analysis_edited_by_hand(folder: Path) -> None:
         folder / "analysis.json",
         lambda analysis: analysis["claim"]["primary"]["block_differences"].__setitem__(2, -91.0),
     )
-    found(folder, "analysis.json claim primary block_differences 3", "says -91.0, the records give")
+    assert found(
+        folder, "analysis.json claim primary block_differences 3", "says -91.0, the records give"
+    )
 
 
 def test_a_verdict_edited_by_hand(folder: Path) -> None:
     rewrite(folder / "analysis.json", lambda analysis: analysis.update(confirmed=False))
-    found(folder, "analysis.json confirmed", "says False, the records give True")
+    assert found(folder, "analysis.json confirmed", "says False, the records give True")
     with pytest.raises(InputError, match="is not what the records give"):
         closeout(folder)
 
@@ -354,7 +357,7 @@ def closed(folder: Path) -> Path:
 def test_any_file_changed_after_closeout(closed: Path, name: str) -> None:
     (closed / name).chmod(0o644)
     (closed / name).write_text((closed / name).read_text() + " ")
-    found(closed, name, "is not the file that closeout.json binds")
+    assert found(closed, name, "is not the file that closeout.json binds")
 
 
 def test_the_manifest_edited_together_with_a_file(closed: Path) -> None:
@@ -367,9 +370,9 @@ def test_the_manifest_edited_together_with_a_file(closed: Path) -> None:
         manifest["files"]["verification.json"] = hashlib.sha256(content).hexdigest()
 
     rewrite(closed / "closeout.json", rebind)
-    found(closed, "closeout.json", "its Merkle root is wrong")
+    assert found(closed, "closeout.json", "its Merkle root is wrong")
     rewrite(closed / "closeout.json", lambda m: m.update(merkle_root=root_of(m["files"])))
-    found(closed, "provenance.intoto.json", "has another hash")
+    assert found(closed, "provenance.intoto.json", "has another hash")
     kept = verify(closed, root=root).problems
     assert any("not the one you kept" in line for line in kept), kept
 
