@@ -38,16 +38,34 @@ ASSESSED = 4_096  # transitions of each class
 
 def continued(run: Run, offline: list[Learned]) -> "Online":
     """Simulated days: together up to the branching event, then every learner on its own."""
-    lanes, budget = run.lanes(), run.plan.budget
-    branch = min(max((lane.learner.anchor for lane in lanes), default=0), budget.events)
+    lanes, branch, trunk, parents = _branches(run)
+    state = Online.begin(run, trunk, offline)
+    state.run(branch, run.folder / "branch.safetensors")
+    state = state.split(lanes, parents)
+    state.run(run.plan.budget.events, run.folder / "end.safetensors")
+    return state
+
+
+def rehearse(run: Run) -> None:
+    """Go once through every program of the continuation, so that all are compiled.
+
+    An accelerator's compiler works on the host: beside IQL's updates it costs no time of its own.
+    """
+    lanes, _, trunk, parents = _branches(run)
+    fresh = [ln.begin_lanes(list(group), run.size) for group in run.groups(run.plan.seeds)]
+    state = Online.begin(run, trunk, fresh)
+    state.rehearse_event()
+    if len(lanes) != len(trunk):
+        state.split(lanes, parents).rehearse_event()
+
+
+def _branches(run: Run) -> tuple[list[ln.Lane], int, list[ln.Lane], list[int]]:
+    """All lanes; the event where they part; the lanes before it, and each lane's parent there."""
+    lanes = run.lanes()
+    branch = min(max((lane.learner.anchor for lane in lanes), default=0), run.plan.budget.events)
     trunk_of = ln.trunks(lanes, branch)
     trunk = sorted(set(trunk_of))
-    sealed = run.folder / "branch.safetensors"
-    state = Online.begin(run, [lanes[i] for i in trunk], offline)
-    state.run(branch, sealed)
-    state = state.split(lanes, [trunk.index(i) for i in trunk_of])
-    state.run(budget.events, run.folder / "end.safetensors")
-    return state
+    return lanes, branch, [lanes[i] for i in trunk], [trunk.index(i) for i in trunk_of]
 
 
 class Online:
@@ -195,6 +213,18 @@ class Online:
                 kept[g].append(metrics)
             self.actions[group] = actions
         self.event += 1
+
+    def rehearse_event(self) -> None:
+        """An event with its update and the diagnostic; what comes of it is not kept."""
+        budget = self.run_.plan.budget
+        self.event = budget.warmup_events
+        self._one_event([[] for _ in self.groups])
+        for g, group in enumerate(self.groups):
+            self.learned[g] = ln.set_anchor(self.learned[g], jnp.zeros(len(group), bool))
+        if self.run_.plan.diagnostic:
+            self._diagnose(1)
+            self._diagnose(budget.ratio_pretraining)
+        jax.block_until_ready(self.tree())  # type: ignore[no-untyped-call]
 
     def _at_marks(self) -> None:
         """What happens at certain events: anchors, the diagnostic, snapshots."""

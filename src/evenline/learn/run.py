@@ -15,6 +15,7 @@ Phases: IQL for each seed, then simulated days. A kill costs what came after the
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -49,6 +50,8 @@ from evenline.replay.store import Store
 from evenline.worlds.calibration import Calibration
 
 IQL_CHUNK = 100
+# Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
+QUICK_TO_COMPILE = "--xla_gpu_enable_triton_gemm=false"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ def replay_digest(manifest: dict[str, Any]) -> str:
 
 def chosen_device(name: str) -> jax.Device:
     """A device by platform name, or one line that says which there are."""
+    if name == "gpu":  # read when JAX first looks for devices; whoever sets flags keeps them
+        os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
     try:
         return jax.devices("cuda" if name == "gpu" else name)[0]
     except RuntimeError:

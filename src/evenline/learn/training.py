@@ -1,6 +1,7 @@
 """A whole training: both phases of all learners, then lessons, then a measure of every actor."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from evenline.city.model import City
 from evenline.files import to_json, write_text
 from evenline.learn.evaluate import evaluate
 from evenline.learn.network import Params
-from evenline.learn.online import continued
+from evenline.learn.online import continued, rehearse
 from evenline.learn.run import Plan, Run, chosen_device, write_actor
 from evenline.learn.schedule import FINAL, Budget, scaled
 from evenline.policies.rules import named_rule
@@ -38,8 +39,12 @@ def train(
     with jax.default_device(chosen):
         run = Run(folder, plan, city, calibration, store, chosen)
         began = time.monotonic()
-        offline = run.offline()
-        jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
+        with ThreadPoolExecutor(1) as beside:
+            ahead = beside.submit(_rehearsed, run) if run.lanes() and not run.packed else None
+            offline = run.offline()
+            jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
+            if ahead is not None:
+                ahead.result()
         seconds = {"iql": time.monotonic() - began}
         actors: dict[str, Params] = {}
         for group, learned in zip(run.groups(plan.seeds), offline, strict=True):
@@ -65,6 +70,11 @@ def train(
     seconds["all"] = sum(seconds.values())
     write_text(folder / "summary.json", to_json(summary))
     return summary
+
+
+def _rehearsed(run: Run) -> None:
+    with jax.default_device(run.device):  # a thread starts with the default of its own
+        rehearse(run)
 
 
 def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
