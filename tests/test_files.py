@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from evenline.errors import InputError
 from evenline.files import (
+    ScratchFolder,
     new_folder,
     read_json,
     refuse_foreign,
@@ -289,3 +290,28 @@ def test_only_a_folder_of_ours_or_an_empty_one_may_be_replaced(tmp_path: Path) -
     refuse_foreign(target, "outcome.json")
     with pytest.raises(InputError, match=r"thesis\.tex: is there already"):
         refuse_foreign(target / "thesis.tex", "outcome.json")
+
+
+def test_a_scratch_folder_of_a_killed_process_goes_when_the_next_is_made_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = "import time; from evenline.files import ScratchFolder; f = ScratchFolder()"
+    code = f"{own}; open(f.name + '/day', 'w').close(); print(f.name, flush=True); time.sleep(60)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    with (
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as killed,
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as alive,
+    ):
+        assert killed.stdout and alive.stdout
+        left, used = (Path(pipe.readline().strip()) for pipe in (killed.stdout, alive.stdout))
+        killed.kill()
+        killed.wait()
+        (tmp_path / "evenline-notes").mkdir()  # somebody else's, without our mark
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with ScratchFolder() as folder:
+            there = {Path(folder), used, tmp_path / "evenline-notes"}
+            assert left not in there and set(tmp_path.iterdir()) == there
+            assert (used / "day").exists()
+        assert set(tmp_path.iterdir()) == there - {Path(folder)}
+        alive.kill()

@@ -12,7 +12,6 @@ import json
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from evenline.city.cells import demo_cell
 from evenline.city.tables import open_city
 from evenline.control.world import run_episode
 from evenline.errors import InputError
+from evenline.files import ScratchFolder
 from evenline.policies.rules import named_rule
 from evenline.replay.store import open_store
 from evenline.worlds.sumo.runtime import binary, runtime_environment, runtime_version
@@ -39,7 +39,7 @@ def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
         raise InputError(f"{repeats} repeats: at least 1 is needed")
     worlds: list[dict[str, float]] = []
     bare_s: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="evenline-") as folder:
+    with ScratchFolder() as folder:
         options = write_scenario(open_city(city), CELL, Path(folder)).options
         for _ in range(repeats):
             ours = [sys.executable, "-m", "evenline.bench", city]

@@ -1,8 +1,9 @@
-"""Lasting files: written aside, synced, renamed, hashed.
+"""Lasting files: written aside, synced, renamed, hashed; and folders that are not to last.
 
 A reader sees either the old content or the whole new one, whatever kills the writer.
 """
 
+import fcntl
 import hashlib
 import json
 import math
@@ -10,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenline.errors import InputError
+
+SCRATCH, IN_USE = "evenline-", ".in-use"
 
 
 def sha256(path: Path) -> str:
@@ -142,3 +145,30 @@ def _put_in_place(aside: Path, target: Path) -> None:
         retired.rmdir()
         raise
     shutil.rmtree(retired)
+
+
+class ScratchFolder(tempfile.TemporaryDirectory[str]):
+    """A folder for files of the moment. What killed processes left of theirs goes at the next one.
+
+    Its owner holds a lock inside for as long as it lives, so nobody takes it for left behind.
+    """
+
+    def __init__(self) -> None:
+        _remove_abandoned()
+        super().__init__(prefix=SCRATCH)
+        own = Path(self.name, ".new")
+        self._lock = own.open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        own.rename(own.with_name(IN_USE))  # it has its lock before others look for it
+
+    def cleanup(self) -> None:
+        """Remove it now."""
+        super().cleanup()
+        self._lock.close()
+
+
+def _remove_abandoned() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*/{IN_USE}"):
+        with suppress(OSError), path.open() as lock:  # another's, or in use
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.parent, ignore_errors=True)

@@ -6,7 +6,6 @@ the same with more workers, nothing of ours is in the way of linear.
 
 import os
 import resource
-import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from evenline.city.cells import demo_cell
 from evenline.city.tables import open_city, save_city
 from evenline.errors import InputError
+from evenline.files import ScratchFolder
 from evenline.trial.executors import Order, local
 
 Timing = tuple[float, float]  # seconds by the clock, CPU seconds of the jobs
@@ -23,7 +23,7 @@ Timing = tuple[float, float]  # seconds by the clock, CPU seconds of the jobs
 
 def bench_trial(city: str, jobs: int, workers: int, repeats: int) -> dict[str, Any]:
     """Seconds for the same jobs with one and with several workers, and the share of linear."""
-    with tempfile.TemporaryDirectory(prefix="evenline-") as folder:
+    with ScratchFolder() as folder:
         inputs = Path(folder)
         save_city(open_city(city), inputs / "city")
         orders = {

@@ -7,7 +7,6 @@ every step, so the ledger is a sum over whole seconds.
 A moment carries the number of its step: SUMO's `started="48"` is our 48.
 """
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,6 +32,7 @@ from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
 from evenline.errors import InputError
+from evenline.files import ScratchFolder
 from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
@@ -80,7 +80,7 @@ class SumoWorld:
         self._leg_of = _only_legs(city)
         self._alight: list[int] = city.journeys.leg_alight.tolist()
         self._accepted = _accepted_legs(city)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
 
     # -- the contract ---------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class SumoWorld:
         self._pending: list[Batch] = []
         self._current: Batch | None = None
         self._began = False
-        self._folder = tempfile.TemporaryDirectory(prefix="evenline-")
+        self._folder = ScratchFolder()
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
         try:
             log = str(scenario.folder / ERROR_LOG)
