@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,9 @@ from small import fast_store
 
 from evenline.city.tables import open_city
 from evenline.errors import InputError
+from evenline.learn import lanes as ln
 from evenline.learn import run as run_module
+from evenline.learn import training
 from evenline.learn.data import replay_states, resident
 from evenline.learn.online import Online
 from evenline.learn.run import Plan, chosen_device, training_cell
@@ -104,6 +107,31 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(
     )
     key = lambda row: (row["phase"], row["lane"], row["update"])  # noqa: E731
     assert sorted(map(key, whole)) == sorted(map(key, pieces))
+
+
+def test_an_accelerator_compiles_the_continuation_beside_iql_and_learns_the_same(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_init, real_continued = run_module.Run.__init__, training.continued
+    programs = (ln.first_actions, ln.observe, ln.learn, ln.diagnose, ln.choose)
+
+    def vectorised(self: run_module.Run, *args: Any) -> None:
+        real_init(self, *args)
+        self.packed = False  # as where the device is not a CPU
+
+    def counted(run: run_module.Run, offline: Any) -> Online:
+        before = [program._cache_size() for program in programs]
+        state = real_continued(run, offline)
+        assert [program._cache_size() for program in programs] == before, "all was compiled"
+        return state
+
+    monkeypatch.setattr(run_module.Run, "__init__", vectorised)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "continued", counted)
+        train(tmp_path / "rehearsed", PLAN, TOWN, CALIBRATION, store)
+    monkeypatch.setattr(training, "_rehearsed", lambda run: None)
+    train(tmp_path / "plain", PLAN, TOWN, CALIBRATION, store)
+    assert_same_actors(tmp_path / "rehearsed", tmp_path / "plain")
 
 
 def test_the_diagnostic_never_touches_what_is_learned(

@@ -51,7 +51,8 @@ from evenline.worlds.calibration import Calibration
 
 IQL_CHUNK = 100
 # Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
-QUICK_TO_COMPILE = "--xla_gpu_enable_triton_gemm=false"
+# Without the second, which kernels are found quickest is chance, and with them the last bits.
+GPU_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def replay_digest(manifest: dict[str, Any]) -> str:
 def chosen_device(name: str) -> jax.Device:
     """A device by platform name, or one line that says which there are."""
     if name == "gpu":  # read when JAX first looks for devices; whoever sets flags keeps them
-        os.environ.setdefault("XLA_FLAGS", QUICK_TO_COMPILE)
+        os.environ.setdefault("XLA_FLAGS", GPU_FLAGS)
     try:
         return jax.devices("cuda" if name == "gpu" else name)[0]
     except RuntimeError:
