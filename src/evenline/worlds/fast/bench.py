@@ -1,7 +1,8 @@
 """How fast the fast world is, on one core: in the kernel, with states, as a fleet, against SUMO.
 
 Every figure includes making the day (who comes when). Best of the repeats: other work on the
-machine can only add to it. `scale_up` measures how time grows with the size of a city.
+machine can only add to it. `scale_up` measures how time grows with the size of a city, and beside
+it how long this machine takes to read from memory of that size.
 """
 
 import time
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City, Journeys, Service, Stop, Trip
 from evenline.city.tables import open_city
+from evenline.compiled import compiled
 from evenline.control.world import run_episode
 from evenline.policies.rules import BEHAVIOURS
 from evenline.worlds.calibration import Calibration, embedded_calibration
@@ -173,6 +176,8 @@ def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> li
             began = time.perf_counter()
             outcome = world.run_rule(cell, RULE)
             best = min(best, time.perf_counter() - began)
+        tables_and_day = (*world._days.static, *world._days.fleet)
+        mib = sum(array.nbytes for array in tables_and_day) / 2**20
         rows.append(
             {
                 "size": size,
@@ -182,9 +187,33 @@ def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> li
                 "decisions": outcome.decisions,
                 "ms": round(1000 * best, 3),
                 "ns_per_decision": round(1e9 * best / outcome.decisions, 1),
+                "mib": round(mib, 1),
+                "read_ns": round(read_ns(mib), 1),
             }
         )
     return rows
+
+
+def read_ns(mib: float, reads: int = 1_000_000) -> float:
+    """How long one read takes that depends on the one before, at random in so much memory."""
+    order = np.random.Generator(np.random.PCG64(1)).permutation(max(2, int(mib * 2**20 / 8)))
+    chain = np.empty_like(order)
+    chain[order] = np.roll(order, -1)
+    _follow(chain, len(chain))
+    best = float("inf")
+    for _ in range(3):
+        began = time.perf_counter()
+        _follow(chain, reads)
+        best = min(best, time.perf_counter() - began)
+    return 1e9 * best / reads
+
+
+@compiled
+def _follow(chain: npt.NDArray[np.int64], reads: int) -> int:
+    at = 0
+    for _ in range(reads):
+        at = chain[at]
+    return at
 
 
 def _write(document: Path, city_name: str, found: dict[str, Any]) -> None:
@@ -204,9 +233,18 @@ def _write(document: Path, city_name: str, found: dict[str, Any]) -> None:
     if "scale" in found:
         image = document.parent / "images" / "fast-scale.png"
         write_bytes(image, png(_growth(found["scale"])))
-        text += ["", "| Size | Services | Trips | Passengers | ms a day | ns a decision |"]
-        text += ["| ---: | ---: | ---: | ---: | ---: | ---: |"]
-        names = ("size", "services", "trips", "passengers", "ms", "ns_per_decision")
+        heads = "Size | Services | Trips | Passengers | ms a day | ns a decision | MiB | ns a read"
+        text += ["", f"| {heads} |", "| ---: " * 8 + "|"]
+        names = (
+            "size",
+            "services",
+            "trips",
+            "passengers",
+            "ms",
+            "ns_per_decision",
+            "mib",
+            "read_ns",
+        )
         text += [f"| {' | '.join(f'{row[k]:,}' for k in names)} |" for row in found["scale"]]
         text += ["", f"![Time of a day against the size of the city](images/{image.name})"]
     insert(document, f"bench fast {city_name}", "\n".join(text))
