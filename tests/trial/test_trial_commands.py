@@ -127,3 +127,19 @@ def test_scaling_is_measured_by_a_command() -> None:
     ended = trial("bench", "--jobs", 1, "--repeats", 1)
     found = json.loads(ended.stdout)
     assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
+
+
+def test_a_document_gets_the_verdict_the_methods_and_a_forest_plot(tmp_path: Path) -> None:
+    done, document = finished_trial(tmp_path), tmp_path / "docs" / "trial.md"
+    document.parent.mkdir()
+    document.write_text("before\n<!-- begin trial small -->\n<!-- end trial small -->\nafter\n")
+    assert trial("analyse", done.folder, "--docs", document).exit_code == 0
+    said = document.read_text()
+    assert said.startswith("before\n") and said.endswith("after\n")
+    assert "**Confirmed.**" in said and "Gates that failed: none." in said
+    analysis = json.loads((done.folder / "analysis.json").read_text())
+    for name, row in analysis["means"].items():
+        assert f"| {name} | {row['generalized_s']:,.1f} |" in said
+    assert f"{analysis['difference']['generalized_s']:+.1f}" in said
+    image = document.parent / "images" / "trial-small.png"
+    assert image.read_bytes().startswith(b"\x89PNG") and f"images/{image.name}" in said

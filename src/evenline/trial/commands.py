@@ -117,6 +117,7 @@ def analyse(
     folder: TrialFolder,
     peek: Annotated[bool, typer.Option(help="Look before it is complete. Kept for good.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+    docs: Annotated[Path | None, typer.Option(help="Put the result into this document.")] = None,
 ) -> None:
     """The registered analysis. Exit code 1 if the claim is not confirmed."""
     from evenline.trial import evidence
@@ -127,6 +128,10 @@ def analyse(
         _print_rows("means by method of the jobs done so far: seal broken", means)
         return
     found = evidence.write_analysis(folder)
+    if docs is not None:
+        from evenline.report.trial import write_trial
+
+        write_trial(docs, folder)
     if as_json:
         print(json.dumps(found))
     else:
