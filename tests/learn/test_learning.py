@@ -10,6 +10,7 @@ from small import fast_store
 
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import open_city
+from evenline.errors import InputError
 from evenline.learn import lanes as ln
 from evenline.learn.counterfactual import (
     GRID_S,
@@ -117,3 +118,13 @@ def test_the_lesson_loss_prefers_the_gate_that_costs_less() -> None:
         costs = jnp.asarray(sign * np.linspace(0, 1, len(GRID_S)), jnp.float32)[None]
         slope = jax.grad(lesson_loss)(actor, states, jnp.repeat(costs, 64, 0), noise)
         assert float(slope["out.b"][0]) * sign > 0, "a dear hold closes the gate, a cheap one opens"
+
+
+def test_lessons_whose_loss_is_not_finite_stop_with_the_update() -> None:
+    actor = init_actor(jax.random.key(1), Size(len(TOWN.services), 16, 16, 16))
+
+    def spoiled(lessons: Lessons) -> Lessons:
+        return Lessons(lessons.states, np.full_like(lessons.costs, np.inf))
+
+    with pytest.raises(InputError, match="lesson update 1 of seed 7: loss is not finite"):
+        teach(actor, TOWN, CALIBRATION, CELLS[:1], 7, rounds=1, updates=3, alter=spoiled)

@@ -163,7 +163,7 @@ def opened(browser: str, page: Path, profile: Path, width: int = 1200) -> dict[s
 
 
 def assert_clean(found: dict[str, Any]) -> None:
-    assert found["tip"]
+    assert found["tip"] and found["keys"]
     for name in ("problems", "console", "requests", "deaf"):
         assert found[name] == [], name
     assert found["overflow"] == 0

@@ -185,5 +185,11 @@ def teach(
                 bar.advance(task)
             assert lessons is not None
             states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)
-            student, _ = study(student, states, costs, jnp.uint32(seed), turn * updates, updates)
+            first = turn * updates
+            student, losses = study(student, states, costs, jnp.uint32(seed), first, updates)
+            bad = np.flatnonzero(~np.isfinite(losses))
+            if len(bad):
+                raise InputError(
+                    f"lesson update {first + bad[0] + 1} of seed {seed}: loss is not finite"
+                )
     return dict(jax.device_get(student.actor))

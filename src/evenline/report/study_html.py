@@ -76,7 +76,11 @@ def _check(name: str, passed: bool) -> str:
 
 def contents(sections: Iterable[Section]) -> str:
     links = "".join(f'<li><a href="#{s.id}">{escaped(s.title)}</a></li>' for s in sections)
-    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
+    return (
+        f'<nav aria-label="Contents"><ul>{links}</ul>'
+        "<p>Point at a mark for its figures; or Tab to a figure and step with the arrow keys.</p>"
+        "</nav>"
+    )
 
 
 def section_html(section: Section) -> str:

@@ -174,6 +174,7 @@ function figure(id, uses, paint, controls) {
   if (!holder) return;
   figures[id] = { holder, uses, paint, box: holder.querySelector(".plot") };
   if (controls) holder.querySelector(".controls").append(...controls());
+  figures[id].box.addEventListener("keydown", walk);
   const link = holder.querySelector("a.csv");
   const fill = () => { link.href = "data:text/csv;charset=utf-8," + encodeURIComponent(csv(id)); };
   for (const event of ["click", "focus", "pointerenter"]) link.addEventListener(event, fill);
@@ -199,6 +200,7 @@ function tell({ holder, box }, finding) {
   if (finding) spoken.textContent = finding;
   const words = [spoken.textContent, holder.querySelector("[data-caption]").textContent].join(" ").trim();
   box.setAttribute("aria-label", `${box.dataset.kind}. ${words}`);
+  if (box.querySelector("[data-tip]")) box.tabIndex = 0;
   for (const root of box.querySelectorAll(":scope > svg")) {
     root.setAttribute("aria-label", `${root.dataset.part || box.dataset.kind}. ${spoken.textContent || words}`);
     root.querySelector("desc").textContent = words;
@@ -216,22 +218,41 @@ function csv(id) {
 
 const tip = document.getElementById("tip");
 
-function point(event) {
-  const over = event.target.closest ? event.target.closest("[data-tip]") : null;
+function show(over, x, y) {
   tip.hidden = !over;
   if (!over) return;
   tip.textContent = over.getAttribute("data-tip");
   const room = document.documentElement.clientWidth, size = tip.getBoundingClientRect();
-  tip.style.left = Math.max(6, Math.min(event.clientX + 14, room - size.width - 6)) + "px";
-  const below = event.clientY + 18;
-  tip.style.top = (below + size.height > innerHeight ? event.clientY - size.height - 12 : below) + "px";
+  tip.style.left = Math.max(6, Math.min(x + 14, room - size.width - 6)) + "px";
+  const below = y + 18;
+  tip.style.top = (below + size.height > innerHeight ? y - size.height - 12 : below) + "px";
+}
+
+function point(event) {
+  show(event.target.closest ? event.target.closest("[data-tip]") : null, event.clientX, event.clientY);
+}
+
+/* The same from the keyboard: arrows go from mark to mark of the figure that has the focus. */
+function walk(event) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  const marks = [...event.currentTarget.querySelectorAll("[data-tip]")];
+  const old = event.currentTarget.querySelector(".here");
+  if (old && (step || event.key === "Escape")) old.classList.remove("here");
+  if (event.key === "Escape") show(null);
+  if (!step || !marks.length) return;
+  event.preventDefault();
+  const from = old ? marks.indexOf(old) : step > 0 ? -1 : 0;
+  const mark = marks[(from + step + marks.length) % marks.length];
+  mark.classList.add("here");
+  const { left, top, width, height } = mark.getBoundingClientRect();
+  show(mark, left + width / 2, top + height / 2);
 }
 for (const event of ["pointermove", "pointerdown"]) document.addEventListener(event, point);
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
 // -- the page's own check: open it with ?check ---------------------------------------------------
 
-/* Every choice taken, every button pressed, one mark pointed at. Deaf is a figure that shows
+/* Every choice taken, every button pressed, one mark pointed at, two reached by keys. Deaf is a figure that shows
    something else and says the same. */
 function exercise() {
   let taken = 0;
@@ -251,7 +272,15 @@ function exercise() {
   for (const each of document.querySelectorAll("button")) each.click();
   const target = document.querySelector("[data-tip]");
   target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 9, clientY: 9 }));
-  return { choices: taken, deaf, tip: !tip.hidden && tip.textContent === target.getAttribute("data-tip") };
+  const pointed = !tip.hidden && tip.textContent === target.getAttribute("data-tip");
+  const box = target.closest(".plot"), [first, second] = box.querySelectorAll("[data-tip]");
+  const pressed = (key) => {
+    box.dispatchEvent(new KeyboardEvent("keydown", { key }));
+    return !tip.hidden && tip.textContent;
+  };
+  const keys = box.tabIndex === 0 && pressed("ArrowRight") === first.getAttribute("data-tip") &&
+    pressed("ArrowDown") === second.getAttribute("data-tip") && !pressed("Escape");
+  return { choices: taken, deaf, tip: pointed, keys };
 }
 
 function check() {
