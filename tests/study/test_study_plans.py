@@ -1,0 +1,190 @@
+"""Plans of a study: what they say, and one line where they are wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from town_plan import TOWN, plan_with
+from typer.testing import CliRunner
+
+from evenline.city.embedded import embedded_city
+from evenline.city.tables import save_city
+from evenline.errors import InputError
+from evenline.policies.bundle import export_bundle
+from evenline.study import open_study, run_study
+from evenline.study_commands import app
+from evenline.study_plan import find_plan, read_study_plan
+from evenline.study_steps import STEPS, trial_toml
+
+NAMES = [step.name for step in STEPS]
+
+
+def test_the_plans_of_the_project_say_what_they_should() -> None:
+    town, city = (read_study_plan(find_plan(name)) for name in ("town", "city"))
+    assert (town.checked_trial().jobs, city.checked_trial().jobs) == (120, 1_350)
+    assert town.learners == ["v14"] and len(city.learners) == 7
+    assert (city.train.iql_updates, city.train.events, city.replay.blocks) == (50_000, 25_000, 10)
+    assert len(town.checked_trial().blocks) == 10 and len(town.levels) == 3
+    for plan in (town, city):
+        import tomllib
+
+        trial = plan.trial(Path("somewhere"))
+        assert tomllib.loads(trial_toml(trial)) == json.loads(json.dumps(trial))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("events", '"many"', "events"),
+        ("learner", '"v99"', "v99"),
+        ("widths", "[64, 128]", "three positive"),
+        ("iql_updates", "-1", "negative"),
+        ("blocks", "11", "1 to 10"),
+        ("candidate", '{ chain = "steel" }', "steel"),
+        ("candidate", '{ chian = "raw" }', "chian"),
+        ("zero", '"nobody"', "nobody"),
+        ("required_wins", "8", "require 9"),
+        ("seeds", "[1, 1]", "twice"),
+        ("required", "1", "should be like False"),
+        ("level", '"1/0"', "claim: level"),
+        ("completion_margin", '"1/0"', "claim: completion_margin"),
+        ("completion_margin", "nan", "claim: completion_margin"),
+        ("required_wins", '"9"', "claim: required_wins"),
+        ("parent", "[1]", "methods: parent"),
+        ("seeds", "[inf]", "seeds = inf"),
+        ("seeds", '"6201"', "seeds = '6201'"),
+        ("seeds", "[1.9]", "seeds = 1.9"),
+        ("seeds", "[true]", "seeds = True"),
+        ("seeds", "[-1]", "seeds = "),
+        ("widths", "[64, 128, inf]", "train: widths = inf"),
+        ("levels", '"1"', "trial: levels = '1'"),
+        ("levels", "[nan]", "trial: levels = nan"),
+        ("levels", "[0.0]", "trial: levels: demand 0"),
+        ("levels", "[1.0, 3.0]", "trial: levels: demand 3.0: the journeys of town go up"),
+        ("learner", '"all"', "train: learner|methods: candidate: learner 'all'"),
+        ("learner", '"v14,sac"', "learner 'v14,sac': name one"),
+        ("candidate", '{ learner = "v14,sac" }', "methods: candidate: learner"),
+        ("events", "0", "train: .*events = 0"),
+        ("events", "1", "train: events = 1: learner v14"),
+        ("widths", "[64, 128, 128]\ncurve_blocks = 501", "train: curve_blocks: 501"),
+        ("widths", '[64, 128, 128]\ndevice = "abacus"', "train: device: device 'abacus'"),
+        ("city", '"atlantis"', "city: city 'atlantis': neither"),
+        ("city", "3", "city = 3"),
+        ("time_s", '"long"', "limits: time_s"),
+        ("memory_gib", "inf", "limits: memory_gib"),
+        ("blocks", '"three"', "replay: blocks"),
+        ("zero", '"some/where"', "methods: zero: policy 'some/where'"),
+    ],
+)
+def test_a_bad_plan_is_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:
+    path = plan_with(tmp_path, **{old: new})
+    with pytest.raises(InputError, match=words) as told:
+        read_study_plan(path)
+    assert str(told.value).startswith(f"{path}: ") and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        ("{ sumo_seed = 8101, demand_seed = 8201, count = 1000000 }", "count = 1000000: from 1 to"),
+        ("{ sumo_seed = 8101, demand_seed = 8201, count = 0 }", "count = 0"),
+        ("{ sumo_seed = 8101, demand_seed = 8201, count = 9.9 }", "blocks: count = 9.9"),
+        ("{ sumo_seed = 8101, count = 10 }", "'demand_seed' is missing"),
+        ("{ sumo_seed = -5, demand_seed = 8201, count = 10 }", "seed -5"),
+        ("{ sumo_seed = 1101, demand_seed = 8201, count = 10 }", "1101: calibration has used it"),
+        ("10", "trial: blocks: should be a table"),
+    ],
+)
+def test_bad_blocks_of_the_trial_are_one_line(tmp_path: Path, blocks: str, words: str) -> None:
+    path = tmp_path / "plan.toml"
+    before = "{ sumo_seed = 8101, demand_seed = 8201, count = 10 }"
+    path.write_text(TOWN.read_text().replace(before, blocks))
+    with pytest.raises(InputError, match=words) as told:
+        read_study_plan(path)
+    assert str(told.value).startswith(f"{path}: trial") and "\n" not in str(told.value)
+
+
+def test_a_bad_plan_ends_with_code_2_and_no_folder(
+    tmp_path: Path, evenline: Callable[..., tuple[int, str]]
+) -> None:
+    path = plan_with(tmp_path, level='"1/0"')
+    for command in (["run"], ["run", "--dry-run"], ["status"]):
+        code, said = evenline("study", *command, path, "--out", tmp_path / "study")
+        assert code == 2 and said.count("\n") == 1
+        assert said.startswith(f"evenline: {path}: claim: level = '1/0'")
+    assert not (tmp_path / "study").exists()
+
+
+def test_folders_that_a_plan_names_lie_beside_it_or_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Callable[..., tuple[int, str]]
+) -> None:
+    project = tmp_path / "project"
+    save_city(embedded_city("town"), project / "cities" / "mine")
+    export_bundle(project / "bundle", "zero", embedded_city("town"), None, {})
+    (project / "plans").mkdir()
+    path = plan_with(project / "plans", city='"cities/mine"', zero='"bundle"')
+    path.write_text(path.read_text().replace("[replay]", '[replay]\nreuse = "data/sealed"'))
+    plan = read_study_plan(path)
+    assert plan.open_city().decisions == embedded_city("town").decisions
+    assert plan.policy(plan.methods["zero"]) == str(project / "bundle")
+    code, said = evenline("study", "run", path, "--dry-run", "--out", tmp_path / "study")
+    assert code == 0 and "replay: reuse = 'data/sealed': not found" in said
+    (project / "data" / "sealed").mkdir(parents=True)
+    assert "not found" not in evenline("study", "run", path, "--dry-run")[1]
+
+
+def test_a_bundle_is_known_by_its_content(tmp_path: Path) -> None:
+    town, path = embedded_city("town"), plan_with(tmp_path, zero='"bundle"')
+    settings = next(step.settings for step in STEPS if step.name == "policies")
+    made = []
+    for source in ("zero", "headway", "zero"):
+        export_bundle(tmp_path / "bundle", source, town, None, {})
+        made.append(settings(read_study_plan(path)))
+    assert made[0] == made[2] != made[1]
+
+
+def test_an_unknown_plan_and_unknown_entries_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="town, city"):
+        find_plan("village")
+    path = tmp_path / "plan.toml"
+    path.write_text("colour = 1\n" + TOWN.read_text())
+    with pytest.raises(InputError, match="'colour' is not known"):
+        read_study_plan(path)
+    path.write_text(TOWN.read_text().replace("[claim]", "[clam]"))
+    with pytest.raises(InputError, match="clam"):
+        read_study_plan(path)
+    path.write_text("name = [")
+    with pytest.raises(InputError, match="not valid TOML"):
+        read_study_plan(path)
+
+
+def test_a_dry_run_names_every_step_and_touches_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    for arguments in (["run", "town", "--dry-run"], ["status", "city"]):
+        done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
+        assert done.exit_code == 0, done.output
+        assert all(name in done.output for name in NAMES)
+        assert "not done yet" in done.output and "about" in done.output
+    assert not out.exists()
+    refused = CliRunner().invoke(app, ["run", "town", "--until", "lunch", "--out", str(out)])
+    assert isinstance(refused.exception, InputError) and not out.exists()
+
+
+def test_a_replay_of_another_size_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evenline.city.tables import digest
+
+    plan = plan_with(tmp_path)
+    plan.write_text(plan.read_text().replace("[replay]", f'[replay]\nreuse = "{tmp_path}"'))
+    asked = {"city": digest(embedded_city("town")), "blocks": 10}
+    monkeypatch.setattr("evenline.replay.collect.check_sealed", lambda folder: {"plan": asked})
+    with pytest.raises(InputError, match="replay of another blocks"):
+        run_study(open_study(plan, tmp_path / "study"), plan, STEPS, until="replay")
+    assert not (tmp_path / "study" / "replay").exists()
+
+
+def test_needs_come_before_those_who_need_them() -> None:
+    for number, step in enumerate(STEPS):
+        assert set(step.needs) <= set(NAMES[:number])
