@@ -150,7 +150,8 @@ def _put_in_place(aside: Path, target: Path) -> None:
 class ScratchFolder(tempfile.TemporaryDirectory[str]):
     """A folder for files of the moment. What killed processes left of theirs goes at the next one.
 
-    Its owner holds a lock inside for as long as it lives, so nobody takes it for left behind.
+    Its owner holds a lock inside for as long as it lives, so nobody takes it for left behind; one
+    whose owner dies before it has its lock stays.
     """
 
     def __init__(self) -> None:
@@ -169,6 +170,10 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
 
 def _remove_abandoned() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*/{IN_USE}"):
-        with suppress(OSError), path.open() as lock:  # another's, or in use
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path.parent, ignore_errors=True)
+        with suppress(OSError):  # another's, or in use
+            lock = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -1,7 +1,10 @@
 """Whole training runs on `town`, small: same bits after a kill, bad input, a lean machine."""
 
+import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +116,8 @@ def test_an_accelerator_compiles_the_continuation_beside_iql_and_learns_the_same
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_init, real_continued = run_module.Run.__init__, training.continued
-    programs = (ln.first_actions, ln.observe, ln.learn, ln.diagnose, ln.choose)
+    programs = (ln.first_actions, ln.observe, ln.learn, ln.diagnose, ln.choose, ln._joined)
+    plan = shortened(PLAN, replace(BUDGET, ratio_pretraining=2))
 
     def vectorised(self: run_module.Run, *args: Any) -> None:
         real_init(self, *args)
@@ -128,10 +132,33 @@ def test_an_accelerator_compiles_the_continuation_beside_iql_and_learns_the_same
     monkeypatch.setattr(run_module.Run, "__init__", vectorised)
     with monkeypatch.context() as patch:
         patch.setattr(training, "continued", counted)
-        train(tmp_path / "rehearsed", PLAN, TOWN, CALIBRATION, store)
-    monkeypatch.setattr(training, "_rehearsed", lambda run: None)
-    train(tmp_path / "plain", PLAN, TOWN, CALIBRATION, store)
+        train(tmp_path / "rehearsed", plan, TOWN, CALIBRATION, store)
+    monkeypatch.setattr(training, "rehearse", lambda run, stop: 1 / 0)  # it only saves time
+    train(tmp_path / "plain", plan, TOWN, CALIBRATION, store)
     assert_same_actors(tmp_path / "rehearsed", tmp_path / "plain")
+
+
+def test_what_interrupts_iql_does_not_wait_for_the_rehearsal(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_module.Run(tmp_path / "run", PLAN, TOWN, CALIBRATION, store, chosen_device("cpu"))
+    run.packed = False
+    begun, told = threading.Event(), []
+
+    def endless(run: run_module.Run, stop: threading.Event) -> None:
+        begun.set()
+        told.append(stop.wait(30))
+
+    monkeypatch.setattr(training, "rehearse", endless)
+
+    def interrupted() -> None:
+        with training._compiling_beside(run):
+            begun.wait(30)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert told == [True]
 
 
 def test_the_diagnostic_never_touches_what_is_learned(
@@ -193,6 +220,18 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "1,,2"])
+@pytest.mark.parametrize("own", ["", "--xla_gpu_deterministic_ops=false"])
+def test_an_accelerator_is_asked_for_the_same_bits_unless_somebody_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", own)
+    with suppress(InputError):  # where there is none
+        chosen_device("cuda")
+    flags = os.environ["XLA_FLAGS"].split()
+    assert "--xla_gpu_deterministic_ops=true" in flags
+    assert flags[-1] == (own or flags[-1]), "the last of a kind counts"
+
+
 def test_seeds_that_are_no_numbers_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="seeds"):
         seeds_of(text)

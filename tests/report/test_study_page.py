@@ -184,6 +184,21 @@ def test_every_figure_is_drawn_and_nothing_is_fetched(
     assert found["service"] in {each.id for each in open_city("town").services}
 
 
+def test_blocks_that_are_all_alike_have_no_interval_and_are_drawn_without(
+    browser: str, study: Path, tmp_path: Path
+) -> None:
+    alike = tmp_path / "alike"
+    shutil.copytree(study, alike)
+    path = alike / "trial" / "analysis.json"
+    analysis = json.loads(path.read_text())
+    for found in analysis["beyond_the_claim"].values():
+        found |= {"bca_mean": None, "hodges_lehmann": None}
+    path.unlink()
+    path.write_text(json.dumps(analysis))
+    assert_clean(opened(browser, write_report(alike), tmp_path / "profile"))
+    assert (alike / REPORT).exists()
+
+
 def test_a_study_with_a_city_alone_says_what_it_has_not(
     browser: str, study: Path, tmp_path: Path
 ) -> None:

@@ -129,6 +129,19 @@ def test_scaling_is_measured_by_a_command() -> None:
     assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
 
 
+def test_a_document_says_what_is_on_record_against_a_verdict(tmp_path: Path) -> None:
+    done, document = registered(tmp_path), tmp_path / "trial.md"
+    run(done.folder, made_up(done), Shard(1, 2))
+    assert "cannot go into a document" in refused(
+        "analyse", done.folder, "--peek", "--docs", document
+    )
+    assert trial("analyse", done.folder, "--peek").exit_code == 0
+    run(done.folder, made_up(done))
+    trial("analyse", done.folder, "--docs", document)
+    said = document.read_text()
+    assert "On record: " in said and "This verdict is not final" in said
+
+
 def test_a_document_gets_the_verdict_the_methods_and_a_forest_plot(tmp_path: Path) -> None:
     done, document = finished_trial(tmp_path), tmp_path / "docs" / "trial.md"
     document.parent.mkdir()

@@ -192,4 +192,7 @@ def teach(
                 raise InputError(
                     f"lesson update {first + bad[0] + 1} of seed {seed}: loss is not finite"
                 )
-    return dict(jax.device_get(student.actor))
+    taught = dict(jax.device_get(student.actor))
+    if not all(np.isfinite(tensor).all() for tensor in taught.values()):
+        raise InputError(f"the last lesson update of seed {seed} made the actor not finite")
+    return taught

@@ -4,6 +4,8 @@
 diagnostic. Its arrays are a checkpoint; from one it goes on to the same bits.
 """
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from evenline.learn.updates import Learned
 from evenline.progress import progress_bar
 from evenline.worlds.fast.world import Fleet
 
+BRANCH, END = "branch.safetensors", "end.safetensors"
 METRIC_EVERY = 100
 SNAPSHOTS = 5  # actors kept during the continuation, evenly spaced, the end included
 HELD_OUT_BLOCKS = 2  # of the replay, for the diagnostic
@@ -40,23 +43,28 @@ def continued(run: Run, offline: list[Learned]) -> "Online":
     """Simulated days: together up to the branching event, then every learner on its own."""
     lanes, branch, trunk, parents = _branches(run)
     state = Online.begin(run, trunk, offline)
-    state.run(branch, run.folder / "branch.safetensors")
+    state.run(branch, run.folder / BRANCH)
     state = state.split(lanes, parents)
-    state.run(run.plan.budget.events, run.folder / "end.safetensors")
+    state.run(run.plan.budget.events, run.folder / END)
     return state
 
 
-def rehearse(run: Run) -> None:
-    """Go once through every program of the continuation, so that all are compiled.
+def rehearse(run: Run, stop: threading.Event) -> None:
+    """Go once through every program that the continuation still needs, so that all are compiled.
 
     An accelerator's compiler works on the host: beside IQL's updates it costs no time of its own.
     """
-    lanes, _, trunk, parents = _branches(run)
+    if (run.folder / END).exists():
+        return
+    lanes, branch, trunk, parents = _branches(run)
     fresh = [ln.begin_lanes(list(group), run.size) for group in run.groups(run.plan.seeds)]
     state = Online.begin(run, trunk, fresh)
-    state.rehearse_event()
-    if len(lanes) != len(trunk):
-        state.split(lanes, parents).rehearse_event()
+    parting, early = len(lanes) != len(trunk), branch >= max(run.plan.budget.warmup_events, 1)
+    if not parting or (branch and not (run.folder / BRANCH).exists()):
+        state.rehearse(stop, pretraining=early or not parting)
+    if parting:
+        state = state.split(lanes, parents)
+        state.rehearse(stop, pretraining=not early)
 
 
 def _branches(run: Run) -> tuple[list[ln.Lane], int, list[ln.Lane], list[int]]:
@@ -214,16 +222,25 @@ class Online:
             self.actions[group] = actions
         self.event += 1
 
-    def rehearse_event(self) -> None:
+    def rehearse(self, stop: threading.Event, pretraining: bool) -> None:
         """An event with its update and the diagnostic; what comes of it is not kept."""
         budget = self.run_.plan.budget
         self.event = budget.warmup_events
-        self._one_event([[] for _ in self.groups])
-        for g, group in enumerate(self.groups):
-            self.learned[g] = ln.set_anchor(self.learned[g], jnp.zeros(len(group), bool))
+
+        def anchor() -> None:
+            for g, group in enumerate(self.groups):
+                self.learned[g] = ln.set_anchor(self.learned[g], jnp.zeros(len(group), bool))
+
+        parts: list[Callable[[], None]] = [lambda: self._one_event([[] for _ in self.groups])]
+        parts.append(anchor)
         if self.run_.plan.diagnostic:
-            self._diagnose(1)
-            self._diagnose(budget.ratio_pretraining)
+            parts.append(lambda: self._diagnose(1))
+            if pretraining:
+                parts.append(lambda: self._diagnose(budget.ratio_pretraining))
+        for part in parts:
+            if stop.is_set():
+                return
+            part()
         jax.block_until_ready(self.tree())  # type: ignore[no-untyped-call]
 
     def _at_marks(self) -> None:

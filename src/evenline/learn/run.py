@@ -49,6 +49,7 @@ from evenline.progress import progress_bar
 from evenline.replay.store import Store
 from evenline.worlds.calibration import Calibration
 
+OFFLINE = "iql.safetensors"
 IQL_CHUNK = 100
 # Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
 # Without the second, which kernels are found quickest is chance, and with them the last bits.
@@ -80,8 +81,8 @@ def replay_digest(manifest: dict[str, Any]) -> str:
 
 def chosen_device(name: str) -> jax.Device:
     """A device by platform name, or one line that says which there are."""
-    if name == "gpu":  # read when JAX first looks for devices; whoever sets flags keeps them
-        os.environ.setdefault("XLA_FLAGS", GPU_FLAGS)
+    if name in ("gpu", "cuda"):  # read when JAX first looks for devices; the last of a kind counts
+        os.environ["XLA_FLAGS"] = f"{GPU_FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()
     try:
         return jax.devices("cuda" if name == "gpu" else name)[0]
     except RuntimeError:
@@ -148,14 +149,18 @@ class Run:
 
     # -- phase one --------------------------------------------------------------------------------
 
+    def offline_updates(self) -> int:
+        """IQL updates on record."""
+        path = self.folder / OFFLINE
+        return int(load_notes(path)["updates"]) if path.exists() else 0
+
     def offline(self) -> list[Learned]:
         """IQL for every seed; one stacked tree a group of seeds."""
         groups_of_seeds, budget = self.groups(self.plan.seeds), self.plan.budget
         groups = [ln.begin_lanes(group, self.size) for group in groups_of_seeds]
-        path = self.folder / "iql.safetensors"
-        done = 0
-        if path.exists():
-            groups, done = load_tree(path, groups), int(load_notes(path)["updates"])
+        path, done = self.folder / OFFLINE, self.offline_updates()
+        if done:
+            groups = load_tree(path, groups)
             self.load_metrics()
         with progress_bar() as bar:
             task = bar.add_task("IQL updates", total=budget.iql_updates, completed=done)

@@ -1,7 +1,10 @@
 """A whole training: both phases of all learners, then lessons, then a measure of every actor."""
 
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,13 +42,12 @@ def train(
     with jax.default_device(chosen):
         run = Run(folder, plan, city, calibration, store, chosen)
         began = time.monotonic()
-        with ThreadPoolExecutor(1) as beside:
-            ahead = beside.submit(_rehearsed, run) if run.lanes() and not run.packed else None
+        with _compiling_beside(run) as compiled:
             offline = run.offline()
             jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
-            if ahead is not None:
-                ahead.result()
-        seconds = {"iql": time.monotonic() - began}
+            seconds = {"iql": time.monotonic() - began}
+            compiled()
+            seconds["compiling"] = time.monotonic() - began - seconds["iql"]
         actors: dict[str, Params] = {}
         for group, learned in zip(run.groups(plan.seeds), offline, strict=True):
             host = jax.device_get(learned.actor)
@@ -72,9 +74,31 @@ def train(
     return summary
 
 
-def _rehearsed(run: Run) -> None:
-    with jax.default_device(run.device):  # a thread starts with the default of its own
-        rehearse(run)
+@contextmanager
+def _compiling_beside(run: Run) -> Iterator[Callable[[], None]]:
+    """Rehearse the continuation in a thread while the block runs; gives a way to wait for it.
+
+    It only saves time: what goes wrong there will go wrong again in its own place, and be told.
+    """
+    if run.packed or not run.lanes() or run.offline_updates() == run.plan.budget.iql_updates:
+        yield lambda: None
+        return
+    stop = threading.Event()
+
+    def rehearsed() -> None:
+        with jax.default_device(run.device):  # a thread starts with the default of its own
+            rehearse(run, stop)
+
+    with ThreadPoolExecutor(1) as beside:
+        ahead = beside.submit(rehearsed)
+
+        def ready() -> None:
+            wait([ahead])
+
+        try:
+            yield ready
+        finally:
+            stop.set()  # whoever interrupts waits for one program at most
 
 
 def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:

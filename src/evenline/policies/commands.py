@@ -117,15 +117,14 @@ def check(source: Source, city: CityOption = "town", replay: ReplayOption = None
 
 def _against_onnx(policy: Any, city: City, replay: Path | None, found: dict[str, Any]) -> float:
     """The largest difference between an actor's graph in ONNX Runtime and our own code."""
-    import tempfile
-
+    from evenline.files import ScratchFolder
     from evenline.policies.actor import ActorController
     from evenline.policies.onnx_graph import worst_error_s, write_onnx
 
     if not isinstance(policy, ActorController):
         return 0.0
     states, origin = _states(city, replay)
-    with tempfile.TemporaryDirectory() as folder:
+    with ScratchFolder() as folder:
         write_onnx(Path(folder) / "actor.onnx", policy)
         error_s = worst_error_s(Path(folder) / "actor.onnx", policy, states)
     found |= {"onnx_states": len(states), "onnx_states_of": origin, "onnx_error_s": error_s}

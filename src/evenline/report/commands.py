@@ -3,14 +3,13 @@
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenline.errors import InputError
-from evenline.files import write_bytes
+from evenline.files import ScratchFolder, write_bytes
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PRINT_LIMIT_S = 180
@@ -49,7 +48,7 @@ def find_browser() -> str:
 def print_page(browser: str, page: Path) -> Path:
     """Print a page to the PDF beside it."""
     target = page.with_suffix(".pdf")
-    with tempfile.TemporaryDirectory() as folder:
+    with ScratchFolder() as folder:
         printed = Path(folder) / "page.pdf"
         command = [
             *headless(browser, Path(folder)),

@@ -88,7 +88,7 @@ def forest(trial: dict[str, Any]) -> Figure:
         _interval(axes, float(np.mean(found)), min(found), max(found), block)
     names = [f"block {block + 1}" for block in range(count)]
     whole = trial["analysis"]["beyond_the_claim"]["generalized_s"]["bca_mean"]
-    if whole:  # there is no interval where all blocks agree to the last digit
+    if whole:  # nothing to estimate from one block, or where all are alike
         names.append("mean, 95 %")
         axes.errorbar(
             whole["estimate"], count, fmt="D", color=LIGHT.ink, markersize=6,

@@ -208,17 +208,23 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
         limits.append("The candidate is the same under every training seed: seeds add no evidence.")
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
+    return (*limits, *on_record(trial))
+
+
+def on_record(trial: Mapping[str, Any]) -> list[str]:
+    """What must stand beside a verdict, wherever it is told."""
+    lines = []
     if missing := _unfinished(trial):
-        limits.append(
+        lines.append(
             f"This verdict is not final: the trial has not been {missing}. Until then its files "
             "can still change."
         )
     if others := trial["used_by"]:
-        limits.append(
+        lines.append(
             f"These days were not fresh for all: {', '.join(map(named, others))} used seeds of "
             "theirs too, and whoever chose the policies may have seen what came out."
         )
-    return (*limits, *(f"On record: {notice}" for notice in trial["analysis"]["notices"]))
+    return [*lines, *(f"On record: {notice}" for notice in trial["analysis"]["notices"])]
 
 
 def _unfinished(trial: Mapping[str, Any]) -> str:

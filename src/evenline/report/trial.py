@@ -1,6 +1,7 @@
 """What a trial came to, for a document: the verdict in words, a table of methods, a forest plot.
 
-Reads the folder of an analysed trial and nothing else; everything is computed from its records.
+Everything is computed from the records of an analysed trial. What is on record against it, a look
+before its end or a deviation, stands beside the verdict.
 """
 
 from pathlib import Path
@@ -12,6 +13,7 @@ from evenline.report.figures import png
 from evenline.report.regime import insert
 from evenline.report.study_data import read_trial
 from evenline.report.study_figures import forest
+from evenline.report.study_words import on_record
 
 
 def write_trial(document: Path, folder: Path) -> None:
@@ -20,18 +22,20 @@ def write_trial(document: Path, folder: Path) -> None:
     if trial is None:
         raise InputError(f"{folder}: is not analysed yet; first: evenline trial analyse {folder}")
     image = document.parent / "images" / f"trial-{trial['name']}.png"
-    write_bytes(image, png(forest(trial)))
     text = [
-        f"Made by `evenline trial analyse {folder} --docs {document.name}`: {trial['jobs']:,} days,"
-        f" registered as `{trial['sha256'][:12]}`, SUMO {trial['sumo']}.",
+        f"Made by `evenline trial analyse {folder} --docs {document}`: {trial['jobs']:,} days,"
+        f" SUMO {trial['sumo']}, registered as `{trial['sha256']}`"
+        + (f", closed under `{trial['merkle_root']}`." if trial["merkle_root"] else "."),
         "",
         *verdict_lines(trial["analysis"]),
+        *on_record(trial),
         "",
         *method_table(trial),
         "",
         f"![Candidate minus parent in each block of {trial['name']}](images/{image.name})",
     ]
     insert(document, f"trial {trial['name']}", "\n".join(text))
+    write_bytes(image, png(forest(trial)))
 
 
 def verdict_lines(analysis: dict[str, Any]) -> list[str]:
@@ -40,12 +44,12 @@ def verdict_lines(analysis: dict[str, Any]) -> list[str]:
     failed = [name for name, passed in analysis["gates"].items() if not passed]
     lines = [f"**{'Confirmed' if analysis['confirmed'] else 'Not confirmed'}.**"]
     for name, said in (
-        ("primary", "less generalized time than its parent"),
-        ("completion", "completion not inferior"),
+        ("primary", "Less generalized time than its parent"),
+        ("completion", "Completion not inferior"),
     ):
         row = claim[name]
         lines.append(
-            f"{said[0].upper()}{said[1:]} in {row['wins']} of {row['blocks']} blocks"
+            f"{said} in {row['wins']} of {row['blocks']} blocks"
             f" ({row['required_wins']} required, p = {row['p']:.6f})."
         )
     lines.append(f"Gates that failed: {', '.join(failed) or 'none'}.")

@@ -122,21 +122,23 @@ def analyse(
     """The registered analysis. Exit code 1 if the claim is not confirmed."""
     from evenline.trial import evidence
 
+    if peek and docs is not None:
+        raise InputError("--peek shows a trial that is not over: it cannot go into a document")
     if peek:
         means = evidence.peek(folder)
         _show_notices(folder)
         _print_rows("means by method of the jobs done so far: seal broken", means)
         return
     found = evidence.write_analysis(folder)
-    if docs is not None:
-        from evenline.report.trial import write_trial
-
-        write_trial(docs, folder)
     if as_json:
         print(json.dumps(found))
     else:
         _print_analysis(found)
         print(folder / evidence.ANALYSIS)
+    if docs is not None:
+        from evenline.report.trial import write_trial
+
+        write_trial(docs, folder)
     _show_notices(folder)
     if not found["confirmed"]:
         raise typer.Exit(1)

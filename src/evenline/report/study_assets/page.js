@@ -175,6 +175,7 @@ function figure(id, uses, paint, controls) {
   figures[id] = { holder, uses, paint, box: holder.querySelector(".plot") };
   if (controls) holder.querySelector(".controls").append(...controls());
   figures[id].box.addEventListener("keydown", walk);
+  figures[id].box.addEventListener("blur", leave);
   const link = holder.querySelector("a.csv");
   const fill = () => { link.href = "data:text/csv;charset=utf-8," + encodeURIComponent(csv(id)); };
   for (const event of ["click", "focus", "pointerenter"]) link.addEventListener(event, fill);
@@ -200,7 +201,7 @@ function tell({ holder, box }, finding) {
   if (finding) spoken.textContent = finding;
   const words = [spoken.textContent, holder.querySelector("[data-caption]").textContent].join(" ").trim();
   box.setAttribute("aria-label", `${box.dataset.kind}. ${words}`);
-  if (box.querySelector("[data-tip]")) box.tabIndex = 0;
+  box.tabIndex = box.querySelector("[data-tip]") ? 0 : -1;
   for (const root of box.querySelectorAll(":scope > svg")) {
     root.setAttribute("aria-label", `${root.dataset.part || box.dataset.kind}. ${spoken.textContent || words}`);
     root.querySelector("desc").textContent = words;
@@ -234,18 +235,30 @@ function point(event) {
 
 /* The same from the keyboard: arrows go from mark to mark of the figure that has the focus. */
 function walk(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.key === "Escape") leave(event);
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  const marks = [...event.currentTarget.querySelectorAll("[data-tip]")];
-  const old = event.currentTarget.querySelector(".here");
-  if (old && (step || event.key === "Escape")) old.classList.remove("here");
-  if (event.key === "Escape") show(null);
-  if (!step || !marks.length) return;
+  const marks = step ? [...event.currentTarget.querySelectorAll("[data-tip]")].filter(inSight) : [];
+  if (!marks.length) return;
   event.preventDefault();
-  const from = old ? marks.indexOf(old) : step > 0 ? -1 : 0;
-  const mark = marks[(from + step + marks.length) % marks.length];
+  const at = marks.indexOf(event.currentTarget.querySelector(".here"));
+  const mark = marks[at < 0 ? (step > 0 ? 0 : marks.length - 1) : (at + step + marks.length) % marks.length];
+  leave(event);
   mark.classList.add("here");
   const { left, top, width, height } = mark.getBoundingClientRect();
   show(mark, left + width / 2, top + height / 2);
+}
+
+function leave(event) {
+  for (const mark of event.currentTarget.querySelectorAll(".here")) mark.classList.remove("here");
+  show(null);
+}
+
+/* A mark that zooming has moved out of its picture, or scrolling out of the window, is not. */
+function inSight(mark) {
+  const own = mark.getBoundingClientRect(), whole = mark.ownerSVGElement.getBoundingClientRect();
+  return own.right >= Math.max(whole.left, 0) && own.left <= Math.min(whole.right, innerWidth) &&
+    own.bottom >= Math.max(whole.top, 0) && own.top <= Math.min(whole.bottom, innerHeight);
 }
 for (const event of ["pointermove", "pointerdown"]) document.addEventListener(event, point);
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
@@ -273,7 +286,9 @@ function exercise() {
   const target = document.querySelector("[data-tip]");
   target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 9, clientY: 9 }));
   const pointed = !tip.hidden && tip.textContent === target.getAttribute("data-tip");
-  const box = target.closest(".plot"), [first, second] = box.querySelectorAll("[data-tip]");
+  const box = target.closest(".plot");
+  box.scrollIntoView({ behavior: "instant" });
+  const [first, second] = [...box.querySelectorAll("[data-tip]")].filter(inSight);
   const pressed = (key) => {
     box.dispatchEvent(new KeyboardEvent("keydown", { key }));
     return !tip.hidden && tip.textContent;

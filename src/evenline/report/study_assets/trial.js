@@ -61,6 +61,7 @@ figure("forest", ["endpoint"], (box) => {
   const key = chosen.endpoint, end = ENDPOINTS[key], rows = blockRows(key, end);
   for (const [name, words] of [["bca_mean", "mean"], ["hodges_lehmann", "Hodges\u2013Lehmann"]]) {
     const found = data.trial.analysis.beyond_the_claim[key][name];
+    if (!found) continue; // nothing to estimate: one block, or all alike
     const [value, low, high] = ["estimate", "low", "high"].map((n) => found[n] * end.factor);
     rows.push({ name: words, value, low, high, tall: 30, strong: true, seeds: ["", ""],
       tip: `${words} over blocks: ${signed(value, end.digits)} ${end.unit}\n` +

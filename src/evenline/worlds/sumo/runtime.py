@@ -18,10 +18,12 @@ from evenline.errors import InputError
 DEFAULT_VERSION = "1.27.1"
 PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
 # A day in SUMO wanders through some 300 MB of small objects. Large pages, taken in few and big
-# steps and never handed back, make it about 5 % faster; other systems than Linux ignore this.
+# steps and never handed back, and more than seven freed objects of a size at hand make it faster
+# (docs/performance.md); other systems than Linux ignore this.
 MEMORY = (
     "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864:"
-    "glibc.malloc.trim_threshold=2000000000:glibc.malloc.mmap_threshold=2000000000"
+    "glibc.malloc.trim_threshold=2000000000:glibc.malloc.mmap_threshold=2000000000:"
+    "glibc.malloc.tcache_count=4000:glibc.malloc.tcache_max=8192"
 )
 
 
