@@ -117,7 +117,7 @@ def test_an_accelerator_compiles_the_continuation_beside_iql_and_learns_the_same
 ) -> None:
     real_init, real_continued = run_module.Run.__init__, training.continued
     programs = (ln.first_actions, ln.observe, ln.learn, ln.diagnose, ln.choose, ln._joined)
-    plan = shortened(PLAN, replace(BUDGET, ratio_pretraining=2))
+    plan = replace(PLAN, budget=replace(BUDGET, ratio_pretraining=2))
 
     def vectorised(self: run_module.Run, *args: Any) -> None:
         real_init(self, *args)
@@ -219,7 +219,6 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
         chosen_device("tpu")
 
 
-@pytest.mark.parametrize("text", ["x", "1-", "1,,2"])
 @pytest.mark.parametrize("own", ["", "--xla_gpu_deterministic_ops=false"])
 def test_an_accelerator_is_asked_for_the_same_bits_unless_somebody_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, own: str
@@ -232,6 +231,7 @@ def test_an_accelerator_is_asked_for_the_same_bits_unless_somebody_says_otherwis
     assert flags[-1] == (own or flags[-1]), "the last of a kind counts"
 
 
+@pytest.mark.parametrize("text", ["x", "1-", "1,,2"])
 def test_seeds_that_are_no_numbers_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="seeds"):
         seeds_of(text)
