@@ -154,5 +154,6 @@ def test_a_document_gets_the_verdict_the_methods_and_a_forest_plot(tmp_path: Pat
     for name, row in analysis["means"].items():
         assert f"| {name} | {row['generalized_s']:,.1f} |" in said
     assert f"{analysis['difference']['generalized_s']:+.1f}" in said
+    assert "-90.0 s at demand 0.75, -90.0 s at demand 1.25." in said
     image = document.parent / "images" / "trial-small.png"
     assert image.read_bytes().startswith(b"\x89PNG") and f"images/{image.name}" in said
