@@ -1,6 +1,8 @@
 """The commands from register to closeout on `town`; nothing is said of outcomes before the end."""
 
 import json
+import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from evenline.trial.commands import app
 from evenline.trial.matrix import Shard, run
 from evenline.trial.verify import endpoints
 
+ROOT = Path(__file__).parents[2]
 FEW = {
     "seeds": "[1]",
     "levels": "[0.75]",
@@ -127,6 +130,20 @@ def test_scaling_is_measured_by_a_command() -> None:
     ended = trial("bench", "--jobs", 1, "--repeats", 1)
     found = json.loads(ended.stdout)
     assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
+
+
+def test_the_closed_trial_of_city_verifies_and_says_what_its_page_says(tmp_path: Path) -> None:
+    """It was closed by an earlier version: its own source is bound in it, and ours is another."""
+    with tarfile.open(ROOT / "data" / "trial-city-taught.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    closed, page = tmp_path / "trial-city-taught", (ROOT / "docs" / "trial.md").read_text()
+    (root,) = re.findall(r"closed under `(\w{64})`", page)
+    ended = trial("verify", closed, "--root", root)
+    assert (ended.exit_code, ended.stdout) == (0, "600 records: nothing wrong\n"), ended.output
+    assert trial("analyse", closed, "--docs", tmp_path / "trial.md").exit_code == 1
+    begin, end = "**Not confirmed.**", "![Candidate"
+    made = (tmp_path / "trial.md").read_text()
+    assert made[made.index(begin) : made.index(end)] == page[page.index(begin) : page.index(end)]
 
 
 def test_a_document_says_what_is_on_record_against_a_verdict(tmp_path: Path) -> None:

@@ -104,8 +104,9 @@ def write_learning(folder: Path, city: str, learner: str, document: Path) -> Non
     image = document.parent / "images" / f"learning-{city}.png"
     write_bytes(image, png(learning_figure(folder, learner)))
     seconds = read_json(folder / "summary.json")["seconds"]
-    took = f"IQL {seconds['iql']:,.0f} s, continuation {seconds.get('continuation', 0):,.0f} s"
-    parts = [f"Training took {took}.", learning_table(folder)]
+    phases = {"iql": "IQL", "compiling": "compiling", "continuation": "continuation"}
+    took = [f"{said} {seconds[key]:,.0f} s" for key, said in phases.items() if key in seconds]
+    parts = [f"Training took {', '.join(took)}.", learning_table(folder)]
     if (folder / "ratio.json").exists():
         parts.append(ratio_table(folder, learner))
     parts.append(f"![Learning curves of {learner} in {city}](images/{image.name})")
