@@ -6,6 +6,7 @@ diagnostic. Its arrays are a checkpoint; from one it goes on to the same bits.
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -231,12 +232,12 @@ class Online:
             for g, group in enumerate(self.groups):
                 self.learned[g] = ln.set_anchor(self.learned[g], jnp.zeros(len(group), bool))
 
-        parts: list[Callable[[], None]] = [lambda: self._one_event([[] for _ in self.groups])]
-        parts.append(anchor)
-        if self.run_.plan.diagnostic:
-            parts.append(lambda: self._diagnose(1))
-            if pretraining:
-                parts.append(lambda: self._diagnose(budget.ratio_pretraining))
+        counts = [1, budget.ratio_pretraining] if pretraining else [1]
+        parts: list[Callable[[], None]] = [
+            partial(self._one_event, [[] for _ in self.groups]),
+            anchor,
+            *(partial(self._diagnose, n) for n in counts if self.run_.plan.diagnostic),
+        ]
         for part in parts:
             if stop.is_set():
                 return

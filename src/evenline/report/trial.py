@@ -53,9 +53,11 @@ def verdict_lines(analysis: dict[str, Any]) -> list[str]:
             f" ({row['required_wins']} required, p = {row['p']:.6f})."
         )
     lines.append(f"Gates that failed: {', '.join(failed) or 'none'}.")
-    levels = analysis["by_level"].items()
-    said = ", ".join(f"{row['generalized_s']:+.1f} s at demand {level}" for level, row in levels)
-    lines.append(f"Candidate minus parent: {said}.")
+    by_level = [
+        f"{row['generalized_s']:+.1f} s at demand {level}"
+        for level, row in analysis["by_level"].items()
+    ]
+    lines.append(f"Candidate minus parent: {', '.join(by_level)}.")
     if beyond:
         lines.append(
             f"Mean difference over blocks {beyond['estimate']:+.1f} s a passenger"
