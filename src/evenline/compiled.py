@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.extending import register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
@@ -21,3 +22,8 @@ def compiled(function: F) -> F:
 def inlined(function: F) -> F:
     """Compile a function that becomes part of whatever compiled function calls it."""
     return cast(F, _njit(cache=True, _nrt=False, forceinline=True)(function))
+
+
+def shared(function: F) -> F:
+    """Inlined in compiled code and plain Python elsewhere, where lists may stand for arrays."""
+    return register_jitable(_nrt=False, forceinline=True)(function)

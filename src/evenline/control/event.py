@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City
-from evenline.compiled import compiled, inlined
+from evenline.compiled import shared
 
 RAW_FEATURES = (
     "service",
@@ -106,7 +106,7 @@ def new_headways(city: City) -> Headways:
     )
 
 
-@inlined
+@shared
 def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
     """Note that a bus has reached a stop; the time since the service's last arrival there, or -1.
 
@@ -130,7 +130,7 @@ def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
     return now - before if before >= 0 else -1
 
 
-@inlined
+@shared
 def _swap(h: Headways, service: int, front: int, rear: int) -> None:
     beyond, after = h.ahead[front], h.behind[rear]
     h.ahead[rear], h.behind[rear] = beyond, front
@@ -143,7 +143,7 @@ def _swap(h: Headways, service: int, front: int, rear: int) -> None:
         h.tail[service] = front
 
 
-@inlined
+@shared
 def record_finish(h: Headways, trip: int) -> None:
     """Take a bus out of the running order: it has reached its last stop."""
     front, rear = h.ahead[trip], h.behind[trip]
@@ -156,7 +156,7 @@ def record_finish(h: Headways, trip: int) -> None:
     h.ahead[trip] = h.behind[trip] = -1
 
 
-@inlined
+@shared
 def headway_behind(h: Headways, trip: int, now: int) -> int:
     """The gap to the bus behind, from what has been seen of it, or -1 where there is none.
 
@@ -171,21 +171,3 @@ def headway_behind(h: Headways, trip: int, now: int) -> int:
     if its < h.position[trip]:
         gap = max(gap, now - h.visited_s[mine + its + 1])
     return int(gap)
-
-
-@compiled
-def record_moment(
-    h: Headways, trips: npt.NDArray[np.int32], now: int, gaps: npt.NDArray[np.int32]
-) -> None:
-    """Note that buses have reached their next stops; a row of gaps ahead and behind for each.
-
-    Buses at their last stop leave the running order before anyone looks behind.
-    """
-    for i, trip in enumerate(trips):
-        gaps[i, 0] = record_arrival(h, trip, h.position[trip] + 1, now)
-    for trip in trips:
-        stops = h.first_visit[trip + 1] - h.first_visit[trip]
-        if h.position[trip] == stops - 1:
-            record_finish(h, trip)
-    for i, trip in enumerate(trips):
-        gaps[i, 1] = headway_behind(h, trip, now)

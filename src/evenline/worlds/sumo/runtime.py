@@ -47,6 +47,16 @@ def libsumo() -> ModuleType:
 
 
 @cache
+def libsumo_functions() -> ModuleType:
+    """libsumo's compiled functions, such as `vehicle_getPersonNumber`, for what is called often.
+
+    The methods of the same names in Python only pass the call on, and take as long again.
+    """
+    libsumo()
+    return importlib.import_module("libsumo._libsumo")
+
+
+@cache
 def runtime_version() -> str:
     """The version this process's SUMO reports of itself, such as 1.27.1."""
     reported = str(libsumo().simulation.getVersion()[1])

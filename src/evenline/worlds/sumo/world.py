@@ -2,7 +2,8 @@
 
 libsumo runs in this process, one world at a time. Every step costs a handful of calls: Python
 looks only at the buses that SUMO reports at stops. Passenger counts are SUMO's own, read after
-every step, so the ledger is a sum over whole seconds.
+every step, so the ledger is a sum over whole seconds. SUMO's own work between two looks empties
+the processor's caches, so what counts here is how few things a look touches.
 
 A moment carries the number of its step: SUMO's `started="48"` is our 48.
 """
@@ -23,9 +24,12 @@ from evenline.city.model import City
 from evenline.control.action import check_holds
 from evenline.control.event import (
     Batch,
+    Headways,
+    headway_behind,
     new_headways,
     place,
-    record_moment,
+    record_arrival,
+    record_finish,
 )
 from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
@@ -33,7 +37,7 @@ from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
 from evenline.errors import InputError
 from evenline.files import ScratchFolder
-from evenline.worlds.sumo.runtime import libsumo
+from evenline.worlds.sumo.runtime import libsumo, libsumo_functions
 from evenline.worlds.sumo.scenario import write_scenario
 
 ERROR_LOG = "errors.txt"
@@ -41,7 +45,7 @@ CHANGES = -1  # the leg of someone who has several, until SUMO is asked
 _owner: "SumoWorld | None" = None  # libsumo is one per process, and so is whoever drives it
 
 
-@dataclass
+@dataclass(slots=True)
 class _AtStop:
     """A bus standing at a stop: what is settled on arrival."""
 
@@ -143,7 +147,7 @@ class SumoWorld:
             )
         self._people = realise(self.city, cell)
         self._rates: list[list[float]] = arrival_rates(self.city, cell.demand).tolist()
-        self._headways = new_headways(self.city)
+        self._headways = Headways(*(column.tolist() for column in new_headways(self.city)))
         self._ledger = Ledger()
         self.visits = []
         self.charged = self._pre_control = 0
@@ -151,7 +155,6 @@ class SumoWorld:
         self._decisions = self._zero_tokens = self._holds_zero = 0
         self._hold_total = 0.0
         self._durations: list[int] = []
-        self._position = [-1] * len(self.city.trips)
         self._loads = [0] * len(self.city.trips)
         self._due: list[dict[int, int]] = [{} for _ in self.city.trips]  # by stop to alight at
         self._at: dict[int, _AtStop] = {}
@@ -207,12 +210,13 @@ class SumoWorld:
         return [line.removeprefix("Error: ").strip() for line in lines if line.strip()]
 
     def _run_to_next_moment(self) -> Batch | None:
-        api = libsumo()
-        step, simulation = api.simulationStep, api.simulation
-        starting = simulation.getStopStartingVehiclesIDList
-        ending = simulation.getStopEndingVehiclesIDList
-        departed, arrived = simulation.getDepartedPersonNumber, simulation.getArrivedPersonNumber
-        on_board, teleports = api.vehicle.getPersonNumber, simulation.getStartingTeleportNumber
+        step, sumo = libsumo().simulationStep, libsumo_functions()
+        starting = sumo.simulation_getStopStartingVehiclesIDList
+        ending = sumo.simulation_getStopEndingVehiclesIDList
+        departed = sumo.simulation_getDepartedPersonNumber
+        arrived = sumo.simulation_getArrivedPersonNumber
+        teleports = sumo.simulation_getStartingTeleportNumber
+        on_board = sumo.vehicle_getPersonNumber
         ledger, counts, horizon = self._ledger, self._counts, self.city.horizon_s
         if self._began:  # the moment just decided lasts until the next step
             ledger.advance(self._departed - self._completed - self._riding, self._riding)
@@ -222,10 +226,9 @@ class SumoWorld:
             self._departed += departed()
             self._completed += arrived()
             self._teleports += teleports()
-            started = starting()
-            for bus in started:
-                if bus in self._trip_of:
-                    counts[bus] = self._loads[self._trip_of[bus]]
+            trips = [self._trip_of[bus] for bus in starting() if bus in self._trip_of]
+            for trip in trips:
+                counts[self._bus[trip]] = self._loads[trip]
             for bus, before in counts.items():
                 if (count := on_board(bus)) != before:
                     self._riding += count - before
@@ -233,43 +236,53 @@ class SumoWorld:
             for bus in ending():
                 if bus in counts:
                     self._leave(bus)
-            if started:
-                batch = self._arrive([bus for bus in started if bus in counts])
-                if batch is not None:
-                    return batch
+            if trips and (batch := self._arrive(trips)) is not None:
+                return batch
             ledger.advance(self._departed - self._completed - self._riding, self._riding)
             self._now += 1
         return None
 
     # -- arrivals and departures ----------------------------------------------------------------
 
-    def _arrive(self, buses: Sequence[str]) -> Batch | None:
+    def _arrive(self, trips: list[int]) -> Batch | None:
         """Note the arrivals of this step and make batches of those that ask for a hold."""
-        trips = sorted((self._trip_of[bus] for bus in buses), key=self._order.__getitem__)
-        gaps = np.empty((len(trips), 2), np.int32)
-        record_moment(self._headways, np.array(trips, np.int32), self._now, gaps)
+        if len(trips) > 1:
+            trips.sort(key=self._order.__getitem__)
         asking: list[int] = []
         rows = []
-        for trip, (ahead, behind) in zip(trips, gaps.tolist(), strict=True):
-            position = self._position[trip] = self._position[trip] + 1
+        for trip, ahead, behind in self._gaps(trips):
+            position = self._headways.position[trip]
             here = self._at[trip] = self._observe(trip, position)
             if position < self._last_position[trip]:
                 asking.append(trip)
                 rows.append(self._raw(here, ahead, behind))
             else:
-                first = int(self._headways.visited_s[self._headways.first_visit[trip]])
+                first = self._headways.visited_s[self._headways.first_visit[trip]]
                 self._durations.append(self._now - first)
         if not asking:
             return None
-        width, raw, served = self.max_batch, np.array(rows, float), np.array(asking, np.int32)
-        batches = [
-            Batch(self._now, served[i : i + width], raw[i : i + width])
-            for i in range(0, len(asking), width)
-        ]
         self._decisions += len(asking)
         self._zero_tokens += len(asking) - 1
-        self._pending = batches[1:]
-        return batches[0]
+        batch = Batch(self._now, np.array(asking, np.int32), np.array(rows, float))
+        if len(asking) <= self.max_batch:
+            return batch
+        batch, *self._pending = _parts(batch, self.max_batch)
+        return batch
+
+    def _gaps(self, trips: list[int]) -> list[tuple[int, int, int]]:
+        """Each bus with the gaps ahead and behind, now that all have reached their next stops.
+
+        Buses at their last stop leave the running order before anyone looks behind.
+        """
+        h, now = self._headways, self._now
+        ahead = [record_arrival(h, trip, h.position[trip] + 1, now) for trip in trips]
+        for trip in trips:
+            if h.position[trip] == self._last_position[trip]:
+                record_finish(h, trip)
+        return [
+            (trip, gap, headway_behind(h, trip, now))
+            for trip, gap in zip(trips, ahead, strict=True)
+        ]
 
     def _observe(self, trip: int, position: int) -> _AtStop:
         """Who will alight and who is waiting, as of the moment the bus stopped.
@@ -295,10 +308,11 @@ class SumoWorld:
         accepted = self._accepted.get((service, stop))
         if accepted is None:
             return 0
-        api, count = libsumo(), 0
-        for person in api.edge.getLastStepPersonIDs(self.city.stops[stop].road):
-            if person in accepted and not api.person.getVehicle(person):
-                count += self._leg_of[person] != CHANGES or self._leg(person) in accepted[person]
+        sumo, count = libsumo_functions(), 0
+        for person in sumo.edge_getLastStepPersonIDs(self.city.stops[stop].road):
+            legs = accepted.get(person)
+            if legs is not None and not sumo.person_getVehicle(person):
+                count += not legs or self._leg(person) in legs
         return count
 
     def _leg(self, person: str) -> int:
@@ -349,28 +363,29 @@ class SumoWorld:
         self._loads[trip] = load
         if boarded:
             self._note_boarded(trip, boarded)
-        full, service = load >= self.city.vehicle.capacity, self._service[trip]
+        left_behind = 0
+        if load >= self.city.vehicle.capacity:
+            service = self._service[trip]
+            left_behind = self._eligible(service, self._stops[service][here.position])
         self.visits.append(
             Visit(
-                trip=trip,
-                position=here.position,
-                arrival_s=here.arrival_s,
-                departure_s=self._now,
-                load=here.load,
-                alighted=here.alighting,
-                boarded=boarded,
-                left_behind=self._eligible(service, self._stops[service][here.position])
-                if full
-                else 0,
-                base_dwell_s=here.base_dwell_s,
-                hold_s=here.hold_s,
+                trip,
+                here.position,
+                here.arrival_s,
+                self._now,
+                here.load,
+                here.alighting,
+                boarded,
+                left_behind,
+                here.base_dwell_s,
+                here.hold_s,
             )
         )
 
     def _note_boarded(self, trip: int, boarded: int) -> None:
         """Count where the people who have just boarded will alight. SUMO lists them last."""
         due = self._due[trip]
-        for person in libsumo().vehicle.getPersonIDList(self._bus[trip])[-boarded:]:
+        for person in libsumo_functions().vehicle_getPersonIDList(self._bus[trip])[-boarded:]:
             stop = self._alight[self._leg(person)]
             due[stop] = due.get(stop, 0) + 1
 
@@ -390,13 +405,22 @@ def _only_legs(city: City) -> dict[str, int]:
     }
 
 
-def _accepted_legs(city: City) -> dict[tuple[int, int], dict[str, list[int]]]:
-    """Who may board a service at a stop, with the legs that begin there."""
+def _accepted_legs(city: City) -> dict[tuple[int, int], dict[str, tuple[int, ...]]]:
+    """Who may board a service at a stop; for those who change, on which of their legs."""
     journeys = city.journeys
-    accepted: dict[tuple[int, int], dict[str, list[int]]] = defaultdict(dict)
+    accepted: dict[tuple[int, int], dict[str, tuple[int, ...]]] = defaultdict(dict)
     boards, carriers = journeys.leg_board.tolist(), journeys.leg_carriers.tolist()
     for person, (first, last) in enumerate(pairwise(journeys.leg_start.tolist())):
         for leg in range(first, last):
             for service in journeys.carriers[carriers[leg]]:
-                accepted[service, boards[leg]].setdefault(f"p{person}", []).append(leg)
+                at, name = accepted[service, boards[leg]], f"p{person}"
+                at[name] = (*at.get(name, ()), leg) if last - first > 1 else ()
     return dict(accepted)
+
+
+def _parts(batch: Batch, width: int) -> list[Batch]:
+    """A moment as consecutive batches of at most so many buses."""
+    return [
+        Batch(batch.time_s, batch.trips[i : i + width], batch.raw[i : i + width])
+        for i in range(0, len(batch.trips), width)
+    ]
