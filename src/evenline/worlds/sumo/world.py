@@ -158,7 +158,8 @@ class SumoWorld:
         self._loads = [0] * len(self.city.trips)
         self._due: list[dict[int, int]] = [{} for _ in self.city.trips]  # by stop to alight at
         self._at: dict[int, _AtStop] = {}
-        self._counts: dict[str, int] = {}
+        self._standing: dict[str, int] = {}  # buses at a stop, with their trips
+        self._moving = 0  # people on board of all others
         self._pending: list[Batch] = []
         self._current: Batch | None = None
         self._began = False
@@ -217,7 +218,7 @@ class SumoWorld:
         arrived = sumo.simulation_getArrivedPersonNumber
         teleports = sumo.simulation_getStartingTeleportNumber
         on_board = sumo.vehicle_getPersonNumber
-        ledger, counts, horizon = self._ledger, self._counts, self.city.horizon_s
+        ledger, standing, horizon = self._ledger, self._standing, self.city.horizon_s
         if self._began:  # the moment just decided lasts until the next step
             ledger.advance(self._departed - self._completed - self._riding, self._riding)
             self._now += 1
@@ -226,16 +227,10 @@ class SumoWorld:
             self._departed += departed()
             self._completed += arrived()
             self._teleports += teleports()
-            trips = [self._trip_of[bus] for bus in starting() if bus in self._trip_of]
-            for trip in trips:
-                counts[self._bus[trip]] = self._loads[trip]
-            for bus, before in counts.items():
-                if (count := on_board(bus)) != before:
-                    self._riding += count - before
-                    counts[bus] = count
+            trips = [self._stopped(bus) for bus in started] if (started := starting()) else None
+            self._riding = self._moving + sum(map(on_board, standing))
             for bus in ending():
-                if bus in counts:
-                    self._leave(bus)
+                self._leave(bus)
             if trips and (batch := self._arrive(trips)) is not None:
                 return batch
             ledger.advance(self._departed - self._completed - self._riding, self._riding)
@@ -243,6 +238,12 @@ class SumoWorld:
         return None
 
     # -- arrivals and departures ----------------------------------------------------------------
+
+    def _stopped(self, bus: str) -> int:
+        """A bus stands at a stop from this step on; its trip."""
+        trip = self._standing[bus] = self._trip_of[bus]
+        self._moving -= self._loads[trip]
+        return trip
 
     def _arrive(self, trips: list[int]) -> Batch | None:
         """Note the arrivals of this step and make batches of those that ask for a hold."""
@@ -292,7 +293,7 @@ class SumoWorld:
         """
         service, load = self._service[trip], self._loads[trip]
         stop = self._stops[service][position]
-        boarded = max(self._counts[self._bus[trip]] - load, 0)
+        boarded = max(libsumo_functions().vehicle_getPersonNumber(self._bus[trip]) - load, 0)
         alighting = self._due[trip].pop(stop, 0)
         waiting = boarded + self._eligible(service, stop)
         vehicle = self.city.vehicle
@@ -309,9 +310,10 @@ class SumoWorld:
         if accepted is None:
             return 0
         sumo, count = libsumo_functions(), 0
-        for person in sumo.edge_getLastStepPersonIDs(self.city.stops[stop].road):
-            legs = accepted.get(person)
-            if legs is not None and not sumo.person_getVehicle(person):
+        people = sumo.edge_getLastStepPersonIDs(self.city.stops[stop].road)
+        for person in filter(accepted.__contains__, people):
+            if not sumo.person_getVehicle(person):
+                legs = accepted[person]
                 count += not legs or self._leg(person) in legs
         return count
 
@@ -357,10 +359,11 @@ class SumoWorld:
             )
 
     def _leave(self, bus: str) -> None:
-        trip = self._trip_of[bus]
-        here, load = self._at.pop(trip), self._counts.pop(bus)
+        trip = self._standing.pop(bus)
+        here, load = self._at.pop(trip), libsumo_functions().vehicle_getPersonNumber(bus)
         boarded = load - here.load + here.alighting
         self._loads[trip] = load
+        self._moving += load
         if boarded:
             self._note_boarded(trip, boarded)
         left_behind = 0
