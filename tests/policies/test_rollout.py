@@ -133,5 +133,5 @@ def test_the_demand_level_is_read_off_the_events(name: str, level: float) -> Non
         batch = day.step(holds)
     assert policy.level_known and policy.level == level
     mirror, expected = policy._days.fleet, told.fleet
-    for part in ("num", "bucket", "add_waiting", "load", "alight", "queue", "visited_s"):
+    for part in ("num", "second", "trip", "visit", "queue"):
         assert np.array_equal(getattr(mirror, part)[MIRROR], getattr(expected, part)[MIRROR]), part

@@ -19,7 +19,6 @@ from evenline.city.demand import Cell
 from evenline.control.event import RATE, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.world import World, run_episode
-from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld
 
 CELL = demo_cell(1)
@@ -81,15 +80,14 @@ class Ride:
 
 
 def rides(world: FastWorld) -> list[Ride]:
-    city, memory, static = world.city, world._days.fleet, world._days.static
+    city, static = world.city, world._days.static
     found = []
-    for trip, visit in enumerate(static.first_visit[:-1].tolist()):
-        stops = city.services[city.trips[trip].service].stops
-        for position in range(len(stops)):
-            leg = int(memory.alight[0, visit + position, kernel.FIRST])
-            while leg >= 0:
-                board = int(city.journeys.leg_board[leg])
-                assert board in stops, "nobody gets on where the bus does not stop"
-                found.append(Ride(leg, trip, stops.index(board), position))
-                leg = int(memory.alight_next[0, leg])
+    for leg, visit in enumerate(world._days.fleet.ride[0].tolist()):
+        if visit >= 0:
+            trip = int(np.searchsorted(static.first_visit, visit, side="right")) - 1
+            stops = city.services[city.trips[trip].service].stops
+            board = int(city.journeys.leg_board[leg])
+            assert board in stops, "nobody gets on where the bus does not stop"
+            alights = visit - int(static.first_visit[trip])
+            found.append(Ride(leg, trip, stops.index(board), alights))
     return found

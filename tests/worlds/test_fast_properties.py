@@ -182,7 +182,7 @@ def test_first_come_first_served(day: Day, some_holds: list[float]) -> None:
     taken = {ride.leg: ride for ride in rides(world)}
     for leg in taken:
         if leg not in since:
-            since[leg] = int(world._days.fleet.change_s[0, leg])
+            since[leg] = int(world._days.fleet.rider[0, leg, kernel.CHANGED])
 
     def turn(ride: Ride) -> tuple[int, int, int]:
         """Buses are served in this order."""

@@ -346,7 +346,7 @@ def test_a_cell_has_the_people_and_the_departures_of_every_other_world(
     assert (outcome.riding_s, outcome.completed, outcome.decisions) == (0, 0, 0)
     assert world.charged == outcome.cost == outcome.pre_control_cost
     arriving = np.bincount(departures, minlength=town.horizon_s)
-    assert np.array_equal(world._days.fleet.add_waiting[0], arriving)
+    assert np.array_equal(world._days.fleet.second[0, :, kernel.ADD_WAITING], arriving)
 
 
 @examples(40)

@@ -134,7 +134,7 @@ class Rollout:
 
     def _expects(self, batch: Batch) -> bool:
         """Whether every bus is at the stop after the one the mirror last saw it at."""
-        last = self._days.fleet.position[MIRROR, batch.trips]
+        last = self._days.fleet.trip[MIRROR, batch.trips, k.POSITION]
         return self._begun and bool((last + 1 == batch.raw[:, STOP]).all())
 
 
@@ -164,21 +164,21 @@ def follow(s: k.Static, fleet: k.Day, now: int, trips: npt.NDArray[np.int32]) ->
             num[k.RIDING_S] += num[k.RIDING_NOW]
         num[k.NOW] += 1
         at = num[k.NOW]
-        num[k.WAITING_NOW] += d.add_waiting[at]
-        num[k.RIDING_NOW] += d.add_riding[at]
-        trip = d.bucket[at]
-        d.bucket[at] = -1
+        num[k.WAITING_NOW] += d.second[at, k.ADD_WAITING]
+        num[k.RIDING_NOW] += d.second[at, k.ADD_RIDING]
+        trip = d.second[at, k.BUCKET]
+        d.second[at, k.BUCKET] = -1
         while trip >= 0:
             after = d.after[trip]
-            ends = d.position[trip] + 2 == s.stops[s.service[trip]]
+            ends = d.trip[trip, k.POSITION] + 1 == d.trip[trip, k.LAST]
             k.schedule(s, d, trip, at if ends else at + 1)
             trip = after
-        if at < now and d.bucket[at] >= 0:
+        if at < now and d.second[at, k.BUCKET] >= 0:
             k.arrivals(s, d, h, at)
     for i in range(trips.shape[0]):
         _call_in(s, d, trips[i], now)
     num[k.BATCH] = k.arrivals(s, d, h, now)
-    d.bucket[now] = -1
+    d.second[now, k.BUCKET] = -1
 
 
 @inlined
@@ -186,12 +186,12 @@ def _call_in(s: k.Static, d: k.Day, trip: int, now: int) -> None:
     """Take a bus from the second it was expected in, and let it arrive now."""
     at = now
     while at < s.number[0]:
-        before, other = -1, d.bucket[at]
+        before, other = -1, d.second[at, k.BUCKET]
         while other >= 0 and other != trip:
             before, other = other, d.after[other]
         if other == trip:
             if before < 0:
-                d.bucket[at] = d.after[trip]
+                d.second[at, k.BUCKET] = d.after[trip]
             else:
                 d.after[before] = d.after[trip]
             break
@@ -235,7 +235,7 @@ def _base_hold(
 ) -> float:
     trip, late_s = d.batch[i], 0.0
     if due_s.shape[0]:
-        late_s = d.raw[i, 2] - due_s[s.first_visit[trip] + d.position[trip]]
+        late_s = d.raw[i, 2] - due_s[s.first_visit[trip] + d.trip[trip, k.POSITION]]
     return controlled(kind, constants, chain, d.raw[i], late_s, float(s.number[0]))
 
 
@@ -245,24 +245,16 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
 
     Both were begun on the same cell, so that what only `begin_day` writes is there already.
     """
-    _fill(e.bucket, d.bucket, now, until)
-    _fill(e.add_waiting, d.add_waiting, now, until)
-    _fill(e.add_riding, d.add_riding, now, until)
     _fill(e.num, d.num, 0, d.num.shape[0])
     _fill(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])
     _fill(e.after, d.after, 0, d.after.shape[0])
-    _fill(e.load, d.load, 0, d.load.shape[0])
-    _fill_rows(e.alight, d.alight)
-    _fill(e.alight_next, d.alight_next, 0, d.alight_next.shape[0])
-    _fill_rows(e.queue, d.queue)
-    _fill(e.change_next, d.change_next, 0, d.change_next.shape[0])
-    _fill(e.change_s, d.change_s, 0, d.change_s.shape[0])
-    _fill(e.visited_s, d.visited_s, 0, d.visited_s.shape[0])
     _fill(e.last_s, d.last_s, 0, d.last_s.shape[0])
-    _fill(e.position, d.position, 0, d.position.shape[0])
-    _fill(e.ahead, d.ahead, 0, d.ahead.shape[0])
-    _fill(e.behind, d.behind, 0, d.behind.shape[0])
     _fill(e.tail, d.tail, 0, d.tail.shape[0])
+    _fill_rows(e.second, d.second, now, until)
+    _fill_rows(e.trip, d.trip, 0, d.trip.shape[0])
+    _fill_rows(e.visit, d.visit, 0, d.visit.shape[0])
+    _fill_rows(e.rider, d.rider, 0, d.rider.shape[0])
+    _fill_rows(e.queue, d.queue, 0, d.queue.shape[0])
     for i in range(d.num[k.BATCH]):
         e.batch[i] = d.batch[i]
         _fill(e.raw[i], d.raw[i], 0, 16)
@@ -276,7 +268,7 @@ def _fill(to: npt.NDArray[Any], source: npt.NDArray[Any], low: int, high: int) -
 
 
 @inlined
-def _fill_rows(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
-    for i in range(source.shape[0]):
+def _fill_rows(to: npt.NDArray[Any], source: npt.NDArray[Any], low: int, high: int) -> None:
+    for i in range(low, high):
         for j in range(source.shape[1]):
             to[i, j] = source[i, j]

@@ -69,10 +69,18 @@ COINS = 2048  # values of the bits that a fraction leaves
 
 # Columns of tables whose values are wanted together: side by side they cost one cache line.
 POSITIONS, ONWARD, CLASS = range(3)  # of a leg: first of its alighting positions, next leg or -1
+CARRIED, CARRIED_AS = range(2)  # of a class at a place: the service's number among its carriers
+AHEAD_S, BEHIND_S = range(2)  # of a trip's targets
 PACE, LEAST, PHASE, HOUR = 0, 1, 2, 2 + PHASES  # of a place's running time, in seconds
 HEAD, SEEN, END, CHANGES = range(4)  # of a queue: next, first not yet counted, end; who changes
-FIRST, COUNT = range(2)  # of those who alight on a visit
-SINCE, LEG = range(2)  # of someone in a queue
+COUNT, FIRST, VISITED = range(3)  # of a visit: how many alight, who of them changes, since when
+SINCE, GOAL, LEG = range(3)  # of someone in a queue: the position to alight at, or -1: ask the leg
+# Of the leg of someone who changes: the next in the list it is in, since when they wait for it,
+# and how many boarded before them for the same stop.
+NEXT, CHANGED, NUMBER = range(3)
+BUCKET, ADD_WAITING, ADD_RIDING = range(3)  # of a second
+# Of a trip; the last four never change: last position, where visits and places begin, service.
+LOAD, POSITION, AHEAD, BEHIND, LAST, VISIT, PLACE, SERVICE = range(8)
 
 
 class Static(NamedTuple):
@@ -83,16 +91,15 @@ class Static(NamedTuple):
     before: I32  # the trip before on the same service, or -1
     start_s: I32  # when each trip reaches its first stop
     stops: I32  # of each service
-    target_ahead: F64
-    target_behind: F64
+    target: F64  # trip, (AHEAD_S, BEHIND_S)
     service: I32
     first_stop: I32
     first_visit: I32
-    place_class: I32  # where a place's classes begin in the two columns below
-    carried: I32  # a class this service carries from here ...
-    carried_as: I32  # ... and the service's number among those that carry it
+    place_class: I32  # where a place's classes begin in `carried`
+    carried: I32  # class at a place, (CARRIED, CARRIED_AS)
     class_start: I32  # where a class's first legs begin
     entry_leg: I32
+    entry_goal: I32  # its alighting position if it is the last leg and has one carrier, or -1
     entry_person: I32
     leg: I32  # leg, (POSITIONS, ONWARD, CLASS)
     leg_pos: I32  # alighting positions of a leg, one for each carrier
@@ -108,39 +115,30 @@ class Day(NamedTuple):
 
     num: I64
     hold_s: F64  # sum of holds, then the holds of the batch
-    bucket: I32
-    after: I32
-    add_waiting: I32
-    add_riding: I32
-    load: I32
-    alight: I32  # visit, (first leg to alight, how many)
-    alight_next: I32
-    entry: I32  # entry, (since when, leg)
+    second: I32  # second, (BUCKET, ADD_WAITING, ADD_RIDING)
+    after: I32  # the trip after this one in the second it is due
+    trip: I32  # trip, (LOAD ... SERVICE)
+    visit: I32  # visit, (COUNT, FIRST, VISITED)
+    rider: I32  # leg, (NEXT, CHANGED, NUMBER)
+    entry: I32  # entry, (SINCE, GOAL, LEG)
     queue: I32  # class, (HEAD, SEEN, END, CHANGES)
-    change_next: I32
-    change_s: I32
     pace: F32
-    visited_s: I32
     last_s: I32
-    position: I32
-    ahead: I32
-    behind: I32
     tail: I32
     batch: I32
     raw: F64
     visits: I32  # departure, load, alighted, boarded, left behind, base dwell; no rows if not kept
     visit_hold_s: F64
+    ride: I32  # the visit at which a leg that has found a bus ends; no rows if visits are not kept
 
 
 @inlined
 def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
-        day.num[w], day.hold_s[w], day.bucket[w], day.after[w], day.add_waiting[w],
-        day.add_riding[w], day.load[w], day.alight[w], day.alight_next[w], day.entry[w],
-        day.queue[w], day.change_next[w], day.change_s[w], day.pace[w], day.visited_s[w],
-        day.last_s[w], day.position[w], day.ahead[w], day.behind[w], day.tail[w], day.batch[w],
-        day.raw[w], day.visits[w], day.visit_hold_s[w],
+        day.num[w], day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.visit[w],
+        day.rider[w], day.entry[w], day.queue[w], day.pace[w], day.last_s[w], day.tail[w],
+        day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w], day.ride[w],
     )  # fmt: skip
 
 
@@ -196,19 +194,14 @@ def begin_day(
     d.num[:] = 0
     d.num[KEY], d.num[LEVEL] = key, level
     d.hold_s[:] = 0.0
-    d.bucket[:] = -1
-    d.add_waiting[:] = 0
-    d.add_riding[:] = 0
-    d.load[:] = 0
-    d.alight[:, FIRST] = -1
-    d.alight[:, COUNT] = 0
+    d.second[:] = 0
+    d.second[:, BUCKET] = -1
+    d.visit[:] = -1
+    d.visit[:, COUNT] = 0
     d.queue[:, CHANGES] = -1
-    d.visited_s[:] = -1
     d.last_s[:] = -1
-    d.position[:] = -1
-    d.ahead[:] = -1
-    d.behind[:] = -1
     d.tail[:] = -1
+    d.ride[:] = -1
     for c in range(s.class_start.shape[0] - 1):
         first = end = s.class_start[c]
         for e in range(first, s.class_start[c + 1]):
@@ -216,17 +209,23 @@ def begin_day(
             if not present[person]:
                 continue
             at = min(max(base_s[person] + shift_s[person], 0), horizon - 1)
-            d.add_waiting[at] += 1
+            d.second[at, ADD_WAITING] += 1
             i = end
             while i > first and d.entry[i - 1, SINCE] > at:
                 d.entry[i, SINCE], d.entry[i, LEG] = d.entry[i - 1, SINCE], d.entry[i - 1, LEG]
+                d.entry[i, GOAL] = d.entry[i - 1, GOAL]
                 i -= 1
             d.entry[i, SINCE], d.entry[i, LEG] = at, s.entry_leg[e]
+            d.entry[i, GOAL] = s.entry_goal[e]
             end += 1
         d.queue[c, HEAD] = d.queue[c, SEEN] = first
         d.queue[c, END] = end
         d.num[DEPARTED] += end - first
     for t in range(s.start_s.shape[0]):
+        d.trip[t] = -1
+        d.trip[t, LOAD], d.trip[t, SERVICE] = 0, s.service[t]
+        d.trip[t, LAST] = s.stops[s.service[t]] - 1
+        d.trip[t, VISIT], d.trip[t, PLACE] = s.first_visit[t], s.first_stop[s.service[t]]
         d.pace[t] = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
         schedule(s, d, t, s.start_s[t])
     d.num[NOW] = -1
@@ -235,16 +234,17 @@ def begin_day(
 @inlined
 def schedule(s: Static, d: Day, trip: int, at: int) -> None:
     if at < s.number[0]:
-        d.after[trip] = d.bucket[at]
-        d.bucket[at] = trip
+        d.after[trip] = d.second[at, BUCKET]
+        d.second[at, BUCKET] = trip
 
 
 @inlined
 def headways(s: Static, d: Day) -> Headways:
     """The running order and arrival times, in the form all worlds share."""
+    t = d.trip
     return Headways(
-        s.service, s.first_stop, s.first_visit, d.visited_s, d.last_s, d.position, d.ahead,
-        d.behind, d.tail,
+        t[:, SERVICE], s.first_stop, t[:, VISIT], d.visit[:, VISITED], d.last_s, t[:, POSITION],
+        t[:, AHEAD], t[:, BEHIND], d.tail,
     )  # fmt: skip
 
 
@@ -272,9 +272,9 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
         if now >= horizon:
             num[OVER] = 1
             break
-        waiting += d.add_waiting[now]
-        riding += d.add_riding[now]
-        if d.bucket[now] >= 0:
+        waiting += d.second[now, ADD_WAITING]
+        riding += d.second[now, ADD_RIDING]
+        if d.second[now, BUCKET] >= 0:
             num[NOW], num[WAITING_NOW], num[RIDING_NOW] = now, waiting, riding
             count = arrivals(s, d, h, now)
             waiting, riding = num[WAITING_NOW], num[RIDING_NOW]
@@ -297,7 +297,7 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
 def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
     count = 0
-    trip = d.bucket[now]
+    trip = d.second[now, BUCKET]
     while trip >= 0:
         d.batch[count] = trip
         count += 1
@@ -306,14 +306,14 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     asking = 0
     for i in range(count):
         trip = d.batch[i]
-        stop = d.position[trip] + 1
+        stop = d.trip[trip, POSITION] + 1
         gap = record_arrival(h, trip, stop, now)
-        service = s.service[trip]
-        if stop == s.stops[service] - 1:
+        if stop == d.trip[trip, LAST]:
             record_finish(h, trip)
+            first = d.trip[trip, VISIT]
             d.num[TRIPS_DONE] += 1
-            d.num[TRIP_SECONDS] += now - d.visited_s[s.first_visit[trip]]
-            base = max(s.number[2], s.number[3] * d.alight[s.first_visit[trip] + stop, COUNT])
+            d.num[TRIP_SECONDS] += now - d.visit[first, VISITED]
+            base = max(s.number[2], s.number[3] * d.visit[first + stop, COUNT])
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
@@ -342,20 +342,20 @@ def _sort(s: Static, d: Day, count: int) -> None:
 def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     """The sixteen features of the i-th bus of the moment; the gap ahead is already there."""
     trip, raw = d.batch[i], d.raw[i]
-    service, stop = s.service[trip], d.position[trip]
-    place = s.first_stop[service] + stop
+    service, stop = d.trip[trip, SERVICE], d.trip[trip, POSITION]
+    place = d.trip[trip, PLACE] + stop
     gap, behind = raw[3], headway_behind(h, trip, now)
-    capacity, load = s.number[1], d.load[trip]
+    capacity, load = s.number[1], d.trip[trip, LOAD]
     waiting = eligible(s, d, place, now)
-    alighting = d.alight[s.first_visit[trip] + stop, COUNT]
+    alighting = d.visit[d.trip[trip, VISIT] + stop, COUNT]
     boarding = min(waiting, capacity - load + alighting)
     raw[0] = service
     raw[1] = stop
     raw[2] = now
     raw[3] = max(gap, 0.0)
     raw[4] = max(behind, 0)
-    raw[5] = s.target_ahead[trip]
-    raw[6] = s.target_behind[trip]
+    raw[5] = s.target[trip, AHEAD_S]
+    raw[6] = s.target[trip, BEHIND_S]
     raw[7] = waiting
     raw[8] = load
     raw[9] = s.rates[d.num[LEVEL], place, min(now // RATE_BIN_S, s.rates.shape[2] - 1)]
@@ -372,7 +372,7 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
     """People waiting at a place whose leg its service can carry."""
     count = 0
     for i in range(s.place_class[place], s.place_class[place + 1]):
-        c = s.carried[i]
+        c = s.carried[i, CARRIED]
         seen, end = max(d.queue[c, SEEN], d.queue[c, HEAD]), d.queue[c, END]
         while seen < end and d.entry[seen, SINCE] <= now:
             seen += 1
@@ -380,8 +380,8 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
         count += seen - d.queue[c, HEAD]
         leg = d.queue[c, CHANGES]
         while leg >= 0:
-            count += d.change_s[leg] <= now
-            leg = d.change_next[leg]
+            count += d.rider[leg, CHANGED] <= now
+            leg = d.rider[leg, NEXT]
     return count
 
 
@@ -389,11 +389,11 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
 def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     """Carry out the hold of the i-th bus of the moment: exchange people, set off, schedule."""
     trip = d.batch[i]
-    stop = d.position[trip]
+    stop = d.trip[trip, POSITION]
     d.hold_s[0] += hold_s
     d.num[HOLDS_ZERO] += hold_s == 0.0
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, 10]), hold_s)
-    place = s.first_stop[s.service[trip]] + stop
+    place = d.trip[trip, PLACE] + stop
     run = (
         s.run[place, min(HOUR + leaves // HOUR_S, s.run.shape[1] - 1)]
         + s.run[place, PACE] * d.pace[trip]
@@ -409,13 +409,14 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
 
     One person passes the door at a time. Whoever waits boards before anyone alights, while there
     is room; whoever comes before the bus is done boards too, and keeps it that much longer. The
-    hold comes on top, and whoever comes during it boards without delaying the bus.
+    hold comes on top, and whoever comes during it boards without delaying the bus. Who boarded
+    last alights first; only of those who change is it known who they are.
     """
-    now, visit = d.num[NOW], s.first_visit[trip] + stop
+    now, visit = d.num[NOW], d.trip[trip, VISIT] + stop
     each, capacity = s.number[3], s.number[1]
-    place = s.first_stop[s.service[trip]] + stop
-    load = aboard = d.load[trip]
-    leg = d.alight[visit, FIRST]  # the next to alight
+    place = d.trip[trip, PLACE] + stop
+    load = aboard = d.trip[trip, LOAD]
+    alighting, changing = d.visit[visit, COUNT], d.visit[visit, FIRST]
     free, done, boarded = now, now + s.number[2], 0
     leaves = done
     holding = False
@@ -424,17 +425,23 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
         if aboard >= capacity:
             best = -1
         at = free - 1 if free > now else free
-        if best >= 0 and (best_s <= at or leg < 0):
+        if best >= 0 and (best_s <= at or alighting == 0):
             at = max(at, best_s)
             if holding and at >= leaves:
                 break
             _board(s, d, trip, best, at)
             aboard += 1
             boarded += 1
-        elif leg >= 0:
-            _alight(s, d, leg, at)
-            leg = d.alight_next[leg]
+        elif alighting > 0:
+            alighting -= 1
             aboard -= 1
+            if changing >= 0 and d.rider[changing, NUMBER] == alighting:
+                _count(d, s.number[0], at, 1, -1)
+                _join(s, d, s.leg[changing, ONWARD], at)
+                changing = d.rider[changing, NEXT]
+            else:
+                _count(d, s.number[0], at, 0, -1)
+                d.num[COMPLETED] += at < s.number[0]
         elif holding:
             break
         else:
@@ -445,7 +452,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
             done = max(done, free)
     left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0
     d.num[DENIED] += left
-    d.load[trip] = aboard
+    d.trip[trip, LOAD] = aboard
     if d.visits.shape[0]:
         v = d.visits[visit]
         v[0], v[1], v[2], v[3] = leaves, load, load + boarded - aboard, boarded
@@ -462,12 +469,12 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
     """
     best, best_s = -1, before_s
     for i in range(s.place_class[place], s.place_class[place + 1]):
-        c = s.carried[i]
+        c = s.carried[i, CARRIED]
         if d.queue[c, HEAD] < d.queue[c, END] and d.entry[d.queue[c, HEAD], SINCE] < best_s:
             best, best_s = 2 * i, d.entry[d.queue[c, HEAD], SINCE]
         leg = d.queue[c, CHANGES]
-        if leg >= 0 and d.change_s[leg] < best_s:
-            best, best_s = 2 * i + 1, d.change_s[leg]
+        if leg >= 0 and d.rider[leg, CHANGED] < best_s:
+            best, best_s = 2 * i + 1, d.rider[leg, CHANGED]
     return best, best_s
 
 
@@ -475,45 +482,39 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
 def _board(s: Static, d: Day, trip: int, queue: int, at: int) -> None:
     """Take the first person of a queue on board."""
     i = queue // 2
-    c = s.carried[i]
+    c = s.carried[i, CARRIED]
     if queue % 2:
-        leg = d.queue[c, CHANGES]
-        d.queue[c, CHANGES] = d.change_next[leg]
+        leg, goal = d.queue[c, CHANGES], -1
+        d.queue[c, CHANGES] = d.rider[leg, NEXT]
     else:
-        leg = d.entry[d.queue[c, HEAD], LEG]
-        d.queue[c, HEAD] += 1
+        head = d.queue[c, HEAD]
+        leg, goal = d.entry[head, LEG], d.entry[head, GOAL]
+        d.queue[c, HEAD] = head + 1
     _count(d, s.number[0], at, -1, 1)
-    goal = s.first_visit[trip] + s.leg_pos[s.leg[leg, POSITIONS] + s.carried_as[i]]
-    d.alight_next[leg] = d.alight[goal, FIRST]
-    d.alight[goal, FIRST] = leg
-    d.alight[goal, COUNT] += 1
-
-
-@inlined
-def _alight(s: Static, d: Day, leg: int, at: int) -> None:
-    """Let one person off: home, or into the queue of the next leg."""
-    horizon, onward = s.number[0], s.leg[leg, ONWARD]
-    if onward < 0:
-        _count(d, horizon, at, 0, -1)
-        d.num[COMPLETED] += at < horizon
-    else:
-        _count(d, horizon, at, 1, -1)
-        _join(s, d, onward, at)
+    visit = d.trip[trip, VISIT] + goal
+    if goal < 0:
+        visit = d.trip[trip, VISIT] + s.leg_pos[s.leg[leg, POSITIONS] + s.carried[i, CARRIED_AS]]
+        if s.leg[leg, ONWARD] >= 0:
+            d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.visit[visit, COUNT], d.visit[visit, FIRST]
+            d.visit[visit, FIRST] = leg
+    d.visit[visit, COUNT] += 1
+    if d.ride.shape[0]:
+        d.ride[leg] = visit
 
 
 @inlined
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
     """Put someone who changes into the queue of the next leg, kept in order of time."""
     c = s.leg[leg, CLASS]
-    d.change_s[leg] = at
+    d.rider[leg, CHANGED] = at
     before, other = -1, d.queue[c, CHANGES]
-    while other >= 0 and d.change_s[other] <= at:
-        before, other = other, d.change_next[other]
-    d.change_next[leg] = other
+    while other >= 0 and d.rider[other, CHANGED] <= at:
+        before, other = other, d.rider[other, NEXT]
+    d.rider[leg, NEXT] = other
     if before < 0:
         d.queue[c, CHANGES] = leg
     else:
-        d.change_next[before] = leg
+        d.rider[before, NEXT] = leg
 
 
 @inlined
@@ -523,8 +524,8 @@ def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
         d.num[WAITING_NOW] += waiting
         d.num[RIDING_NOW] += riding
     elif at < horizon:
-        d.add_waiting[at] += waiting
-        d.add_riding[at] += riding
+        d.second[at, ADD_WAITING] += waiting
+        d.second[at, ADD_RIDING] += riding
 
 
 @inlined
@@ -532,15 +533,15 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     """People this bus could have carried who stand at the stop when it leaves full."""
     count = 0
     for i in range(s.place_class[place], s.place_class[place + 1]):
-        c = s.carried[i]
+        c = s.carried[i, CARRIED]
         e = d.queue[c, HEAD]
         while e < d.queue[c, END] and d.entry[e, SINCE] <= leaves:
             e += 1
         count += e - d.queue[c, HEAD]
         leg = d.queue[c, CHANGES]
         while leg >= 0:
-            count += d.change_s[leg] <= leaves
-            leg = d.change_next[leg]
+            count += d.rider[leg, CHANGED] <= leaves
+            leg = d.rider[leg, NEXT]
     return count
 
 
@@ -609,7 +610,7 @@ def run_controlled(
             late_s = 0.0
             if due_s.shape[0]:
                 trip = d.batch[i]
-                late_s = d.raw[i, 2] - due_s[s.first_visit[trip] + d.position[trip]]
+                late_s = d.raw[i, 2] - due_s[d.trip[trip, VISIT] + d.trip[trip, POSITION]]
             serve(s, d, i, controlled(kind, constants, chain, d.raw[i], late_s, horizon))
 
 

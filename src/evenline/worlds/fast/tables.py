@@ -26,7 +26,6 @@ class _Queues:
     entry_person: I32
     place_class: I32
     carried: I32
-    carried_as: I32
 
 
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
@@ -66,16 +65,21 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         before=before,
         start_s=np.array(start, np.int32),
         stops=np.array([len(s.stops) for s in city.services], np.int32),
-        target_ahead=ahead,
-        target_behind=behind,
+        target=np.column_stack([ahead, behind]),
         service=order.service,
         first_stop=order.first_stop,
         first_visit=order.first_visit,
         place_class=queues.place_class,
         carried=queues.carried,
-        carried_as=queues.carried_as,
         class_start=queues.class_start,
         entry_leg=queues.entry_leg,
+        entry_goal=np.array(
+            [
+                leg_pos[leg][0] if len(leg_pos[leg]) == 1 and leg_next[leg] < 0 else -1
+                for leg in queues.entry_leg.tolist()
+            ],
+            np.int32,
+        ),
         entry_person=queues.entry_person,
         leg=np.column_stack([starts[:-1], leg_next, queues.leg_class]).astype(np.int32),
         leg_pos=np.array([p for row in leg_pos for p in row], np.int32),
@@ -118,8 +122,7 @@ def _queues(city: City) -> _Queues:
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),
         place_class=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32),
-        carried=np.array([pair[0] for pair in flat], np.int32),
-        carried_as=np.array([pair[1] for pair in flat], np.int32),
+        carried=np.array(flat, np.int32).reshape(-1, 2),
     )
 
 
@@ -137,26 +140,19 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
     return Day(
         num=np.zeros((worlds, SCALARS), np.int64),
         hold_s=np.zeros((worlds, trips + 1)),
-        bucket=whole(horizon),
+        second=whole(horizon, 3),
         after=whole(trips),
-        add_waiting=whole(horizon),
-        add_riding=whole(horizon),
-        load=whole(trips),
-        alight=whole(visits, 2),
-        alight_next=whole(legs),
-        entry=whole(entries, 2),
+        trip=whole(trips, 8),
+        visit=whole(visits, 3),
+        rider=whole(legs, 3),
+        entry=whole(entries, 3),
         queue=whole(classes, 4),
-        change_next=whole(legs),
-        change_s=whole(legs),
         pace=np.zeros((worlds, trips), np.float32),
-        visited_s=whole(visits),
         last_s=whole(places),
-        position=whole(trips),
-        ahead=whole(trips),
-        behind=whole(trips),
         tail=whole(services),
         batch=whole(trips),
         raw=np.zeros((worlds, trips, 16)),
         visits=whole(kept, 6),
         visit_hold_s=np.zeros((worlds, kept)),
+        ride=whole(legs if keep_visits else 0),
     )

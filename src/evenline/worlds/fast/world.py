@@ -150,13 +150,13 @@ class FastWorld:
     @property
     def arrivals_s(self) -> npt.NDArray[np.int32]:
         """When each trip reached each of its stops so far, visits end to end; -1 if not yet."""
-        return np.asarray(self._days.fleet.visited_s[0])
+        return np.asarray(self._days.fleet.visit[0, :, k.VISITED])
 
     @property
     def visits(self) -> list[Visit]:
         """The stop visits of the day so far, if they are kept."""
         days, static = self._days, self._days.static
-        arrived, table = days.fleet.visited_s[0], days.fleet.visits[0]
+        arrived, table = self.arrivals_s, days.fleet.visits[0]
         holds = days.fleet.visit_hold_s[0]
         rows = []
         undecided = set(days.fleet.batch[0, self._first : self._shown].tolist())
@@ -165,7 +165,7 @@ class FastWorld:
         for visit in np.flatnonzero(arrived[: len(table)] >= 0).tolist():
             trip = int(np.searchsorted(static.first_visit, visit, side="right")) - 1
             position = visit - int(static.first_visit[trip])
-            if trip in undecided and position == days.fleet.position[0, trip]:
+            if trip in undecided and position == days.fleet.trip[0, trip, k.POSITION]:
                 continue
             left, load, alighted, boarded, behind, base = table[visit].tolist()
             rows.append(
@@ -255,7 +255,7 @@ class Fleet:
 
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
         """When each trip of a world reached each of its stops, visits end to end; -1 if not yet."""
-        return np.asarray(self._days.fleet.visited_s[w])
+        return np.asarray(self._days.fleet.visit[w, :, k.VISITED])
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that changes, as arrays with a row a world: enough to go on from."""
