@@ -19,7 +19,6 @@ from evenline.compiled import compiled, inlined
 from evenline.control.event import RATE, SERVICE, STOP, Array, Batch
 from evenline.errors import InputError
 from evenline.policies.chain import apply_chain
-from evenline.policies.classics import controlled
 from evenline.policies.controller import Decision, RuleController
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast import kernel as k
@@ -217,26 +216,16 @@ def try_holds(
     The first hold is replaced by what the base rule would do.
     """
     d, e = k.row(fleet, MIRROR), k.row(fleet, SCRATCH)
-    tried_s[0] = _base_hold(s, d, i, kind, constants, chain, due_s)
+    tried_s[0] = k.controlled_hold(s, d, i, kind, constants, chain, due_s)
     for n in range(tried_s.shape[0]):
         _copy(d, e, d.num[k.NOW], until)
         k.serve(s, e, i, tried_s[n])
         first, count = i + 1, e.num[k.BATCH]
         while count:
             for j in range(first, count):
-                k.serve(s, e, j, _base_hold(s, e, j, kind, constants, chain, due_s))
+                k.serve(s, e, j, k.controlled_hold(s, e, j, kind, constants, chain, due_s))
             first, count = 0, k.advance_until(s, e, until)
         costs[n] = 2.0 * e.num[k.WAITING_S] + e.num[k.RIDING_S]
-
-
-@inlined
-def _base_hold(
-    s: k.Static, d: k.Day, i: int, kind: int, constants: Array, chain: int, due_s: Array
-) -> float:
-    trip, late_s = d.batch[i], 0.0
-    if due_s.shape[0]:
-        late_s = d.raw[i, 2] - due_s[s.first_visit[trip] + d.trip[trip, k.POSITION]]
-    return controlled(kind, constants, chain, d.raw[i], late_s, float(s.number[0]))
 
 
 @inlined

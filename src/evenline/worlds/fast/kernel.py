@@ -595,23 +595,29 @@ def run_day(
             serve(s, d, i, hold)
 
 
+@inlined
+def controlled_hold(
+    s: Static, d: Day, i: int, kind: int, constants: F64, chain: int, due_s: F64
+) -> float:
+    """The hold of a rule and its chain for the i-th bus of the moment."""
+    trip, late_s = d.batch[i], 0.0
+    if due_s.shape[0]:
+        late_s = d.raw[i, 2] - due_s[d.trip[trip, VISIT] + d.trip[trip, POSITION]]
+    return controlled(kind, constants, chain, d.raw[i], late_s, float(s.number[0]))
+
+
 @compiled
 def run_controlled(
     s: Static, fleet: Day, w: int, kind: int, constants: F64, chain: int, due_s: F64
 ) -> None:
     """A whole day under a rule and its chain; `due_s` is each visit's due time, or empty."""
     d = row(fleet, w)
-    horizon = float(s.number[0])
     while True:
         count = advance(s, d)
         if count == 0:
             break
         for i in range(count):
-            late_s = 0.0
-            if due_s.shape[0]:
-                trip = d.batch[i]
-                late_s = d.raw[i, 2] - due_s[d.trip[trip, VISIT] + d.trip[trip, POSITION]]
-            serve(s, d, i, controlled(kind, constants, chain, d.raw[i], late_s, horizon))
+            serve(s, d, i, controlled_hold(s, d, i, kind, constants, chain, due_s))
 
 
 @compiled
