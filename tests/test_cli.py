@@ -324,12 +324,13 @@ import os, sys
 sys.path.remove({str(runtime)!r})
 del sys.modules["libsumo"]
 import libsumo
-real_step = libsumo.simulationStep
+from libsumo import _libsumo
+real_step = _libsumo.simulation_step
 def step(*arguments):
     if libsumo.simulation.getTime() == 500:
         {at_second_500}
     return real_step(*arguments)
-libsumo.simulationStep = step
+_libsumo.simulation_step = step
 """
     )
 
@@ -342,8 +343,16 @@ libsumo.simulationStep = step
     ],
 )
 def test_a_sumo_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
-    evenline: Evenline, tmp_path: Path, failure: str, words: list[str]
+    evenline: Evenline,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+    words: list[str],
 ) -> None:
+    """Without a compiler, so that SUMO is stepped from Python, where it can be made to fail."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("EVENLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
     wrap_sumo(tmp_path / "runtimes" / "9.9.9", failure)
     before = [name for name in files_in(tmp_path) if "__pycache__" not in name]
     ended = evenline("simulate", "--sumo", "9.9.9", "--out", "day")

@@ -25,6 +25,7 @@ from evenline.errors import InputError
 from evenline.files import ScratchFolder
 from evenline.policies.rules import named_rule
 from evenline.replay.store import open_store
+from evenline.worlds.sumo.native import native_tables
 from evenline.worlds.sumo.runtime import binary, runtime_environment, runtime_version
 from evenline.worlds.sumo.scenario import write_scenario
 from evenline.worlds.sumo.world import SumoWorld
@@ -52,6 +53,7 @@ def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
         "city": city,
         "repeats": repeats,
         "sumo": runtime_version(),
+        "compiled": native_tables(open_city(city)) is not None,
         "world_s": round(world_s, 3),
         "bare_s": round(min(bare_s), 3),
         "ratio": round(world_s / min(bare_s), 3),

@@ -26,7 +26,7 @@ from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, check_world, run_episode
 from evenline.errors import InputError
 from evenline.policies.rules import RANDOM, Rule, named_rule
-from evenline.worlds.sumo.runtime import libsumo
+from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
 
 OpenWorld = Callable[..., SumoWorld]
@@ -357,10 +357,10 @@ def test_a_day_has_an_order(open_world: OpenWorld) -> None:
 def test_a_crash_of_sumo_is_one_line_with_the_time(
     town: City, open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, before = open_world(town), open_world(town)
+    world, before = open_world(town, native=False), open_world(town)
     expected = run_episode(before, CELL, ZERO)
     before.close()
-    real, steps = libsumo().simulationStep, iter(range(10_000))
+    real, steps = libsumo_functions().simulation_step, iter(range(10_000))
 
     def breaks(*args: Any) -> None:
         if next(steps) == 1_000:
@@ -368,7 +368,7 @@ def test_a_crash_of_sumo_is_one_line_with_the_time(
         real(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(libsumo(), "simulationStep", breaks)
+        patch.setattr(libsumo_functions(), "simulation_step", breaks)
         with pytest.raises(InputError) as failure:
             run_episode(world, CELL, ZERO)
     assert str(failure.value) == "SUMO stopped at 1000 s of the day: the engine is gone"

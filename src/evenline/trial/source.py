@@ -13,10 +13,11 @@ from evenline.files import sha256, to_json
 EVALUATOR = (
     *("__init__.py", "compiled.py", "errors.py", "files.py"),
     *("city/*.py", "control/*.py", "policies/*.py"),
-    *("worlds/**/*.py", "worlds/calibrations/*.json"),  # some policies ask the fast world
+    *("worlds/**/*.py", "worlds/sumo/day.cpp"),
+    "worlds/calibrations/*.json",  # some policies ask the fast world
     *("trial/__init__.py", "trial/job.py", "trial/source.py"),
 )
-EVERYTHING = ("**/*.py", "worlds/calibrations/*.json")
+EVERYTHING = ("**/*.py", "worlds/sumo/day.cpp", "worlds/calibrations/*.json")
 ANALYSER = ("trial/plan.py", "trial/analyse.py", "trial/intervals.py")
 
 

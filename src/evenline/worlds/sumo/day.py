@@ -1,0 +1,329 @@
+"""What is kept of a day in SUMO: who waits and rides, which buses stand where, what they are told.
+
+SUMO is stepped here. A look after each step costs a handful of calls: it is only at the buses that
+SUMO reports at stops. Passenger counts are SUMO's own, read after every step, so the ledger
+is a sum over whole seconds.
+
+`PlainDay` runs everywhere. Where there is a C++ compiler, `native.NativeDay` does the same in
+compiled code (day.cpp), to the bit; what is changed in one is changed in the other.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
+from evenline.city.model import City
+from evenline.control.event import (
+    Batch,
+    Headways,
+    headway_behind,
+    new_headways,
+    record_arrival,
+    record_finish,
+)
+from evenline.control.ledger import Ledger
+from evenline.control.visits import Visit
+from evenline.worlds.sumo.runtime import libsumo_functions
+
+CHANGES = -1  # the leg of someone who has several, until SUMO is asked
+
+
+class Tally(Protocol):
+    """The sums of a day so far, without the current second."""
+
+    now_s: int  # the step being made, or just made
+    departed: int
+    completed: int
+    riding: int  # now
+    teleports: int
+    waiting_s: int
+    riding_s: int
+    denied: int
+    trips_completed: int
+    trip_duration_s: int
+
+
+class Day(Protocol):
+    """A day under way."""
+
+    @property
+    def tally(self) -> Tally: ...
+
+    @property
+    def visits(self) -> list[Visit]: ...
+
+    def advance(self, until_s: int) -> int:
+        """Step SUMO until buses ask for a hold, or up to a second; how many ask."""
+        ...
+
+    def batch(self) -> Batch:
+        """The buses that ask now."""
+        ...
+
+    def hold(self, trip: int, hold_s: float) -> None:
+        """Add a hold to the dwell of a bus that asks."""
+        ...
+
+
+@dataclass
+class _Sums(Ledger):
+    now_s: int = 0
+    departed: int = 0
+    completed: int = 0
+    riding: int = 0
+    teleports: int = 0
+    denied: int = 0
+    trips_completed: int = 0
+    trip_duration_s: int = 0
+
+
+@dataclass(slots=True)
+class _AtStop:
+    """A bus standing at a stop: what is settled on arrival."""
+
+    trip: int
+    position: int
+    arrival_s: int
+    load: int
+    alighting: int
+    base_dwell_s: int
+    waiting: int
+    hold_s: float = 0.0
+
+
+class Tables:
+    """What a city fixes for all its days, as lists and dictionaries."""
+
+    def __init__(self, city: City) -> None:
+        self.city = city
+        self.bus = [trip.id for trip in city.trips]
+        self.trip_of = {bus: trip for trip, bus in enumerate(self.bus)}
+        self.service = [trip.service for trip in city.trips]
+        self.order = [(trip.service, i) for i, trip in enumerate(city.trips)]
+        self.stops = [service.stops for service in city.services]
+        self.first_stop: list[int] = service_stop_offsets(city).tolist()
+        self.targets_s: list[list[float]] = np.transpose(city.headway_targets()).tolist()
+        self.last_position = [len(city.services[t.service].stops) - 1 for t in city.trips]
+        self.legs_end: list[int] = city.journeys.leg_start[1:].tolist()
+        self.leg_of = _only_legs(city)
+        self.alight: list[int] = city.journeys.leg_alight.tolist()
+        self.accepted = _accepted_legs(city)
+
+    def begin(self, cell: Cell) -> "PlainDay":
+        """A new day."""
+        return PlainDay(self, cell)
+
+
+class PlainDay:
+    """A day kept in plain Python; see `Day`."""
+
+    def __init__(self, tables: Tables, cell: Cell) -> None:
+        self.tally = _Sums()
+        self.visits: list[Visit] = []
+        self._t, city = tables, tables.city
+        self._vehicle = city.vehicle
+        self._rates: list[list[float]] = arrival_rates(city, cell.demand).tolist()
+        self._headways = Headways(*(column.tolist() for column in new_headways(city)))
+        self._loads = [0] * len(city.trips)
+        self._due: list[dict[int, int]] = [{} for _ in city.trips]  # by stop to alight at
+        self._at: dict[int, _AtStop] = {}
+        self._standing: dict[str, int] = {}  # buses at a stop, with their trips
+        self._moving = 0  # people on board of all others
+        self._asking: list[int] = []
+        self._rows: list[tuple[float, ...]] = []
+
+    def advance(self, until_s: int) -> int:
+        if self._asking:
+            self._pass()
+        self._asking, self._rows = [], []
+        while self.tally.now_s < until_s:
+            libsumo_functions().simulation_step()
+            self._look()
+            if self._asking:
+                break
+            self._pass()
+        return len(self._asking)
+
+    def batch(self) -> Batch:
+        trips = np.array(self._asking, np.int32)
+        return Batch(self.tally.now_s, trips, np.array(self._rows, float))
+
+    def hold(self, trip: int, hold_s: float) -> None:
+        here = self._at[trip]
+        here.hold_s = hold_s
+        lengthen_stop(self._t.bus[trip], here.base_dwell_s + hold_s)
+
+    def _pass(self) -> None:
+        self.tally.advance(self._waiting(), self.tally.riding)
+        self.tally.now_s += 1
+
+    def _look(self) -> None:
+        """Note what a step has changed."""
+        sumo, tally = libsumo_functions(), self.tally
+        tally.departed += sumo.simulation_getDepartedPersonNumber()
+        tally.completed += sumo.simulation_getArrivedPersonNumber()
+        tally.teleports += sumo.simulation_getStartingTeleportNumber()
+        trips = [self._stopped(bus) for bus in sumo.simulation_getStopStartingVehiclesIDList()]
+        tally.riding = self._moving + sum(map(sumo.vehicle_getPersonNumber, self._standing))
+        for bus in sumo.simulation_getStopEndingVehiclesIDList():
+            self._leave(bus)
+        if trips:
+            self._arrive(trips)
+
+    def _waiting(self) -> int:
+        return self.tally.departed - self.tally.completed - self.tally.riding
+
+    def _stopped(self, bus: str) -> int:
+        """A bus stands at a stop from this step on; its trip."""
+        trip = self._standing[bus] = self._t.trip_of[bus]
+        self._moving -= self._loads[trip]
+        return trip
+
+    def _arrive(self, trips: list[int]) -> None:
+        """Note the arrivals of this step; write down who asks for a hold, and what they are told.
+
+        Buses at their last stop leave the running order before anyone looks behind.
+        """
+        h, last, now = self._headways, self._t.last_position, self.tally.now_s
+        trips.sort(key=self._t.order.__getitem__)
+        ahead = [record_arrival(h, trip, h.position[trip] + 1, now) for trip in trips]
+        for trip in trips:
+            if h.position[trip] == last[trip]:
+                record_finish(h, trip)
+        for trip, gap in zip(trips, ahead, strict=True):
+            position = h.position[trip]
+            here = self._at[trip] = self._observe(trip, position)
+            if position < last[trip]:
+                self._asking.append(trip)
+                self._rows.append(self._raw(here, gap, headway_behind(h, trip, now)))
+            else:
+                self.tally.trips_completed += 1
+                self.tally.trip_duration_s += now - h.visited_s[h.first_visit[trip]]
+
+    def _observe(self, trip: int, position: int) -> _AtStop:
+        """Who will alight and who is waiting, as of the moment the bus stopped.
+
+        SUMO exchanges the first passenger within the step of the arrival, so whoever is already
+        on board from this stop is counted as waiting still.
+        """
+        service, load, vehicle = self._t.service[trip], self._loads[trip], self._vehicle
+        stop = self._t.stops[service][position]
+        boarded = max(libsumo_functions().vehicle_getPersonNumber(self._t.bus[trip]) - load, 0)
+        alighting = self._due[trip].pop(stop, 0)
+        waiting = boarded + self._eligible(service, stop)
+        boarding = min(waiting, vehicle.capacity - load + alighting)
+        dwell = max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * (alighting + boarding))
+        return _AtStop(trip, position, self.tally.now_s, load, alighting, dwell, waiting)
+
+    def _eligible(self, service: int, stop: int) -> int:
+        """People at the stop now whose leg this service can carry.
+
+        SUMO lists first legs under the road alone, and those on board a bus there as well.
+        """
+        accepted = self._t.accepted.get((service, stop))
+        if accepted is None:
+            return 0
+        sumo, count = libsumo_functions(), 0
+        people = sumo.edge_getLastStepPersonIDs(self._t.city.stops[stop].road)
+        for person in filter(accepted.__contains__, people):
+            if not sumo.person_getVehicle(person):
+                legs = accepted[person]
+                count += not legs or self._leg(person) in legs
+        return count
+
+    def _leg(self, person: str) -> int:
+        """The leg that someone is on: known, but for those who change."""
+        leg = self._t.leg_of[person]
+        if leg != CHANGES:
+            return leg
+        left = int(libsumo_functions().person_getRemainingStages(person))
+        return self._t.legs_end[int(person[1:])] - left
+
+    def _raw(self, here: _AtStop, ahead: int, behind: int) -> tuple[float, ...]:
+        """The sixteen features, in the order of RAW_FEATURES."""
+        trip, service, now = here.trip, self._t.service[here.trip], here.arrival_s
+        rates = self._rates[self._t.first_stop[service] + here.position]
+        return (
+            service,
+            here.position,
+            now,
+            max(ahead, 0),
+            max(behind, 0),
+            self._t.targets_s[trip][0],
+            self._t.targets_s[trip][1],
+            here.waiting,
+            here.load,
+            rates[min(now // RATE_BIN_S, len(rates) - 1)],
+            here.base_dwell_s,
+            ahead >= 0,
+            behind >= 0,
+            self._vehicle.capacity,
+            self._waiting(),
+            self.tally.riding,
+        )
+
+    def _leave(self, bus: str) -> None:
+        trip = self._standing.pop(bus)
+        here, load = self._at.pop(trip), libsumo_functions().vehicle_getPersonNumber(bus)
+        boarded = load - here.load + here.alighting
+        self._loads[trip] = load
+        self._moving += load
+        if boarded > 0:
+            self._note_boarded(trip, boarded)
+        left_behind = 0
+        if load >= self._vehicle.capacity:
+            service = self._t.service[trip]
+            left_behind = self._eligible(service, self._t.stops[service][here.position])
+        self.tally.denied += left_behind
+        self.visits.append(
+            Visit(
+                trip,
+                here.position,
+                here.arrival_s,
+                self.tally.now_s,
+                here.load,
+                here.alighting,
+                boarded,
+                left_behind,
+                here.base_dwell_s,
+                here.hold_s,
+            )
+        )
+
+    def _note_boarded(self, trip: int, boarded: int) -> None:
+        """Count where the people who have just boarded will alight. SUMO lists them last."""
+        due = self._due[trip]
+        for person in libsumo_functions().vehicle_getPersonIDList(self._t.bus[trip])[-boarded:]:
+            stop = self._t.alight[self._leg(person)]
+            due[stop] = due.get(stop, 0) + 1
+
+
+def lengthen_stop(bus: str, duration_s: float) -> None:
+    """Let a bus stand so long. SUMO counts a stop's duration from its start."""
+    libsumo_functions().vehicle_setStopParameter(bus, 0, "duration", str(duration_s))
+
+
+def _only_legs(city: City) -> dict[str, int]:
+    """The leg of each person who has one. Most have: it spares asking SUMO, all day long."""
+    bounds = city.journeys.leg_start.tolist()
+    return {
+        f"p{person}": first if last - first == 1 else CHANGES
+        for person, (first, last) in enumerate(pairwise(bounds))
+    }
+
+
+def _accepted_legs(city: City) -> dict[tuple[int, int], dict[str, tuple[int, ...]]]:
+    """Who may board a service at a stop; for those who change, on which of their legs."""
+    journeys = city.journeys
+    accepted: dict[tuple[int, int], dict[str, tuple[int, ...]]] = defaultdict(dict)
+    boards, carriers = journeys.leg_board.tolist(), journeys.leg_carriers.tolist()
+    for person, (first, last) in enumerate(pairwise(journeys.leg_start.tolist())):
+        for leg in range(first, last):
+            for service in journeys.carriers[carriers[leg]]:
+                at, name = accepted[service, boards[leg]], f"p{person}"
+                at[name] = (*at.get(name, ()), leg) if last - first > 1 else ()
+    return dict(accepted)
