@@ -99,10 +99,10 @@ struct Day {
         return place(trip) + 1 == fixed.first_stop[fixed.service[trip] + 1];
     }
 
-    int advance(int until) {
+    int advance(int horizon_s) {
         if (asked) pass();
         asked = false;
-        while (tally->now_s < until) {
+        while (tally->now_s < horizon_s) {
             Simulation::step();
             if (const int count = look(tally->now_s)) {
                 asked = true;
@@ -310,10 +310,10 @@ Day* day_begin(const Fixed* fixed, Tally* tally, int32_t* asking, double* raw) {
 
 void day_end(Day* day) { delete day; }
 
-// Step SUMO until buses ask for a hold, or up to a second of the day: how many ask, or -1.
-int day_advance(Day* day, int until) {
+// Step SUMO until buses ask for a hold: how many ask, 0 at the horizon, or -1.
+int day_advance(Day* day, int horizon_s) {
     try {
-        return day->advance(until);
+        return day->advance(horizon_s);
     } catch (const std::exception& error) {
         day->message = error.what();
         return -1;

@@ -56,12 +56,8 @@ class Day(Protocol):
     @property
     def visits(self) -> list[Visit]: ...
 
-    def advance(self, until_s: int) -> int:
-        """Step SUMO until buses ask for a hold, or up to a second; how many ask."""
-        ...
-
-    def batch(self) -> Batch:
-        """The buses that ask now."""
+    def advance(self) -> Batch | None:
+        """Step SUMO until buses ask for a hold; nothing at the horizon."""
         ...
 
     def hold(self, trip: int, hold_s: float) -> None:
@@ -136,21 +132,18 @@ class PlainDay:
         self._asking: list[int] = []
         self._rows: list[tuple[float, ...]] = []
 
-    def advance(self, until_s: int) -> int:
+    def advance(self) -> Batch | None:
         if self._asking:
             self._pass()
         self._asking, self._rows = [], []
-        while self.tally.now_s < until_s:
+        while self.tally.now_s < self._t.city.horizon_s:
             libsumo_functions().simulation_step()
             self._look()
             if self._asking:
-                break
+                trips = np.array(self._asking, np.int32)
+                return Batch(self.tally.now_s, trips, np.array(self._rows, float))
             self._pass()
-        return len(self._asking)
-
-    def batch(self) -> Batch:
-        trips = np.array(self._asking, np.int32)
-        return Batch(self.tally.now_s, trips, np.array(self._rows, float))
+        return None
 
     def hold(self, trip: int, hold_s: float) -> None:
         here = self._at[trip]

@@ -168,7 +168,8 @@ class NativeDay:
         self._asking = np.zeros(tables.city.decisions, np.int32)
         self._raw = np.zeros((tables.city.decisions, len(RAW_FEATURES)))
         self._alive = alive  # what the library points to lives as long as this does
-        self._first = self._end = 0  # of all who asked, those who ask now
+        self._asked = 0  # so many of all who will ask
+        self._horizon_s = tables.city.horizon_s
         buffers = (c.addressof(self._sums), self._asking.ctypes.data, self._raw.ctypes.data)
         self._day = self._library.day_begin(c.addressof(fixed), *buffers)
         weakref.finalize(self, self._library.day_end, self._day)
@@ -177,16 +178,15 @@ class NativeDay:
     def tally(self) -> Tally:
         return cast(Tally, self._sums)
 
-    def advance(self, until_s: int) -> int:
-        count: int = self._library.day_advance(self._day, until_s)
+    def advance(self) -> Batch | None:
+        first = self._asked
+        count: int = self._library.day_advance(self._day, self._horizon_s)
         if count < 0:
             raise RuntimeError(self._library.day_message(self._day).decode())
-        self._first, self._end = self._end, self._end + count
-        return count
-
-    def batch(self) -> Batch:
-        now = slice(self._first, self._end)
-        return Batch(self._sums.now_s, self._asking[now], self._raw[now])
+        if count == 0:
+            return None
+        self._asked = end = first + count
+        return Batch(self._sums.now_s, self._asking[first:end], self._raw[first:end])
 
     def hold(self, trip: int, hold_s: float) -> None:
         base_dwell_s = self._library.day_hold(self._day, trip, hold_s)

@@ -28,7 +28,6 @@ from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
 ERROR_LOG = "errors.txt"
-STRETCH_S = 500  # of the day, before anyone can interrupt again
 _owner: "SumoWorld | None" = None  # libsumo is one per process, and so is whoever drives it
 
 
@@ -67,7 +66,11 @@ class SumoWorld:
             raise InputError("the day is over: reset the world before the next step")
         holds = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
         for trip, hold in zip(batch.trips.tolist(), holds, strict=True):
-            self._hold(trip, hold)
+            self._hold_total += hold
+            if hold > 0.0:
+                self._day.hold(trip, hold)
+            else:
+                self._holds_zero += 1
         return self._advance()
 
     def outcome(self) -> Outcome:
@@ -143,9 +146,7 @@ class SumoWorld:
             self._current = self._pending.pop(0)
             return self._current
         try:
-            self._current = self._run_to_next_moment()
-        except InputError:
-            raise
+            batch = self._day.advance()
         except Exception as error:
             self._fail(error)
         tally, ledger = self._day.tally, self._ledger
@@ -153,7 +154,13 @@ class SumoWorld:
         self.charged = ledger.charge()
         if not self._began:
             self._began, self._pre_control = True, self.charged
-        return self._current
+        if batch is not None:
+            self._decisions += len(batch.trips)
+            self._zero_tokens += len(batch.trips) - 1
+            if len(batch.trips) > self.max_batch:
+                batch, *self._pending = _parts(batch, self.max_batch)
+        self._current = batch
+        return batch
 
     def _fail(self, error: Exception) -> NoReturn:
         """SUMO has given up: say when and why in one line, and leave nothing open."""
@@ -173,25 +180,6 @@ class SumoWorld:
         path = Path(self._folder.name) / ERROR_LOG if self._folder is not None else None
         lines = path.read_text().splitlines() if path is not None and path.exists() else []
         return [line.removeprefix("Error: ").strip() for line in lines if line.strip()]
-
-    def _run_to_next_moment(self) -> Batch | None:
-        day, horizon, asking = self._day, self.city.horizon_s, 0
-        while not asking and day.tally.now_s < horizon:
-            asking = day.advance(min(day.tally.now_s + STRETCH_S, horizon))
-        if not asking:
-            return None
-        self._decisions += asking
-        self._zero_tokens += asking - 1
-        batch = day.batch()
-        if asking > self.max_batch:
-            batch, *self._pending = _parts(batch, self.max_batch)
-        return batch
-
-    def _hold(self, trip: int, hold_s: float) -> None:
-        self._hold_total += hold_s
-        self._holds_zero += hold_s == 0.0
-        if hold_s > 0.0:
-            self._day.hold(trip, hold_s)
 
     def __enter__(self) -> "SumoWorld":
         return self
