@@ -20,10 +20,10 @@ import numpy as np
 
 from evenline.city.cells import demo_cell
 from evenline.city.tables import open_city
+from evenline.control.event import Batch
 from evenline.control.world import run_episode
 from evenline.errors import InputError
 from evenline.files import ScratchFolder
-from evenline.policies.rules import named_rule
 from evenline.replay.store import open_store
 from evenline.worlds.sumo.native import native_tables
 from evenline.worlds.sumo.runtime import binary, runtime_environment, runtime_version
@@ -94,14 +94,18 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
 
 def time_world(city_name: str) -> dict[str, float]:
     """Seconds and peak memory of one day in this process."""
-    city, zero = open_city(city_name), named_rule("zero")
+    city = open_city(city_name)
     with SumoWorld(open_city("town")) as world:
-        run_episode(world, CELL, zero)
+        run_episode(world, CELL, _no_hold)
     began = time.perf_counter()
     with SumoWorld(city) as world:
-        run_episode(world, CELL, zero)
+        run_episode(world, CELL, _no_hold)
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "peak_mib": _peak_kib() / 1024}
+
+
+def _no_hold(batch: Batch) -> list[float]:
+    return [0.0] * len(batch.trips)
 
 
 def _peak_kib() -> int:

@@ -387,7 +387,7 @@ def list_runtimes() -> None:
 @bench_app.command("sumo")
 def bench_sumo(
     city: CityOption = "city",
-    repeats: Annotated[int, typer.Option(help="Runs of each side, in turn.")] = 2,
+    repeats: Annotated[int, typer.Option(help="Runs of each side, in turn.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
 ) -> None:
     """One day in our SUMO world against the bare sumo binary on the same files."""
