@@ -199,18 +199,17 @@ struct Day {
     }
 
     bool boards(int leg, int service, int stop) const {
-        return fixed.leg_board[leg] == stop &&
+        return leg >= 0 && fixed.leg_board[leg] == stop &&
                fixed.carries[fixed.leg_carriers[leg] * fixed.services + service];
     }
 
-    // The leg that someone is on: known, but for those who change.
+    // The leg that someone is on, or -1: known, but for those who change.
     int leg_of(const std::string& id) const {
         const int person = std::stoi(id.substr(1));
         const int first = fixed.leg_start[person], end = fixed.leg_start[person + 1];
         if (end - first == 1) return first;
         const int left = Person::getRemainingStages(id);
-        if (left < 1 || left > end - first) throw std::out_of_range("no such ride of " + id);
-        return end - left;
+        return left < 1 || left > end - first ? -1 : end - left;
     }
 
     // The sixteen features, in the order of RAW_FEATURES.
@@ -250,7 +249,9 @@ struct Day {
     void note_boarded(int trip, int boarded) {
         const auto people = Vehicle::getPersonIDList(bus[trip]);
         for (size_t i = std::max<int>(people.size() - boarded, 0); i < people.size(); i++) {
-            due[trip][fixed.leg_alight[leg_of(people[i])]]++;
+            const int leg = leg_of(people[i]);
+            if (leg < 0) throw std::out_of_range(people[i] + " is on no ride");
+            due[trip][fixed.leg_alight[leg]]++;
         }
     }
 
