@@ -1,7 +1,7 @@
 // A day in SUMO, as `PlainDay` of day.py keeps it, compiled: the same questions to SUMO, the same
 // answers to the bit, without Python's share of the time and of the caches.
 //
-// `Fixed`, `Tally` and `Visit` are laid out as in native.py. What SUMO throws becomes the return
+// `Fixed` and `Visit` are laid out as in native.py. What SUMO throws becomes the return
 // value -1 and a `message`.
 
 #include <algorithm>
@@ -43,9 +43,9 @@ struct Fixed {  // what the city and the level of demand fix
     const uint8_t* carries;       // set of carriers, service
 };
 
-struct Tally {
-    int64_t now_s, departed, completed, riding, teleports, waiting_s, riding_s;
-    int64_t denied, trips_completed, trip_duration_s;
+struct Tally {  // as in day.py; charging is left to Python
+    int64_t waiting_s, riding_s, charged;
+    int64_t now_s, departed, completed, riding, teleports, denied, trips_completed, trip_duration_s;
 };
 
 struct Visit {

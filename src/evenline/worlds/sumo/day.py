@@ -32,19 +32,18 @@ from evenline.worlds.sumo.runtime import libsumo_functions
 CHANGES = -1  # the leg of someone who has several, until SUMO is asked
 
 
-class Tally(Protocol):
-    """The sums of a day so far, without the current second."""
+@dataclass
+class Tally(Ledger):
+    """The sums of a day so far, without the current second. day.cpp lays them out in this order."""
 
-    now_s: int  # the step being made, or just made
-    departed: int
-    completed: int
-    riding: int  # now
-    teleports: int
-    waiting_s: int
-    riding_s: int
-    denied: int
-    trips_completed: int
-    trip_duration_s: int
+    now_s: int = 0  # the step being made, or just made
+    departed: int = 0
+    completed: int = 0
+    riding: int = 0  # now
+    teleports: int = 0
+    denied: int = 0
+    trips_completed: int = 0
+    trip_duration_s: int = 0
 
 
 class Day(Protocol):
@@ -63,18 +62,6 @@ class Day(Protocol):
     def hold(self, trip: int, hold_s: float) -> None:
         """Add a hold to the dwell of a bus that asks."""
         ...
-
-
-@dataclass
-class _Sums(Ledger):
-    now_s: int = 0
-    departed: int = 0
-    completed: int = 0
-    riding: int = 0
-    teleports: int = 0
-    denied: int = 0
-    trips_completed: int = 0
-    trip_duration_s: int = 0
 
 
 @dataclass(slots=True)
@@ -118,7 +105,7 @@ class PlainDay:
     """A day kept in plain Python; see `Day`."""
 
     def __init__(self, tables: Tables, cell: Cell) -> None:
-        self.tally = _Sums()
+        self.tally = Tally()
         self.visits: list[Visit] = []
         self._t, city = tables, tables.city
         self._vehicle = city.vehicle

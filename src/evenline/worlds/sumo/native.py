@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import weakref
 from contextlib import suppress
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -40,10 +41,6 @@ ARRAYS = (
     *("service", "first_stop", "stop", "first_visit", "target_s", "rate_per_s"),
     *("leg_start", "leg_board", "leg_alight", "leg_carriers", "carries"),
 )
-SUMS = (
-    *("now_s", "departed", "completed", "riding", "teleports", "waiting_s", "riding_s"),
-    *("denied", "trips_completed", "trip_duration_s"),
-)
 
 
 class _Fixed(c.Structure):
@@ -55,7 +52,7 @@ class _Fixed(c.Structure):
 
 
 class _Sums(c.Structure):
-    _fields_ = tuple((name, c.c_int64) for name in SUMS)
+    _fields_ = tuple((field.name, c.c_int64) for field in fields(Tally))
 
 
 VISIT = np.dtype(
