@@ -72,11 +72,12 @@ class Headways(NamedTuple):
     """Positions and arrival times of the day so far. `none` is -1 throughout."""
 
     service: npt.NDArray[np.int32]  # of each trip
-    first_stop: npt.NDArray[np.int32]  # where a service's stops begin, end to end
+    first_place: npt.NDArray[np.int32]  # where its service's stops begin, end to end
     first_visit: npt.NDArray[np.int32]  # where a trip's visits begin, end to end
     visited_s: npt.NDArray[np.int32]  # arrival of each visit
     last_s: npt.NDArray[np.int32]  # latest arrival of each service at each of its stops
     position: npt.NDArray[np.int32]  # latest stop of each trip
+    reached_s: npt.NDArray[np.int32]  # arrival there
     ahead: npt.NDArray[np.int32]  # running order within a service, as a linked list
     behind: npt.NDArray[np.int32]
     tail: npt.NDArray[np.int32]  # last bus of each service
@@ -95,10 +96,11 @@ def new_headways(city: City) -> Headways:
 
     return Headways(
         service,
-        first_stop,
+        first_stop[service],
         visits,
         none(int(visits[-1])),
         none(int(first_stop[-1])),
+        none(trips),
         none(trips),
         none(trips),
         none(trips),
@@ -118,13 +120,13 @@ def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
         if h.tail[service] >= 0:
             h.behind[h.tail[service]] = trip
         h.tail[service] = trip
-    h.position[trip] = stop
+    h.position[trip], h.reached_s[trip] = stop, now
     h.visited_s[h.first_visit[trip] + stop] = now
     other = h.ahead[trip]
     while other >= 0 and h.position[other] < stop:
         _swap(h, service, other, trip)
         other = h.ahead[trip]
-    place = h.first_stop[service] + stop
+    place = h.first_place[trip] + stop
     before = h.last_s[place]
     h.last_s[place] = now
     return now - before if before >= 0 else -1
@@ -167,7 +169,7 @@ def headway_behind(h: Headways, trip: int, now: int) -> int:
     if follower < 0:
         return -1
     mine, its = h.first_visit[trip], h.position[follower]
-    gap = h.visited_s[h.first_visit[follower] + its] - h.visited_s[mine + its]
+    gap = h.reached_s[follower] - h.visited_s[mine + its]
     if its < h.position[trip]:
         gap = max(gap, now - h.visited_s[mine + its + 1])
     return int(gap)

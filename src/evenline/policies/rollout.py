@@ -139,10 +139,10 @@ class Rollout:
 
 def misfits(days: Days, batch: Batch) -> Array:
     """How far each demand level's arrival rates are from those that the events report."""
-    rates, service = days.static.rates, batch.raw[:, SERVICE].astype(int)
+    times, service = days.static.times, batch.raw[:, SERVICE].astype(int)
     place = days.static.first_stop[service] + batch.raw[:, STOP].astype(int)
-    now = rates[:, place, min(batch.time_s // RATE_BIN_S, rates.shape[2] - 1)]
-    return np.asarray(np.abs(now - batch.raw[:, RATE]).sum(axis=1))
+    rates = times[:, min(batch.time_s // RATE_BIN_S, times.shape[1] - 1), place, k.RATE]
+    return np.asarray(np.abs(rates - batch.raw[:, RATE]).sum(axis=1))
 
 
 # -- compiled -------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def follow(s: k.Static, fleet: k.Day, now: int, trips: npt.NDArray[np.int32]) ->
         trip = d.second[at, k.BUCKET]
         d.second[at, k.BUCKET] = -1
         while trip >= 0:
-            after = d.after[trip]
+            after = d.trip[trip, k.AFTER]
             ends = d.trip[trip, k.POSITION] + 1 == d.trip[trip, k.LAST]
             k.schedule(s, d, trip, at if ends else at + 1)
             trip = after
@@ -187,12 +187,12 @@ def _call_in(s: k.Static, d: k.Day, trip: int, now: int) -> None:
     while at < s.number[0]:
         before, other = -1, d.second[at, k.BUCKET]
         while other >= 0 and other != trip:
-            before, other = other, d.after[other]
+            before, other = other, d.trip[other, k.AFTER]
         if other == trip:
             if before < 0:
-                d.second[at, k.BUCKET] = d.after[trip]
+                d.second[at, k.BUCKET] = d.trip[trip, k.AFTER]
             else:
-                d.after[before] = d.after[trip]
+                d.trip[before, k.AFTER] = d.trip[trip, k.AFTER]
             break
         at += 1
     k.schedule(s, d, trip, now)
@@ -236,14 +236,14 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
     """
     _fill(e.num, d.num, 0, d.num.shape[0])
     _fill(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])
-    _fill(e.after, d.after, 0, d.after.shape[0])
-    _fill(e.last_s, d.last_s, 0, d.last_s.shape[0])
+    _fill(e.changing, d.changing, 0, d.changing.shape[0])
     _fill(e.tail, d.tail, 0, d.tail.shape[0])
-    _fill_rows(e.second, d.second, now, until)
-    _fill_rows(e.trip, d.trip, 0, d.trip.shape[0])
-    _fill_rows(e.visit, d.visit, 0, d.visit.shape[0])
-    _fill_rows(e.rider, d.rider, 0, d.rider.shape[0])
-    _fill_rows(e.queue, d.queue, 0, d.queue.shape[0])
+    k.copy_rows(e.second, d.second, now, until)
+    k.copy_rows(e.trip, d.trip, 0, d.trip.shape[0])
+    k.copy_rows(e.place, d.place, 0, d.place.shape[0])
+    k.copy_rows(e.visit, d.visit, 0, d.visit.shape[0])
+    k.copy_rows(e.rider, d.rider, 0, d.rider.shape[0])
+    k.copy_rows(e.queue, d.queue, 0, d.queue.shape[0])
     for i in range(d.num[k.BATCH]):
         e.batch[i] = d.batch[i]
         _fill(e.raw[i], d.raw[i], 0, 16)
@@ -251,13 +251,6 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
 
 @inlined
 def _fill(to: npt.NDArray[Any], source: npt.NDArray[Any], low: int, high: int) -> None:
-    """Copy part of an array: a slice would want memory, which compiled code here has none of."""
+    """Copy part of an array, as `k.copy_rows` does of a table."""
     for i in range(low, high):
         to[i] = source[i]
-
-
-@inlined
-def _fill_rows(to: npt.NDArray[Any], source: npt.NDArray[Any], low: int, high: int) -> None:
-    for i in range(low, high):
-        for j in range(source.shape[1]):
-            to[i, j] = source[i, j]

@@ -67,35 +67,42 @@ CYCLE_S = 90
 HOUR_S = 3600
 COINS = 2048  # values of the bits that a fraction leaves
 
-# Columns of tables whose values are wanted together: side by side they cost one cache line.
+# Columns of tables whose values are wanted together. In a large city a decision costs what it
+# brings in from memory, so a bus is one line of the cache, a place another, a visit a quarter.
 POSITIONS, ONWARD, CLASS = range(3)  # of a leg: first of its alighting positions, next leg or -1
 CARRIED, CARRIED_AS = range(2)  # of a class at a place: the service's number among its carriers
-AHEAD_S, BEHIND_S = range(2)  # of a trip's targets
-PACE, LEAST, PHASE, HOUR = 0, 1, 2, 2 + PHASES  # of a place's running time, in seconds
-HEAD, SEEN, END, CHANGES = range(4)  # of a queue: next, first not yet counted, end; who changes
-COUNT, FIRST, VISITED = range(3)  # of a visit: how many alight, who of them changes, since when
-SINCE, GOAL, LEG = range(3)  # of someone in a queue: the position to alight at, or -1: ask the leg
+RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
+HEAD, SEEN, CHANGES, HEAD_S = range(4)  # of a queue: next, first not yet counted; who changes
+COUNT, VISITED, NOISE = range(3)  # of a visit: how many alight, since when, noise in two halves
+CHANGING = 1 << 20  # in the count of those who alight: some of them change
+GOAL_BITS = 10  # of someone in a queue: since when, and where to alight plus 1 (0: ask the leg)
+NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
 # Of the leg of someone who changes: the next in the list it is in, since when they wait for it,
 # and how many boarded before them for the same stop.
 NEXT, CHANGED, NUMBER = range(3)
 BUCKET, ADD_WAITING, ADD_RIDING = range(3)  # of a second
-# Of a trip; the last four never change: last position, where visits and places begin, service.
-LOAD, POSITION, AHEAD, BEHIND, LAST, VISIT, PLACE, SERVICE = range(8)
+# Of a trip; what follows AFTER, the trip after it in the second it is due, never changes: last
+# position, where visits and places begin, order of service and vehicle, timetable's gaps, pace.
+(
+    LOAD, POSITION, REACHED, AHEAD, BEHIND, AFTER,
+    LAST, VISIT, PLACE, SERVICE, RANK, AHEAD_S, BEHIND_S, PACE,
+) = range(14)  # fmt: skip
+# Of a place; all but the latest arrival never change: its classes, of which the first is at hand,
+# seconds for one unit of pace, least running time, effect of each phase of the signal cycle.
+LAST_S, CLASSES, MORE, ONLY, ONLY_AS, PACE_S, LEAST_S, PHASE = range(8)
+LINE = 16  # numbers in a line of the cache
 
 
 class Static(NamedTuple):
     """What a city and its calibration fix: shared by all worlds, never written."""
 
     number: I64  # horizon, capacity, shortest dwell, seconds an exchange, coins for a copied run
-    rank: I32  # of each trip, in the order of service and vehicle
+    trip: I32  # trip, (LOAD ... BEHIND_S) before its first arrival
     before: I32  # the trip before on the same service, or -1
     start_s: I32  # when each trip reaches its first stop
-    stops: I32  # of each service
-    target: F64  # trip, (AHEAD_S, BEHIND_S)
-    service: I32
     first_stop: I32
     first_visit: I32
-    place_class: I32  # where a place's classes begin in `carried`
+    place: I32  # place, (LAST_S ... PHASE and on) before the first arrival
     carried: I32  # class at a place, (CARRIED, CARRIED_AS)
     class_start: I32  # where a class's first legs begin
     entry_leg: I32
@@ -103,10 +110,9 @@ class Static(NamedTuple):
     entry_person: I32
     leg: I32  # leg, (POSITIONS, ONWARD, CLASS)
     leg_pos: I32  # alighting positions of a leg, one for each carrier
-    rates: F64  # level, place, half hour
+    times: F64  # level, half hour, place, (RATE, MEAN_S)
     scale: F64  # of the canonical state
-    run: F32  # place, (PACE, LEAST, phase of the signal cycle, hour)
-    run_noise: F32  # place, quantile
+    noise: F32  # place, quantile
     pace: F32  # quantiles of a trip's pace
 
 
@@ -116,14 +122,14 @@ class Day(NamedTuple):
     num: I64
     hold_s: F64  # sum of holds, then the holds of the batch
     second: I32  # second, (BUCKET, ADD_WAITING, ADD_RIDING)
-    after: I32  # the trip after this one in the second it is due
-    trip: I32  # trip, (LOAD ... SERVICE)
-    visit: I32  # visit, (COUNT, FIRST, VISITED)
+    trip: I32  # trip, (LOAD ... PACE)
+    place: I32  # place, (LAST_S ... PHASE and on)
+    visit: I32  # visit, (COUNT, VISITED, NOISE)
+    changing: I32  # who of those who alight at a visit changes, the last to board first
     rider: I32  # leg, (NEXT, CHANGED, NUMBER)
-    entry: I32  # entry, (SINCE, GOAL, LEG)
-    queue: I32  # class, (HEAD, SEEN, END, CHANGES)
-    pace: F32
-    last_s: I32
+    entry: I32  # since when somebody waits and where to; a nobody at the end of each class
+    entry_leg: I32
+    queue: I32  # class, (HEAD, SEEN, CHANGES, HEAD_S)
     tail: I32
     batch: I32
     raw: F64
@@ -136,8 +142,8 @@ class Day(NamedTuple):
 def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
-        day.num[w], day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.visit[w],
-        day.rider[w], day.entry[w], day.queue[w], day.pace[w], day.last_s[w], day.tail[w],
+        day.num[w], day.hold_s[w], day.second[w], day.trip[w], day.place[w], day.visit[w],
+        day.changing[w], day.rider[w], day.entry[w], day.entry_leg[w], day.queue[w], day.tail[w],
         day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w], day.ride[w],
     )  # fmt: skip
 
@@ -177,6 +183,35 @@ def quantile(table: F32, u: float) -> float:
     return float(table[low] + (table[low + 1] - table[low]) * (at - low))
 
 
+@inlined
+def copy_rows(to: I32, source: I32, low: int, high: int) -> None:
+    """Copy rows of a table: a slice would want memory, which compiled code here has none of."""
+    for i in range(low, high):
+        for j in range(source.shape[1]):
+            to[i, j] = source[i, j]
+
+
+@inlined
+def put_noise(d: Day, visit: int, seconds: float) -> None:
+    """Keep a running time's noise, to the bit, in the two places of a visit."""
+    whole = np.float64(seconds).view(np.int64)
+    d.visit[visit, NOISE] = np.int32(whole & 0xFFFFFFFF)
+    d.visit[visit, NOISE + 1] = np.int32(whole >> 32)
+
+
+@inlined
+def noise_s(d: Day, visit: int) -> float:
+    low = np.int64(np.uint32(d.visit[visit, NOISE]))
+    whole = np.int64(d.visit[visit, NOISE + 1]) << 32 | low
+    return np.int64(whole).view(np.float64)
+
+
+@inlined
+def as_float(bits: int) -> np.float32:
+    """A number kept as the bits of a float of single precision."""
+    return np.int32(bits).view(np.float32)
+
+
 @compiled
 def begin_day(
     s: Static,
@@ -190,7 +225,6 @@ def begin_day(
 ) -> None:
     """Lay out a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
-    horizon = s.number[0]
     d.num[:] = 0
     d.num[KEY], d.num[LEVEL] = key, level
     d.hold_s[:] = 0.0
@@ -198,43 +232,51 @@ def begin_day(
     d.second[:, BUCKET] = -1
     d.visit[:] = -1
     d.visit[:, COUNT] = 0
+    d.changing[:] = -1
     d.queue[:, CHANGES] = -1
-    d.last_s[:] = -1
     d.tail[:] = -1
     d.ride[:] = -1
-    for c in range(s.class_start.shape[0] - 1):
-        first = end = s.class_start[c]
-        for e in range(first, s.class_start[c + 1]):
-            person = s.entry_person[e]
-            if not present[person]:
-                continue
-            at = min(max(base_s[person] + shift_s[person], 0), horizon - 1)
-            d.second[at, ADD_WAITING] += 1
-            i = end
-            while i > first and d.entry[i - 1, SINCE] > at:
-                d.entry[i, SINCE], d.entry[i, LEG] = d.entry[i - 1, SINCE], d.entry[i - 1, LEG]
-                d.entry[i, GOAL] = d.entry[i - 1, GOAL]
-                i -= 1
-            d.entry[i, SINCE], d.entry[i, LEG] = at, s.entry_leg[e]
-            d.entry[i, GOAL] = s.entry_goal[e]
-            end += 1
-        d.queue[c, HEAD] = d.queue[c, SEEN] = first
-        d.queue[c, END] = end
-        d.num[DEPARTED] += end - first
+    copy_rows(d.place, s.place, 0, s.place.shape[0])
+    copy_rows(d.trip, s.trip, 0, s.trip.shape[0])
+    _people(s, d, shift_s, base_s, present)
     for t in range(s.start_s.shape[0]):
-        d.trip[t] = -1
-        d.trip[t, LOAD], d.trip[t, SERVICE] = 0, s.service[t]
-        d.trip[t, LAST] = s.stops[s.service[t]] - 1
-        d.trip[t, VISIT], d.trip[t, PLACE] = s.first_visit[t], s.first_stop[s.service[t]]
-        d.pace[t] = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
+        pace = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
+        d.trip[t, PACE] = np.float32(pace).view(np.int32)
+        first, place = s.trip[t, VISIT], s.trip[t, PLACE]
+        for stop in range(s.trip[t, LAST]):
+            u = luck(s, key, t, stop)
+            put_noise(d, first + stop, quantile(s.noise[place + stop], u))
         schedule(s, d, t, s.start_s[t])
     d.num[NOW] = -1
 
 
 @inlined
+def _people(s: Static, d: Day, shift_s: I32, base_s: I32, present: npt.NDArray[np.bool_]) -> None:
+    """Put everyone who comes into their queue, in order of time."""
+    for c in range(s.class_start.shape[0] - 1):
+        first = end = s.class_start[c] + c
+        for e in range(s.class_start[c], s.class_start[c + 1]):
+            person = s.entry_person[e]
+            if not present[person]:
+                continue
+            at = min(max(base_s[person] + shift_s[person], 0), s.number[0] - 1)
+            d.second[at, ADD_WAITING] += 1
+            i = end
+            while i > first and d.entry[i - 1] >> GOAL_BITS > at:
+                d.entry[i], d.entry_leg[i] = d.entry[i - 1], d.entry_leg[i - 1]
+                i -= 1
+            d.entry[i], d.entry_leg[i] = at << GOAL_BITS | s.entry_goal[e] + 1, s.entry_leg[e]
+            end += 1
+        d.entry[end] = NEVER_S << GOAL_BITS
+        d.queue[c, HEAD] = d.queue[c, SEEN] = first
+        d.queue[c, HEAD_S] = d.entry[first] >> GOAL_BITS
+        d.num[DEPARTED] += end - first
+
+
+@inlined
 def schedule(s: Static, d: Day, trip: int, at: int) -> None:
     if at < s.number[0]:
-        d.after[trip] = d.second[at, BUCKET]
+        d.trip[trip, AFTER] = d.second[at, BUCKET]
         d.second[at, BUCKET] = trip
 
 
@@ -243,8 +285,8 @@ def headways(s: Static, d: Day) -> Headways:
     """The running order and arrival times, in the form all worlds share."""
     t = d.trip
     return Headways(
-        t[:, SERVICE], s.first_stop, t[:, VISIT], d.visit[:, VISITED], d.last_s, t[:, POSITION],
-        t[:, AHEAD], t[:, BEHIND], d.tail,
+        t[:, SERVICE], t[:, PLACE], t[:, VISIT], d.visit[:, VISITED], d.place[:, LAST_S],
+        t[:, POSITION], t[:, REACHED], t[:, AHEAD], t[:, BEHIND], d.tail,
     )  # fmt: skip
 
 
@@ -301,8 +343,8 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     while trip >= 0:
         d.batch[count] = trip
         count += 1
-        trip = d.after[trip]
-    _sort(s, d, count)
+        trip = d.trip[trip, AFTER]
+    _sort(d, count)
     asking = 0
     for i in range(count):
         trip = d.batch[i]
@@ -313,7 +355,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             first = d.trip[trip, VISIT]
             d.num[TRIPS_DONE] += 1
             d.num[TRIP_SECONDS] += now - d.visit[first, VISITED]
-            base = max(s.number[2], s.number[3] * d.visit[first + stop, COUNT])
+            base = max(s.number[2], s.number[3] * alighting_at(d, first + stop))
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
@@ -325,13 +367,13 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
 
 
 @inlined
-def _sort(s: Static, d: Day, count: int) -> None:
+def _sort(d: Day, count: int) -> None:
     """Put a moment's buses in order of service and vehicle: Shell's sort, for a large city."""
     gap = 40 if count > 40 else 13 if count > 13 else 4 if count > 4 else 1
     while gap > 0:
         for j in range(gap, count):
             trip, i = d.batch[j], j
-            while i >= gap and s.rank[d.batch[i - gap]] > s.rank[trip]:
+            while i >= gap and d.trip[d.batch[i - gap], RANK] > d.trip[trip, RANK]:
                 d.batch[i] = d.batch[i - gap]
                 i -= gap
             d.batch[i] = trip
@@ -347,18 +389,18 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     gap, behind = raw[3], headway_behind(h, trip, now)
     capacity, load = s.number[1], d.trip[trip, LOAD]
     waiting = eligible(s, d, place, now)
-    alighting = d.visit[d.trip[trip, VISIT] + stop, COUNT]
+    alighting = alighting_at(d, d.trip[trip, VISIT] + stop)
     boarding = min(waiting, capacity - load + alighting)
     raw[0] = service
     raw[1] = stop
     raw[2] = now
     raw[3] = max(gap, 0.0)
     raw[4] = max(behind, 0)
-    raw[5] = s.target[trip, AHEAD_S]
-    raw[6] = s.target[trip, BEHIND_S]
+    raw[5] = d.trip[trip, AHEAD_S]
+    raw[6] = d.trip[trip, BEHIND_S]
     raw[7] = waiting
     raw[8] = load
-    raw[9] = s.rates[d.num[LEVEL], place, min(now // RATE_BIN_S, s.rates.shape[2] - 1)]
+    raw[9] = s.times[d.num[LEVEL], half_hour(s, now), place, RATE]
     raw[10] = max(s.number[2], s.number[3] * (alighting + boarding))
     raw[11] = 1.0 if gap >= 0 else 0.0
     raw[12] = 1.0 if behind >= 0 else 0.0
@@ -368,20 +410,46 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
 
 
 @inlined
+def half_hour(s: Static, second: int) -> int:
+    return int(min(second // RATE_BIN_S, s.times.shape[1] - 1))
+
+
+@inlined
+def alighting_at(d: Day, visit: int) -> int:
+    """How many on board leave at a visit."""
+    return int(d.visit[visit, COUNT] & (CHANGING - 1))
+
+
+@inlined
+def class_at(s: Static, d: Day, place: int, i: int) -> int:
+    """The i-th class of people that a place's service can carry."""
+    only = d.place[place, ONLY]
+    return int(only if i == 0 else s.carried[d.place[place, MORE] + i, CARRIED])
+
+
+@inlined
 def eligible(s: Static, d: Day, place: int, now: int) -> int:
     """People waiting at a place whose leg its service can carry."""
     count = 0
-    for i in range(s.place_class[place], s.place_class[place + 1]):
-        c = s.carried[i, CARRIED]
-        seen, end = max(d.queue[c, SEEN], d.queue[c, HEAD]), d.queue[c, END]
-        while seen < end and d.entry[seen, SINCE] <= now:
-            seen += 1
-        d.queue[c, SEEN] = seen
-        count += seen - d.queue[c, HEAD]
-        leg = d.queue[c, CHANGES]
-        while leg >= 0:
-            count += d.rider[leg, CHANGED] <= now
-            leg = d.rider[leg, NEXT]
+    for i in range(d.place[place, CLASSES]):
+        c = class_at(s, d, place, i)
+        if d.queue[c, HEAD_S] <= now:
+            seen = max(d.queue[c, SEEN], d.queue[c, HEAD])
+            while d.entry[seen] >> GOAL_BITS <= now:
+                seen += 1
+            d.queue[c, SEEN] = seen
+            count += seen - d.queue[c, HEAD]
+        count += _changed(d, c, now)
+    return count
+
+
+@inlined
+def _changed(d: Day, c: int, now: int) -> int:
+    """How many of a class have changed and are at their stop by now."""
+    count, leg = 0, d.queue[c, CHANGES]
+    while leg >= 0:
+        count += d.rider[leg, CHANGED] <= now
+        leg = d.rider[leg, NEXT]
     return count
 
 
@@ -394,13 +462,14 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     d.num[HOLDS_ZERO] += hold_s == 0.0
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, 10]), hold_s)
     place = d.trip[trip, PLACE] + stop
+    p = d.place[place]
     run = (
-        s.run[place, min(HOUR + leaves // HOUR_S, s.run.shape[1] - 1)]
-        + s.run[place, PACE] * d.pace[trip]
-        + s.run[place, PHASE + leaves % CYCLE_S // PHASE_S]
-        + quantile(s.run_noise[place], luck(s, d.num[KEY], trip, stop))
+        np.float32(s.times[d.num[LEVEL], half_hour(s, leaves), place, MEAN_S])
+        + as_float(p[PACE_S]) * as_float(d.trip[trip, PACE])
+        + as_float(p[PHASE + leaves % CYCLE_S // PHASE_S])
+        + noise_s(d, d.trip[trip, VISIT] + stop)
     )
-    schedule(s, d, trip, leaves + max(int(run + 0.5), int(s.run[place, LEAST])))
+    schedule(s, d, trip, leaves + max(int(run + 0.5), p[LEAST_S]))
 
 
 @inlined
@@ -416,7 +485,8 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     each, capacity = s.number[3], s.number[1]
     place = d.trip[trip, PLACE] + stop
     load = aboard = d.trip[trip, LOAD]
-    alighting, changing = d.visit[visit, COUNT], d.visit[visit, FIRST]
+    alighting = alighting_at(d, visit)
+    changing = d.changing[visit] if d.visit[visit, COUNT] >= CHANGING else -1
     free, done, boarded = now, now + s.number[2], 0
     leaves = done
     holding = False
@@ -429,7 +499,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
             at = max(at, best_s)
             if holding and at >= leaves:
                 break
-            _board(s, d, trip, best, at)
+            _board(s, d, trip, place, best, at)
             aboard += 1
             boarded += 1
         elif alighting > 0:
@@ -468,10 +538,10 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
     Even numbers are first legs, odd ones people who change; -1 if there is nobody.
     """
     best, best_s = -1, before_s
-    for i in range(s.place_class[place], s.place_class[place + 1]):
-        c = s.carried[i, CARRIED]
-        if d.queue[c, HEAD] < d.queue[c, END] and d.entry[d.queue[c, HEAD], SINCE] < best_s:
-            best, best_s = 2 * i, d.entry[d.queue[c, HEAD], SINCE]
+    for i in range(d.place[place, CLASSES]):
+        c = class_at(s, d, place, i)
+        if d.queue[c, HEAD_S] < best_s:
+            best, best_s = 2 * i, d.queue[c, HEAD_S]
         leg = d.queue[c, CHANGES]
         if leg >= 0 and d.rider[leg, CHANGED] < best_s:
             best, best_s = 2 * i + 1, d.rider[leg, CHANGED]
@@ -479,24 +549,30 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
 
 
 @inlined
-def _board(s: Static, d: Day, trip: int, queue: int, at: int) -> None:
+def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> None:
     """Take the first person of a queue on board."""
     i = queue // 2
-    c = s.carried[i, CARRIED]
+    c, goal = class_at(s, d, place, i), -1
     if queue % 2:
-        leg, goal = d.queue[c, CHANGES], -1
+        leg = d.queue[c, CHANGES]
         d.queue[c, CHANGES] = d.rider[leg, NEXT]
     else:
         head = d.queue[c, HEAD]
-        leg, goal = d.entry[head, LEG], d.entry[head, GOAL]
-        d.queue[c, HEAD] = head + 1
+        leg, goal = -1, (d.entry[head] & ((1 << GOAL_BITS) - 1)) - 1
+        if goal < 0 or d.ride.shape[0]:
+            leg = d.entry_leg[head]
+        d.queue[c, HEAD], d.queue[c, HEAD_S] = head + 1, d.entry[head + 1] >> GOAL_BITS
     _count(d, s.number[0], at, -1, 1)
     visit = d.trip[trip, VISIT] + goal
     if goal < 0:
-        visit = d.trip[trip, VISIT] + s.leg_pos[s.leg[leg, POSITIONS] + s.carried[i, CARRIED_AS]]
+        among = d.place[place, ONLY_AS]
+        if i > 0:
+            among = s.carried[d.place[place, MORE] + i, CARRIED_AS]
+        visit = d.trip[trip, VISIT] + s.leg_pos[s.leg[leg, POSITIONS] + among]
         if s.leg[leg, ONWARD] >= 0:
-            d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.visit[visit, COUNT], d.visit[visit, FIRST]
-            d.visit[visit, FIRST] = leg
+            d.rider[leg, NUMBER], d.rider[leg, NEXT] = alighting_at(d, visit), d.changing[visit]
+            d.changing[visit] = leg
+            d.visit[visit, COUNT] |= CHANGING
     d.visit[visit, COUNT] += 1
     if d.ride.shape[0]:
         d.ride[leg] = visit
@@ -532,16 +608,12 @@ def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
 def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     """People this bus could have carried who stand at the stop when it leaves full."""
     count = 0
-    for i in range(s.place_class[place], s.place_class[place + 1]):
-        c = s.carried[i, CARRIED]
+    for i in range(d.place[place, CLASSES]):
+        c = class_at(s, d, place, i)
         e = d.queue[c, HEAD]
-        while e < d.queue[c, END] and d.entry[e, SINCE] <= leaves:
+        while d.entry[e] >> GOAL_BITS <= leaves:
             e += 1
-        count += e - d.queue[c, HEAD]
-        leg = d.queue[c, CHANGES]
-        while leg >= 0:
-            count += d.rider[leg, CHANGED] <= leaves
-            leg = d.rider[leg, NEXT]
+        count += e - d.queue[c, HEAD] + _changed(d, c, leaves)
     return count
 
 

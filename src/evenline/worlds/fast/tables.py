@@ -1,19 +1,19 @@
 """Turns a city and its calibration into the flat arrays of the kernel."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from evenline.city.demand import arrival_rates
+from evenline.city.demand import RATE_BIN_S, arrival_rates, service_stop_offsets
 from evenline.city.model import City, service_positions
 from evenline.control.event import new_headways
 from evenline.control.state import contract_of
+from evenline.errors import InputError
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast.kernel import COINS, SCALARS, Day, Static
-
-I32 = npt.NDArray[np.int32]
+from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast.kernel import F64, I32, Day, Static
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,8 @@ class _Queues:
 
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
     """Everything of a city that does not change during a day."""
-    order = new_headways(city)
-    ahead, behind = city.headway_targets()
-    vehicle, journeys = city.vehicle, city.journeys
+    _check_fits(city)
+    vehicle, journeys, order = city.vehicle, city.journeys, new_headways(city)
     queues = _queues(city)
     positions = service_positions(city.services)
     leg_pos = [
@@ -42,14 +41,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     starts = np.cumsum([0, *(len(p) for p in leg_pos)])
     leg_next = np.arange(1, len(leg_pos) + 1, dtype=np.int32)
     leg_next[journeys.leg_start[1:] - 1] = -1
-    keys = sorted(range(len(city.trips)), key=lambda t: (city.trips[t].service, t))
-    rank = np.empty(len(keys), np.int32)
-    rank[keys] = np.arange(len(keys))
-    before = np.full(len(keys), -1, np.int32)
-    for earlier, later in pairwise(keys):
-        if city.trips[earlier].service == city.trips[later].service:
-            before[later] = earlier
-    start = [trip.departure_s + calibration.start_delay_s for trip in city.trips]
+    trip, before = _trips(city)
     return Static(
         number=np.array(
             [
@@ -57,19 +49,18 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
                 vehicle.capacity,
                 vehicle.min_dwell_s,
                 vehicle.exchange_s_per_passenger,
-                round(calibration.follow * COINS),
+                round(calibration.follow * k.COINS),
             ],
             np.int64,
         ),
-        rank=rank,
+        trip=trip,
         before=before,
-        start_s=np.array(start, np.int32),
-        stops=np.array([len(s.stops) for s in city.services], np.int32),
-        target=np.column_stack([ahead, behind]),
-        service=order.service,
-        first_stop=order.first_stop,
+        start_s=np.array(
+            [trip.departure_s + calibration.start_delay_s for trip in city.trips], np.int32
+        ),
+        first_stop=service_stop_offsets(city),
         first_visit=order.first_visit,
-        place_class=queues.place_class,
+        place=_places(queues, calibration),
         carried=queues.carried,
         class_start=queues.class_start,
         entry_leg=queues.entry_leg,
@@ -83,14 +74,66 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         entry_person=queues.entry_person,
         leg=np.column_stack([starts[:-1], leg_next, queues.leg_class]).astype(np.int32),
         leg_pos=np.array([p for row in leg_pos for p in row], np.int32),
-        rates=np.stack([arrival_rates(city, level) for level in levels]),
+        times=_times(city, calibration, levels),
         scale=contract_of(city).scale,
-        run=np.column_stack(
-            [calibration.pace_s, calibration.least_s, calibration.phase_s, calibration.mean_s]
-        ).astype(np.float32),
-        run_noise=calibration.noise_s.astype(np.float32),
+        noise=calibration.noise_s.astype(np.float32),
         pace=calibration.pace.astype(np.float32),
     )
+
+
+def _check_fits(city: City) -> None:
+    """The kernel keeps a second of the day and a stop of a service in one number."""
+    most = 2**k.GOAL_BITS - 2  # stops
+    if city.horizon_s >= k.NEVER_S:
+        raise InputError(f"horizon_s {city.horizon_s}: the fast world goes up to {k.NEVER_S - 1}")
+    for service in city.services:
+        stops = len(service.stops)
+        if stops > most:
+            raise InputError(
+                f"service {service.id}: {stops} stops, the fast world goes up to {most}"
+            )
+
+
+def _trips(city: City) -> tuple[I32, I32]:
+    """A line for each trip before its first arrival; the trip before on the same service, or -1."""
+    order, count = new_headways(city), len(city.trips)
+    ahead_s, behind_s = city.headway_targets()
+    keys = sorted(range(count), key=lambda t: (city.trips[t].service, t))
+    before = np.full(count, -1, np.int32)
+    for earlier, later in pairwise(keys):
+        if city.trips[earlier].service == city.trips[later].service:
+            before[later] = earlier
+    trip = np.full((count, k.LINE), -1, np.int32)
+    trip[:, k.LOAD] = 0
+    trip[:, k.LAST] = np.array([len(s.stops) - 1 for s in city.services])[order.service]
+    trip[:, k.VISIT], trip[:, k.PLACE] = order.first_visit[:-1], order.first_place
+    trip[:, k.SERVICE] = order.service
+    trip[keys, k.RANK] = np.arange(count)
+    trip[:, k.AHEAD_S], trip[:, k.BEHIND_S] = ahead_s, behind_s
+    return trip, before
+
+
+def _places(queues: _Queues, calibration: Calibration) -> I32:
+    """A line for each place before the first arrival; times in seconds as bits of floats."""
+    place = np.full((len(calibration.pace_s), k.LINE), -1, np.int32)
+    first = queues.place_class
+    place[:, k.CLASSES], place[:, k.MORE] = np.diff(first), first[:-1]
+    some = np.diff(first) > 0
+    place[some, k.ONLY] = queues.carried[first[:-1][some], k.CARRIED]
+    place[some, k.ONLY_AS] = queues.carried[first[:-1][some], k.CARRIED_AS]
+    place[:, k.PACE_S] = calibration.pace_s.astype(np.float32).view(np.int32)
+    place[:, k.LEAST_S] = calibration.least_s
+    place[:, k.PHASE : k.PHASE + k.PHASES] = calibration.phase_s.astype(np.float32).view(np.int32)
+    return place
+
+
+def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> F64:
+    """Arrival rates and mean running times, the places of a half hour side by side."""
+    rates = np.stack([arrival_rates(city, level) for level in levels])
+    hour = np.arange(rates.shape[2]) * RATE_BIN_S // k.HOUR_S
+    mean_s = calibration.mean_s[:, np.minimum(hour, calibration.mean_s.shape[1] - 1)]
+    times = np.stack([rates, np.broadcast_to(mean_s, rates.shape)], axis=-1)
+    return np.ascontiguousarray(times.transpose(0, 2, 1, 3))
 
 
 def _queues(city: City) -> _Queues:
@@ -108,8 +151,8 @@ def _queues(city: City) -> _Queues:
     class_start = np.searchsorted(classes[people], np.arange(len(kinds) + 1))
     by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, (stop, carriers) in enumerate(kinds.tolist()):
-        for k, service in enumerate(journeys.carriers[carriers]):
-            by_place.setdefault((service, stop), []).append((number, k))
+        for among, service in enumerate(journeys.carriers[carriers]):
+            by_place.setdefault((service, stop), []).append((number, among))
     rows = [
         by_place.get((index, stop), [])
         for index, service in enumerate(city.services)
@@ -128,9 +171,9 @@ def _queues(city: City) -> _Queues:
 
 def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
     """The arrays of so many worlds, before any day has begun."""
-    trips, services = len(static.rank), len(static.stops)
+    trips, services = len(static.trip), len(static.first_stop) - 1
     horizon, legs = int(static.number[0]), len(static.leg)
-    visits, places = int(static.first_visit[-1]), int(static.first_stop[-1])
+    visits, places = int(static.first_visit[-1]), len(static.place)
     classes, entries = len(static.class_start) - 1, len(static.entry_leg)
     kept = visits if keep_visits else 0
 
@@ -138,17 +181,17 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         return np.zeros((worlds, *shape), np.int32)
 
     return Day(
-        num=np.zeros((worlds, SCALARS), np.int64),
+        num=np.zeros((worlds, k.SCALARS), np.int64),
         hold_s=np.zeros((worlds, trips + 1)),
         second=whole(horizon, 3),
-        after=whole(trips),
-        trip=whole(trips, 8),
-        visit=whole(visits, 3),
+        trip=_lines(worlds, trips, k.LINE),
+        place=_lines(worlds, places, k.LINE),
+        visit=_lines(worlds, visits, k.LINE // 4),
+        changing=whole(visits),
         rider=whole(legs, 3),
-        entry=whole(entries, 3),
-        queue=whole(classes, 4),
-        pace=np.zeros((worlds, trips), np.float32),
-        last_s=whole(places),
+        entry=whole(entries + classes),
+        entry_leg=whole(entries + classes),
+        queue=_lines(worlds, classes, k.LINE // 4),
         tail=whole(services),
         batch=whole(trips),
         raw=np.zeros((worlds, trips, 16)),
@@ -156,3 +199,11 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         visit_hold_s=np.zeros((worlds, kept)),
         ride=whole(legs if keep_visits else 0),
     )
+
+
+def _lines(*shape: int) -> I32:
+    """Zeros that begin where a line of the cache does, so that no row lies in two."""
+    size = math.prod(shape)
+    room = np.zeros(size + k.LINE, np.int32)
+    skip = -room.ctypes.data % (4 * k.LINE) // 4
+    return room[skip : skip + size].reshape(shape)
