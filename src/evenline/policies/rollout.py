@@ -236,7 +236,7 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
     """
     _fill(e.num, d.num, 0, d.num.shape[0])
     _fill(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])
-    _fill(e.changing, d.changing, 0, d.changing.shape[0])
+    _fill(e.alighting, d.alighting, 0, d.alighting.shape[0])
     _fill(e.tail, d.tail, 0, d.tail.shape[0])
     k.copy_rows(e.second, d.second, now, until)
     k.copy_rows(e.trip, d.trip, 0, d.trip.shape[0])

@@ -29,6 +29,7 @@ from evenline.policies.classics import controlled
 from evenline.policies.rules import rule_hold
 
 I32 = npt.NDArray[np.int32]
+I16 = npt.NDArray[np.int16]
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -73,8 +74,7 @@ POSITIONS, ONWARD, CLASS = range(3)  # of a leg: first of its alighting position
 CARRIED, CARRIED_AS = range(2)  # of a class at a place: the service's number among its carriers
 RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
 HEAD, SEEN, CHANGES, HEAD_S = range(4)  # of a queue: next, first not yet counted; who changes
-COUNT, VISITED, NOISE = range(3)  # of a visit: how many alight, since when, noise in two halves
-CHANGING = 1 << 20  # in the count of those who alight: some of them change
+FIRST, VISITED, NOISE = range(3)  # of a visit: who changes, since when, noise in two halves
 GOAL_BITS = 10  # of someone in a queue: since when, and where to alight plus 1 (0: ask the leg)
 NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
 # Of the leg of someone who changes: the next in the list it is in, since when they wait for it,
@@ -98,6 +98,7 @@ class Static(NamedTuple):
 
     number: I64  # horizon, capacity, shortest dwell, seconds an exchange, coins for a copied run
     trip: I32  # trip, (LOAD ... BEHIND_S) before its first arrival
+    ranked: I32  # the trips in order of service and vehicle
     before: I32  # the trip before on the same service, or -1
     start_s: I32  # when each trip reaches its first stop
     first_stop: I32
@@ -109,7 +110,7 @@ class Static(NamedTuple):
     entry_goal: I32  # its alighting position if it is the last leg and has one carrier, or -1
     entry_person: I32
     leg: I32  # leg, (POSITIONS, ONWARD, CLASS)
-    leg_pos: I32  # alighting positions of a leg, one for each carrier
+    ride_pos: I32  # alighting positions of a kind of ride, one for each carrier
     times: F64  # level, half hour, place, (RATE, MEAN_S)
     scale: F64  # of the canonical state
     noise: F32  # place, quantile
@@ -124,8 +125,8 @@ class Day(NamedTuple):
     second: I32  # second, (BUCKET, ADD_WAITING, ADD_RIDING)
     trip: I32  # trip, (LOAD ... PACE)
     place: I32  # place, (LAST_S ... PHASE and on)
-    visit: I32  # visit, (COUNT, VISITED, NOISE)
-    changing: I32  # who of those who alight at a visit changes, the last to board first
+    visit: I32  # visit, (FIRST, VISITED, NOISE)
+    alighting: I16  # how many on board leave at a visit
     rider: I32  # leg, (NEXT, CHANGED, NUMBER)
     entry: I32  # since when somebody waits and where to; a nobody at the end of each class
     entry_leg: I32
@@ -143,7 +144,7 @@ def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
         day.num[w], day.hold_s[w], day.second[w], day.trip[w], day.place[w], day.visit[w],
-        day.changing[w], day.rider[w], day.entry[w], day.entry_leg[w], day.queue[w], day.tail[w],
+        day.alighting[w], day.rider[w], day.entry[w], day.entry_leg[w], day.queue[w], day.tail[w],
         day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w], day.ride[w],
     )  # fmt: skip
 
@@ -231,8 +232,7 @@ def begin_day(
     d.second[:] = 0
     d.second[:, BUCKET] = -1
     d.visit[:] = -1
-    d.visit[:, COUNT] = 0
-    d.changing[:] = -1
+    d.alighting[:] = 0
     d.queue[:, CHANGES] = -1
     d.tail[:] = -1
     d.ride[:] = -1
@@ -341,10 +341,10 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     count = 0
     trip = d.second[now, BUCKET]
     while trip >= 0:
-        d.batch[count] = trip
+        d.batch[count] = d.trip[trip, RANK]
         count += 1
         trip = d.trip[trip, AFTER]
-    _sort(d, count)
+    _sort(s, d, count)
     asking = 0
     for i in range(count):
         trip = d.batch[i]
@@ -355,7 +355,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             first = d.trip[trip, VISIT]
             d.num[TRIPS_DONE] += 1
             d.num[TRIP_SECONDS] += now - d.visit[first, VISITED]
-            base = max(s.number[2], s.number[3] * alighting_at(d, first + stop))
+            base = max(s.number[2], s.number[3] * d.alighting[first + stop])
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
@@ -367,17 +367,19 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
 
 
 @inlined
-def _sort(d: Day, count: int) -> None:
-    """Put a moment's buses in order of service and vehicle: Shell's sort, for a large city."""
+def _sort(s: Static, d: Day, count: int) -> None:
+    """From ranks to trips, in order of service and vehicle: Shell's sort, for a large city."""
     gap = 40 if count > 40 else 13 if count > 13 else 4 if count > 4 else 1
     while gap > 0:
         for j in range(gap, count):
-            trip, i = d.batch[j], j
-            while i >= gap and d.trip[d.batch[i - gap], RANK] > d.trip[trip, RANK]:
+            rank, i = d.batch[j], j
+            while i >= gap and d.batch[i - gap] > rank:
                 d.batch[i] = d.batch[i - gap]
                 i -= gap
-            d.batch[i] = trip
+            d.batch[i] = rank
         gap //= 3
+    for i in range(count):
+        d.batch[i] = s.ranked[d.batch[i]]
 
 
 @inlined
@@ -389,7 +391,7 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     gap, behind = raw[3], headway_behind(h, trip, now)
     capacity, load = s.number[1], d.trip[trip, LOAD]
     waiting = eligible(s, d, place, now)
-    alighting = alighting_at(d, d.trip[trip, VISIT] + stop)
+    alighting = d.alighting[d.trip[trip, VISIT] + stop]
     boarding = min(waiting, capacity - load + alighting)
     raw[0] = service
     raw[1] = stop
@@ -412,12 +414,6 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
 @inlined
 def half_hour(s: Static, second: int) -> int:
     return int(min(second // RATE_BIN_S, s.times.shape[1] - 1))
-
-
-@inlined
-def alighting_at(d: Day, visit: int) -> int:
-    """How many on board leave at a visit."""
-    return int(d.visit[visit, COUNT] & (CHANGING - 1))
 
 
 @inlined
@@ -485,8 +481,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     each, capacity = s.number[3], s.number[1]
     place = d.trip[trip, PLACE] + stop
     load = aboard = d.trip[trip, LOAD]
-    alighting = alighting_at(d, visit)
-    changing = d.changing[visit] if d.visit[visit, COUNT] >= CHANGING else -1
+    alighting, changing = int(d.alighting[visit]), d.visit[visit, FIRST]
     free, done, boarded = now, now + s.number[2], 0
     leaves = done
     holding = False
@@ -568,12 +563,11 @@ def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> Non
         among = d.place[place, ONLY_AS]
         if i > 0:
             among = s.carried[d.place[place, MORE] + i, CARRIED_AS]
-        visit = d.trip[trip, VISIT] + s.leg_pos[s.leg[leg, POSITIONS] + among]
+        visit = d.trip[trip, VISIT] + s.ride_pos[s.leg[leg, POSITIONS] + among]
         if s.leg[leg, ONWARD] >= 0:
-            d.rider[leg, NUMBER], d.rider[leg, NEXT] = alighting_at(d, visit), d.changing[visit]
-            d.changing[visit] = leg
-            d.visit[visit, COUNT] |= CHANGING
-    d.visit[visit, COUNT] += 1
+            d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.alighting[visit], d.visit[visit, FIRST]
+            d.visit[visit, FIRST] = leg
+    d.alighting[visit] += 1
     if d.ride.shape[0]:
         d.ride[leg] = visit
 

@@ -33,15 +33,13 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     _check_fits(city)
     vehicle, journeys, order = city.vehicle, city.journeys, new_headways(city)
     queues = _queues(city)
-    positions = service_positions(city.services)
-    leg_pos = [
-        [positions[service, int(alight)] for service in journeys.carriers[carriers]]
-        for alight, carriers in zip(journeys.leg_alight, journeys.leg_carriers, strict=True)
-    ]
-    starts = np.cumsum([0, *(len(p) for p in leg_pos)])
-    leg_next = np.arange(1, len(leg_pos) + 1, dtype=np.int32)
+    ride_start, ride_pos, leg_ride = _rides(city)
+    leg_next = np.arange(1, len(leg_ride) + 1, dtype=np.int32)
     leg_next[journeys.leg_start[1:] - 1] = -1
-    trip, before = _trips(city)
+    direct = (np.diff(ride_start)[leg_ride] == 1) & (leg_next < 0)
+    leg_goal = np.full(len(leg_ride), -1, np.int32)
+    leg_goal[direct] = ride_pos[ride_start[leg_ride[direct]]]
+    trip, ranked = _trips(city)
     return Static(
         number=np.array(
             [
@@ -54,7 +52,8 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
             np.int64,
         ),
         trip=trip,
-        before=before,
+        ranked=ranked,
+        before=_before(city, ranked),
         start_s=np.array(
             [trip.departure_s + calibration.start_delay_s for trip in city.trips], np.int32
         ),
@@ -64,16 +63,10 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         carried=queues.carried,
         class_start=queues.class_start,
         entry_leg=queues.entry_leg,
-        entry_goal=np.array(
-            [
-                leg_pos[leg][0] if len(leg_pos[leg]) == 1 and leg_next[leg] < 0 else -1
-                for leg in queues.entry_leg.tolist()
-            ],
-            np.int32,
-        ),
+        entry_goal=leg_goal[queues.entry_leg],
         entry_person=queues.entry_person,
-        leg=np.column_stack([starts[:-1], leg_next, queues.leg_class]).astype(np.int32),
-        leg_pos=np.array([p for row in leg_pos for p in row], np.int32),
+        leg=np.column_stack([ride_start[leg_ride], leg_next, queues.leg_class]).astype(np.int32),
+        ride_pos=ride_pos,
         times=_times(city, calibration, levels),
         scale=contract_of(city).scale,
         noise=calibration.noise_s.astype(np.float32),
@@ -82,7 +75,11 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
 
 
 def _check_fits(city: City) -> None:
-    """The kernel keeps a second of the day and a stop of a service in one number."""
+    """The kernel keeps a second of the day and a stop of a service in one number, loads in half."""
+    if city.vehicle.capacity > np.iinfo(np.int16).max:
+        raise InputError(
+            f"vehicle: capacity {city.vehicle.capacity} is too much for the fast world"
+        )
     most = 2**k.GOAL_BITS - 2  # stops
     if city.horizon_s >= k.NEVER_S:
         raise InputError(f"horizon_s {city.horizon_s}: the fast world goes up to {k.NEVER_S - 1}")
@@ -95,22 +92,27 @@ def _check_fits(city: City) -> None:
 
 
 def _trips(city: City) -> tuple[I32, I32]:
-    """A line for each trip before its first arrival; the trip before on the same service, or -1."""
+    """A line for each trip before its first arrival; the trips in order of service and vehicle."""
     order, count = new_headways(city), len(city.trips)
     ahead_s, behind_s = city.headway_targets()
-    keys = sorted(range(count), key=lambda t: (city.trips[t].service, t))
-    before = np.full(count, -1, np.int32)
-    for earlier, later in pairwise(keys):
-        if city.trips[earlier].service == city.trips[later].service:
-            before[later] = earlier
+    ranked = np.argsort(order.service, kind="stable").astype(np.int32)
     trip = np.full((count, k.LINE), -1, np.int32)
     trip[:, k.LOAD] = 0
     trip[:, k.LAST] = np.array([len(s.stops) - 1 for s in city.services])[order.service]
     trip[:, k.VISIT], trip[:, k.PLACE] = order.first_visit[:-1], order.first_place
     trip[:, k.SERVICE] = order.service
-    trip[keys, k.RANK] = np.arange(count)
+    trip[ranked, k.RANK] = np.arange(count)
     trip[:, k.AHEAD_S], trip[:, k.BEHIND_S] = ahead_s, behind_s
-    return trip, before
+    return trip, ranked
+
+
+def _before(city: City, ranked: I32) -> I32:
+    """The trip before each on the same service, or -1."""
+    before = np.full(len(ranked), -1, np.int32)
+    for earlier, later in pairwise(ranked.tolist()):
+        if city.trips[earlier].service == city.trips[later].service:
+            before[later] = earlier
+    return before
 
 
 def _places(queues: _Queues, calibration: Calibration) -> I32:
@@ -136,16 +138,34 @@ def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> F
     return np.ascontiguousarray(times.transpose(0, 2, 1, 3))
 
 
+def _rides(city: City) -> tuple[I32, I32, I32]:
+    """Kinds of rides by where and from which services one alights; which of them each leg is.
+
+    The alighting positions of a kind, one for each carrier, begin at its start.
+    """
+    journeys, positions = city.journeys, service_positions(city.services)
+    kinds, leg_ride = _kinds(journeys.leg_alight, journeys.leg_carriers)
+    pos = [
+        [positions[service, alight] for service in journeys.carriers[carriers]]
+        for alight, carriers in kinds.tolist()
+    ]
+    start = np.cumsum([0, *(len(row) for row in pos)]).astype(np.int32)
+    return start, np.array([p for row in pos for p in row], np.int32), leg_ride
+
+
+def _kinds(first: I32, second: I32) -> tuple[I32, I32]:
+    """The different pairs of two columns, and which of them each row is."""
+    pairs = np.stack([first, second], axis=1)
+    if not len(pairs):
+        return pairs, np.zeros(0, np.int32)
+    kinds, number = np.unique(pairs, axis=0, return_inverse=True)
+    return kinds, np.asarray(number).reshape(-1).astype(np.int32)
+
+
 def _queues(city: City) -> _Queues:
     journeys = city.journeys
-    pairs = np.stack([journeys.leg_board, journeys.leg_carriers], axis=1)
-    kinds, leg_class = (
-        np.unique(pairs, axis=0, return_inverse=True)
-        if len(pairs)
-        else (np.zeros((0, 2), int), np.zeros(0, int))
-    )
+    kinds, leg_class = _kinds(journeys.leg_board, journeys.leg_carriers)
     first_legs = journeys.leg_start[:-1]
-    leg_class = np.asarray(leg_class).reshape(-1)
     classes = leg_class[first_legs]
     people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
     class_start = np.searchsorted(classes[people], np.arange(len(kinds) + 1))
@@ -160,7 +180,7 @@ def _queues(city: City) -> _Queues:
     ]
     flat = [pair for row in rows for pair in row]
     return _Queues(
-        leg_class=leg_class.astype(np.int32),
+        leg_class=leg_class,
         class_start=class_start.astype(np.int32),
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),
@@ -187,7 +207,7 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         trip=_lines(worlds, trips, k.LINE),
         place=_lines(worlds, places, k.LINE),
         visit=_lines(worlds, visits, k.LINE // 4),
-        changing=whole(visits),
+        alighting=np.zeros((worlds, visits), np.int16),
         rider=whole(legs, 3),
         entry=whole(entries + classes),
         entry_leg=whole(entries + classes),
