@@ -168,7 +168,7 @@ def follow(s: k.Static, fleet: k.Day, now: int, trips: npt.NDArray[np.int32]) ->
         trip = d.second[at, k.BUCKET]
         d.second[at, k.BUCKET] = -1
         while trip >= 0:
-            after = d.trip[trip, k.AFTER]
+            after = d.after[trip]
             ends = d.trip[trip, k.POSITION] + 1 == d.trip[trip, k.LAST]
             k.schedule(s, d, trip, at if ends else at + 1)
             trip = after
@@ -187,12 +187,12 @@ def _call_in(s: k.Static, d: k.Day, trip: int, now: int) -> None:
     while at < s.number[0]:
         before, other = -1, d.second[at, k.BUCKET]
         while other >= 0 and other != trip:
-            before, other = other, d.trip[other, k.AFTER]
+            before, other = other, d.after[other]
         if other == trip:
             if before < 0:
-                d.second[at, k.BUCKET] = d.trip[trip, k.AFTER]
+                d.second[at, k.BUCKET] = d.after[trip]
             else:
-                d.trip[before, k.AFTER] = d.trip[trip, k.AFTER]
+                d.after[before] = d.after[trip]
             break
         at += 1
     k.schedule(s, d, trip, now)
@@ -236,6 +236,7 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
     """
     _fill(e.num, d.num, 0, d.num.shape[0])
     _fill(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])
+    _fill(e.after, d.after, 0, d.after.shape[0])
     _fill(e.alighting, d.alighting, 0, d.alighting.shape[0])
     _fill(e.tail, d.tail, 0, d.tail.shape[0])
     k.copy_rows(e.second, d.second, now, until)

@@ -70,26 +70,31 @@ COINS = 2048  # values of the bits that a fraction leaves
 
 # Columns of tables whose values are wanted together. In a large city a decision costs what it
 # brings in from memory, so a bus is one line of the cache, a place another, a visit a quarter.
-POSITIONS, ONWARD, CLASS = range(3)  # of a leg: first of its alighting positions, next leg or -1
-CARRIED, CARRIED_AS = range(2)  # of a class at a place: the service's number among its carriers
+GOAL, ONWARD, CLASS = range(3)  # of a leg: where one alights, next leg or -1
+CARRIED, GOALS = range(
+    2
+)  # of a class at a place: where its goals begin, if it has several carriers
 RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
 HEAD, SEEN, CHANGES, HEAD_S = range(4)  # of a queue: next, first not yet counted; who changes
 FIRST, VISITED, NOISE = range(3)  # of a visit: who changes, since when, noise in two halves
-GOAL_BITS = 10  # of someone in a queue: since when, and where to alight plus 1 (0: ask the leg)
+# Someone in a queue is one number: since when, and in the last bits where to alight: the position
+# plus 1, or from SEVERAL on a number among the goals of the class at the place, or 0: ask the leg.
+GOAL_BITS = 11
+SEVERAL = 1 << (GOAL_BITS - 1)
 NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
 # Of the leg of someone who changes: the next in the list it is in, since when they wait for it,
 # and how many boarded before them for the same stop.
 NEXT, CHANGED, NUMBER = range(3)
 BUCKET, ADD_WAITING, ADD_RIDING = range(3)  # of a second
-# Of a trip; what follows AFTER, the trip after it in the second it is due, never changes: last
-# position, where visits and places begin, order of service and vehicle, timetable's gaps, pace.
+# Of a trip; from LAST on nothing changes: last position, where visits and places begin, order of
+# service and vehicle, the timetable's gaps, pace.
 (
-    LOAD, POSITION, REACHED, AHEAD, BEHIND, AFTER,
+    LOAD, POSITION, REACHED, AHEAD, BEHIND,
     LAST, VISIT, PLACE, SERVICE, RANK, AHEAD_S, BEHIND_S, PACE,
-) = range(14)  # fmt: skip
+) = range(13)  # fmt: skip
 # Of a place; all but the latest arrival never change: its classes, of which the first is at hand,
 # seconds for one unit of pace, least running time, effect of each phase of the signal cycle.
-LAST_S, CLASSES, MORE, ONLY, ONLY_AS, PACE_S, LEAST_S, PHASE = range(8)
+LAST_S, CLASSES, MORE, ONLY, ONLY_GOALS, PACE_S, LEAST_S, PHASE = range(8)
 LINE = 16  # numbers in a line of the cache
 
 
@@ -104,13 +109,13 @@ class Static(NamedTuple):
     first_stop: I32
     first_visit: I32
     place: I32  # place, (LAST_S ... PHASE and on) before the first arrival
-    carried: I32  # class at a place, (CARRIED, CARRIED_AS)
+    carried: I32  # class at a place, (CARRIED, GOALS)
     class_start: I32  # where a class's first legs begin
     entry_leg: I32
-    entry_goal: I32  # its alighting position if it is the last leg and has one carrier, or -1
+    entry_goal: I32  # where one alights, or 0 if one changes there
     entry_person: I32
-    leg: I32  # leg, (POSITIONS, ONWARD, CLASS)
-    ride_pos: I32  # alighting positions of a kind of ride, one for each carrier
+    leg: I32  # leg, (GOAL, ONWARD, CLASS)
+    goal: I32  # alighting positions of a class with several carriers, for each of its places
     times: F64  # level, half hour, place, (RATE, MEAN_S)
     scale: F64  # of the canonical state
     noise: F32  # place, quantile
@@ -123,6 +128,7 @@ class Day(NamedTuple):
     num: I64
     hold_s: F64  # sum of holds, then the holds of the batch
     second: I32  # second, (BUCKET, ADD_WAITING, ADD_RIDING)
+    after: I32  # the trip after this one in the second it is due
     trip: I32  # trip, (LOAD ... PACE)
     place: I32  # place, (LAST_S ... PHASE and on)
     visit: I32  # visit, (FIRST, VISITED, NOISE)
@@ -143,9 +149,10 @@ class Day(NamedTuple):
 def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
-        day.num[w], day.hold_s[w], day.second[w], day.trip[w], day.place[w], day.visit[w],
-        day.alighting[w], day.rider[w], day.entry[w], day.entry_leg[w], day.queue[w], day.tail[w],
-        day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w], day.ride[w],
+        day.num[w], day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
+        day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.entry_leg[w],
+        day.queue[w], day.tail[w], day.batch[w], day.raw[w], day.visits[w],
+        day.visit_hold_s[w], day.ride[w],
     )  # fmt: skip
 
 
@@ -265,7 +272,7 @@ def _people(s: Static, d: Day, shift_s: I32, base_s: I32, present: npt.NDArray[n
             while i > first and d.entry[i - 1] >> GOAL_BITS > at:
                 d.entry[i], d.entry_leg[i] = d.entry[i - 1], d.entry_leg[i - 1]
                 i -= 1
-            d.entry[i], d.entry_leg[i] = at << GOAL_BITS | s.entry_goal[e] + 1, s.entry_leg[e]
+            d.entry[i], d.entry_leg[i] = at << GOAL_BITS | s.entry_goal[e], s.entry_leg[e]
             end += 1
         d.entry[end] = NEVER_S << GOAL_BITS
         d.queue[c, HEAD] = d.queue[c, SEEN] = first
@@ -276,7 +283,7 @@ def _people(s: Static, d: Day, shift_s: I32, base_s: I32, present: npt.NDArray[n
 @inlined
 def schedule(s: Static, d: Day, trip: int, at: int) -> None:
     if at < s.number[0]:
-        d.trip[trip, AFTER] = d.second[at, BUCKET]
+        d.after[trip] = d.second[at, BUCKET]
         d.second[at, BUCKET] = trip
 
 
@@ -343,7 +350,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     while trip >= 0:
         d.batch[count] = d.trip[trip, RANK]
         count += 1
-        trip = d.trip[trip, AFTER]
+        trip = d.after[trip]
     _sort(s, d, count)
     asking = 0
     for i in range(count):
@@ -546,30 +553,37 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
 @inlined
 def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> None:
     """Take the first person of a queue on board."""
-    i = queue // 2
-    c, goal = class_at(s, d, place, i), -1
+    i, leg, goal = queue // 2, -1, 0
+    c = class_at(s, d, place, i)
     if queue % 2:
         leg = d.queue[c, CHANGES]
         d.queue[c, CHANGES] = d.rider[leg, NEXT]
     else:
         head = d.queue[c, HEAD]
-        leg, goal = -1, (d.entry[head] & ((1 << GOAL_BITS) - 1)) - 1
-        if goal < 0 or d.ride.shape[0]:
+        goal = d.entry[head] & ((1 << GOAL_BITS) - 1)
+        if goal == 0 or d.ride.shape[0]:
             leg = d.entry_leg[head]
         d.queue[c, HEAD], d.queue[c, HEAD_S] = head + 1, d.entry[head + 1] >> GOAL_BITS
     _count(d, s.number[0], at, -1, 1)
-    visit = d.trip[trip, VISIT] + goal
-    if goal < 0:
-        among = d.place[place, ONLY_AS]
-        if i > 0:
-            among = s.carried[d.place[place, MORE] + i, CARRIED_AS]
-        visit = d.trip[trip, VISIT] + s.ride_pos[s.leg[leg, POSITIONS] + among]
-        if s.leg[leg, ONWARD] >= 0:
-            d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.alighting[visit], d.visit[visit, FIRST]
-            d.visit[visit, FIRST] = leg
+    changes = goal == 0 and s.leg[leg, ONWARD] >= 0
+    visit = d.trip[trip, VISIT] + _position(s, d, place, i, s.leg[leg, GOAL] if goal == 0 else goal)
+    if changes:
+        d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.alighting[visit], d.visit[visit, FIRST]
+        d.visit[visit, FIRST] = leg
     d.alighting[visit] += 1
     if d.ride.shape[0]:
         d.ride[leg] = visit
+
+
+@inlined
+def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
+    """Where someone of the i-th class of a place alights."""
+    if goal < SEVERAL:
+        return goal - 1
+    goals = d.place[place, ONLY_GOALS]
+    if i > 0:
+        goals = s.carried[d.place[place, MORE] + i, GOALS]
+    return int(s.goal[goals + goal - SEVERAL])
 
 
 @inlined

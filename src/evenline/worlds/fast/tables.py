@@ -21,11 +21,13 @@ class _Queues:
     """Classes of waiting passengers: same stop, same set of services that can carry them."""
 
     leg_class: I32
+    leg_goal: I32
     class_start: I32
     entry_leg: I32
     entry_person: I32
     place_class: I32
     carried: I32
+    goal: I32
 
 
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
@@ -33,12 +35,9 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     _check_fits(city)
     vehicle, journeys, order = city.vehicle, city.journeys, new_headways(city)
     queues = _queues(city)
-    ride_start, ride_pos, leg_ride = _rides(city)
-    leg_next = np.arange(1, len(leg_ride) + 1, dtype=np.int32)
+    leg_next = np.arange(1, len(queues.leg_class) + 1, dtype=np.int32)
     leg_next[journeys.leg_start[1:] - 1] = -1
-    direct = (np.diff(ride_start)[leg_ride] == 1) & (leg_next < 0)
-    leg_goal = np.full(len(leg_ride), -1, np.int32)
-    leg_goal[direct] = ride_pos[ride_start[leg_ride[direct]]]
+    entry_leg = queues.entry_leg
     trip, ranked = _trips(city)
     return Static(
         number=np.array(
@@ -62,11 +61,11 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         place=_places(queues, calibration),
         carried=queues.carried,
         class_start=queues.class_start,
-        entry_leg=queues.entry_leg,
-        entry_goal=leg_goal[queues.entry_leg],
+        entry_leg=entry_leg,
+        entry_goal=np.where(leg_next[entry_leg] < 0, queues.leg_goal[entry_leg], 0),
         entry_person=queues.entry_person,
-        leg=np.column_stack([ride_start[leg_ride], leg_next, queues.leg_class]).astype(np.int32),
-        ride_pos=ride_pos,
+        leg=np.column_stack([queues.leg_goal, leg_next, queues.leg_class]),
+        goal=queues.goal,
         times=_times(city, calibration, levels),
         scale=contract_of(city).scale,
         noise=calibration.noise_s.astype(np.float32),
@@ -80,7 +79,7 @@ def _check_fits(city: City) -> None:
         raise InputError(
             f"vehicle: capacity {city.vehicle.capacity} is too much for the fast world"
         )
-    most = 2**k.GOAL_BITS - 2  # stops
+    most = k.SEVERAL - 2  # stops
     if city.horizon_s >= k.NEVER_S:
         raise InputError(f"horizon_s {city.horizon_s}: the fast world goes up to {k.NEVER_S - 1}")
     for service in city.services:
@@ -122,7 +121,7 @@ def _places(queues: _Queues, calibration: Calibration) -> I32:
     place[:, k.CLASSES], place[:, k.MORE] = np.diff(first), first[:-1]
     some = np.diff(first) > 0
     place[some, k.ONLY] = queues.carried[first[:-1][some], k.CARRIED]
-    place[some, k.ONLY_AS] = queues.carried[first[:-1][some], k.CARRIED_AS]
+    place[some, k.ONLY_GOALS] = queues.carried[first[:-1][some], k.GOALS]
     place[:, k.PACE_S] = calibration.pace_s.astype(np.float32).view(np.int32)
     place[:, k.LEAST_S] = calibration.least_s
     place[:, k.PHASE : k.PHASE + k.PHASES] = calibration.phase_s.astype(np.float32).view(np.int32)
@@ -138,21 +137,6 @@ def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> F
     return np.ascontiguousarray(times.transpose(0, 2, 1, 3))
 
 
-def _rides(city: City) -> tuple[I32, I32, I32]:
-    """Kinds of rides by where and from which services one alights; which of them each leg is.
-
-    The alighting positions of a kind, one for each carrier, begin at its start.
-    """
-    journeys, positions = city.journeys, service_positions(city.services)
-    kinds, leg_ride = _kinds(journeys.leg_alight, journeys.leg_carriers)
-    pos = [
-        [positions[service, alight] for service in journeys.carriers[carriers]]
-        for alight, carriers in kinds.tolist()
-    ]
-    start = np.cumsum([0, *(len(row) for row in pos)]).astype(np.int32)
-    return start, np.array([p for row in pos for p in row], np.int32), leg_ride
-
-
 def _kinds(first: I32, second: I32) -> tuple[I32, I32]:
     """The different pairs of two columns, and which of them each row is."""
     pairs = np.stack([first, second], axis=1)
@@ -163,29 +147,41 @@ def _kinds(first: I32, second: I32) -> tuple[I32, I32]:
 
 
 def _queues(city: City) -> _Queues:
-    journeys = city.journeys
+    journeys, positions = city.journeys, service_positions(city.services)
     kinds, leg_class = _kinds(journeys.leg_board, journeys.leg_carriers)
-    first_legs = journeys.leg_start[:-1]
-    classes = leg_class[first_legs]
-    people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
-    class_start = np.searchsorted(classes[people], np.arange(len(kinds) + 1))
+    rides, leg_ride = _kinds(leg_class, journeys.leg_alight)
+    first_ride = np.searchsorted(rides[:, 0], np.arange(len(kinds) + 1)).tolist()
+    codes: list[int] = []  # where each kind of ride ends, as the kernel keeps it
+    goal: list[int] = []
     by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, (stop, carriers) in enumerate(kinds.tolist()):
-        for among, service in enumerate(journeys.carriers[carriers]):
-            by_place.setdefault((service, stop), []).append((number, among))
+        services = journeys.carriers[carriers]
+        alights = rides[first_ride[number] : first_ride[number + 1], 1].tolist()
+        if len(services) == 1:
+            codes += [positions[services[0], alight] + 1 for alight in alights]
+        else:
+            codes += range(k.SEVERAL, k.SEVERAL + len(alights))
+        for service in services:
+            by_place.setdefault((service, stop), []).append((number, len(goal)))
+            if len(services) > 1:
+                goal += [positions[service, alight] for alight in alights]
     rows = [
         by_place.get((index, stop), [])
         for index, service in enumerate(city.services)
         for stop in service.stops
     ]
-    flat = [pair for row in rows for pair in row]
+    first_legs = journeys.leg_start[:-1]
+    classes = leg_class[first_legs]
+    people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
     return _Queues(
         leg_class=leg_class,
-        class_start=class_start.astype(np.int32),
+        leg_goal=np.array(codes, np.int32)[leg_ride],
+        class_start=np.searchsorted(classes[people], np.arange(len(kinds) + 1)).astype(np.int32),
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),
-        place_class=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32),
-        carried=np.array(flat, np.int32).reshape(-1, 2),
+        place_class=np.cumsum([0, *(len(row) for row in rows)]).astype(np.int32),
+        carried=np.array([pair for row in rows for pair in row], np.int32).reshape(-1, 2),
+        goal=np.array(goal, np.int32),
     )
 
 
@@ -204,6 +200,7 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         num=np.zeros((worlds, k.SCALARS), np.int64),
         hold_s=np.zeros((worlds, trips + 1)),
         second=whole(horizon, 3),
+        after=whole(trips),
         trip=_lines(worlds, trips, k.LINE),
         place=_lines(worlds, places, k.LINE),
         visit=_lines(worlds, visits, k.LINE // 4),
