@@ -70,20 +70,21 @@ COINS = 2048  # values of the bits that a fraction leaves
 
 # Columns of tables whose values are wanted together. In a large city a decision costs what it
 # brings in from memory, so a bus is one line of the cache, a place another, a visit a quarter.
-GOAL, ONWARD, CLASS = range(3)  # of a leg: where one alights, next leg or -1
+GOAL, CLASS = range(2)  # of a leg: where one alights, and the queue one waits in
 CARRIED, GOALS = range(
     2
 )  # of a class at a place: where its goals begin, if it has several carriers
 RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
 HEAD, SEEN, CHANGES, HEAD_S = range(4)  # of a queue: next, first not yet counted; who changes
 FIRST, VISITED, NOISE = range(3)  # of a visit: who changes, since when, noise in two halves
-# Someone in a queue is one number: since when, and in the last bits where to alight: the position
-# plus 1, or from SEVERAL on a number among the goals of the class at the place, or 0: ask the leg.
-GOAL_BITS = 11
-SEVERAL = 1 << (GOAL_BITS - 1)
+# Someone in a queue is one number: since when, and in the last bits where to alight. That is a
+# position, or with SEVERAL a number among the goals of the class at the place; with ONWARD the
+# journey goes on from there, with the leg after this one.
+GOAL_BITS = 12
+ONWARD, SEVERAL = 1 << (GOAL_BITS - 1), 1 << (GOAL_BITS - 2)
 NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
 # Of the leg of someone who changes: the next in the list it is in, since when they wait for it,
-# and how many boarded before them for the same stop.
+# and where they alight from it; on board, how many boarded before them for the same stop.
 NEXT, CHANGED, NUMBER = range(3)
 BUCKET, ADD_WAITING, ADD_RIDING = range(3)  # of a second
 # Of a trip; from LAST on nothing changes: last position, where visits and places begin, order of
@@ -112,10 +113,10 @@ class Static(NamedTuple):
     carried: I32  # class at a place, (CARRIED, GOALS)
     class_start: I32  # where a class's first legs begin
     entry_leg: I32
-    entry_goal: I32  # where one alights, or 0 if one changes there
+    entry_goal: I32
     entry_person: I32
-    leg: I32  # leg, (GOAL, ONWARD, CLASS)
-    goal: I32  # alighting positions of a class with several carriers, for each of its places
+    leg: I32  # leg, (GOAL, CLASS)
+    goal: I16  # alighting positions of a class with several carriers, for each of its places
     times: F64  # level, half hour, place, (RATE, MEAN_S)
     scale: F64  # of the canonical state
     noise: F32  # place, quantile
@@ -509,7 +510,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
             aboard -= 1
             if changing >= 0 and d.rider[changing, NUMBER] == alighting:
                 _count(d, s.number[0], at, 1, -1)
-                _join(s, d, s.leg[changing, ONWARD], at)
+                _join(s, d, changing + 1, at)
                 changing = d.rider[changing, NEXT]
             else:
                 _count(d, s.number[0], at, 0, -1)
@@ -553,21 +554,21 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
 @inlined
 def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> None:
     """Take the first person of a queue on board."""
-    i, leg, goal = queue // 2, -1, 0
+    i, leg = queue // 2, -1
     c = class_at(s, d, place, i)
     if queue % 2:
         leg = d.queue[c, CHANGES]
+        goal = d.rider[leg, NUMBER]
         d.queue[c, CHANGES] = d.rider[leg, NEXT]
     else:
         head = d.queue[c, HEAD]
         goal = d.entry[head] & ((1 << GOAL_BITS) - 1)
-        if goal == 0 or d.ride.shape[0]:
+        if goal & ONWARD or d.ride.shape[0]:
             leg = d.entry_leg[head]
         d.queue[c, HEAD], d.queue[c, HEAD_S] = head + 1, d.entry[head + 1] >> GOAL_BITS
     _count(d, s.number[0], at, -1, 1)
-    changes = goal == 0 and s.leg[leg, ONWARD] >= 0
-    visit = d.trip[trip, VISIT] + _position(s, d, place, i, s.leg[leg, GOAL] if goal == 0 else goal)
-    if changes:
+    visit = d.trip[trip, VISIT] + _position(s, d, place, i, goal & (ONWARD - 1))
+    if goal & ONWARD:
         d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.alighting[visit], d.visit[visit, FIRST]
         d.visit[visit, FIRST] = leg
     d.alighting[visit] += 1
@@ -579,7 +580,7 @@ def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> Non
 def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
     """Where someone of the i-th class of a place alights."""
     if goal < SEVERAL:
-        return goal - 1
+        return goal
     goals = d.place[place, ONLY_GOALS]
     if i > 0:
         goals = s.carried[d.place[place, MORE] + i, GOALS]
@@ -590,7 +591,7 @@ def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
     """Put someone who changes into the queue of the next leg, kept in order of time."""
     c = s.leg[leg, CLASS]
-    d.rider[leg, CHANGED] = at
+    d.rider[leg, CHANGED], d.rider[leg, NUMBER] = at, s.leg[leg, GOAL]
     before, other = -1, d.queue[c, CHANGES]
     while other >= 0 and d.rider[other, CHANGED] <= at:
         before, other = other, d.rider[other, NEXT]

@@ -13,7 +13,7 @@ from evenline.control.state import contract_of
 from evenline.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast.kernel import F64, I32, Day, Static
+from evenline.worlds.fast.kernel import F64, I16, I32, Day, Static
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +27,13 @@ class _Queues:
     entry_person: I32
     place_class: I32
     carried: I32
-    goal: I32
+    goal: I16
 
 
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
     """Everything of a city that does not change during a day."""
     _check_fits(city)
-    vehicle, journeys, order = city.vehicle, city.journeys, new_headways(city)
-    queues = _queues(city)
-    leg_next = np.arange(1, len(queues.leg_class) + 1, dtype=np.int32)
-    leg_next[journeys.leg_start[1:] - 1] = -1
-    entry_leg = queues.entry_leg
+    vehicle, order, queues = city.vehicle, new_headways(city), _queues(city)
     trip, ranked = _trips(city)
     return Static(
         number=np.array(
@@ -61,10 +57,10 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         place=_places(queues, calibration),
         carried=queues.carried,
         class_start=queues.class_start,
-        entry_leg=entry_leg,
-        entry_goal=np.where(leg_next[entry_leg] < 0, queues.leg_goal[entry_leg], 0),
+        entry_leg=queues.entry_leg,
+        entry_goal=queues.leg_goal[queues.entry_leg],
         entry_person=queues.entry_person,
-        leg=np.column_stack([queues.leg_goal, leg_next, queues.leg_class]),
+        leg=np.column_stack([queues.leg_goal, queues.leg_class]),
         goal=queues.goal,
         times=_times(city, calibration, levels),
         scale=contract_of(city).scale,
@@ -79,7 +75,7 @@ def _check_fits(city: City) -> None:
         raise InputError(
             f"vehicle: capacity {city.vehicle.capacity} is too much for the fast world"
         )
-    most = k.SEVERAL - 2  # stops
+    most = k.SEVERAL  # stops
     if city.horizon_s >= k.NEVER_S:
         raise InputError(f"horizon_s {city.horizon_s}: the fast world goes up to {k.NEVER_S - 1}")
     for service in city.services:
@@ -158,7 +154,7 @@ def _queues(city: City) -> _Queues:
         services = journeys.carriers[carriers]
         alights = rides[first_ride[number] : first_ride[number + 1], 1].tolist()
         if len(services) == 1:
-            codes += [positions[services[0], alight] + 1 for alight in alights]
+            codes += [positions[services[0], alight] for alight in alights]
         else:
             codes += range(k.SEVERAL, k.SEVERAL + len(alights))
         for service in services:
@@ -170,18 +166,20 @@ def _queues(city: City) -> _Queues:
         for index, service in enumerate(city.services)
         for stop in service.stops
     ]
+    leg_goal = np.array(codes, np.int32)[leg_ride] | k.ONWARD
+    leg_goal[journeys.leg_start[1:] - 1] &= ~k.ONWARD
     first_legs = journeys.leg_start[:-1]
     classes = leg_class[first_legs]
     people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
     return _Queues(
         leg_class=leg_class,
-        leg_goal=np.array(codes, np.int32)[leg_ride],
+        leg_goal=leg_goal,
         class_start=np.searchsorted(classes[people], np.arange(len(kinds) + 1)).astype(np.int32),
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),
         place_class=np.cumsum([0, *(len(row) for row in rows)]).astype(np.int32),
         carried=np.array([pair for row in rows for pair in row], np.int32).reshape(-1, 2),
-        goal=np.array(goal, np.int32),
+        goal=np.array(goal, np.int16),
     )
 
 
