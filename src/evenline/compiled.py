@@ -2,28 +2,82 @@
 
 Nothing compiled here allocates, so counting references only costs time (five times the work, in
 the fast world's kernel). Helpers are inlined because a call passes every array header by value.
+The cache holds until any of our files changes.
 """
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.extending import register_jitable
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, register_jitable
+from numba.np.arrayobj import make_array
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
+_intrinsic = cast(Any, intrinsic)
+
+
+def _sources() -> str:
+    """What our compiled code was made from: all files of ours, since helpers cross between them.
+
+    Numba looks at a function's own file alone, and would go on with what it made of old helpers.
+    """
+    root = Path(__file__).parent
+    files = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
+    text = [f"{path.relative_to(root)} {stat.st_mtime_ns} {stat.st_size}" for path, stat in files]
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+
+_SOURCES = _sources()
+
+
+def _kept(function: Any) -> Any:
+    function._cache._cache_file._source_stamp = _SOURCES
+    return function
 
 
 def compiled(function: F) -> F:
     """Compile a function that Python calls; other threads of Python go on meanwhile."""
-    return cast(F, _njit(cache=True, _nrt=False, nogil=True)(function))
+    return cast(F, _kept(_njit(cache=True, _nrt=False, nogil=True)(function)))
 
 
 def inlined(function: F) -> F:
     """Compile a function that becomes part of whatever compiled function calls it."""
-    return cast(F, _njit(cache=True, _nrt=False, forceinline=True)(function))
+    return cast(F, _kept(_njit(cache=True, _nrt=False, forceinline=True)(function)))
 
 
 def shared(function: F) -> F:
     """Inlined in compiled code and plain Python elsewhere, where lists may stand for arrays."""
     return register_jitable(_nrt=False, forceinline=True)(function)
+
+
+@_intrinsic
+def lowest_bit(_context: Any, bits: Any) -> Any:
+    """The number of the lowest bit that is set, of 64 of which one must be."""
+
+    def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code
+
+
+@_intrinsic
+def fetch_row(_context: Any, table: Any, row: Any) -> Any:
+    """Ask for the line of memory where a row of a table begins, without waiting for it."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = make_array(signature.args[0])(context, builder, args[0])
+        stride = cgutils.unpack_tuple(builder, array.strides)[0]
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        at = builder.gep(builder.bitcast(array.data, byte), [builder.mul(args[1], stride)])
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        name = "llvm.prefetch.p0"
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.call(prefetch, [at, number(0), number(3), number(1)])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(table, types.intp), code

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S
-from evenline.compiled import compiled, inlined
+from evenline.compiled import compiled, fetch_row, inlined, lowest_bit
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
 from evenline.control.state import (
@@ -31,6 +31,7 @@ from evenline.policies.rules import rule_hold
 I32 = npt.NDArray[np.int32]
 I16 = npt.NDArray[np.int16]
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
@@ -93,10 +94,11 @@ BUCKET, ADD_WAITING, ADD_RIDING = range(3)  # of a second
     LOAD, POSITION, REACHED, AHEAD, BEHIND,
     LAST, VISIT, PLACE, SERVICE, RANK, AHEAD_S, BEHIND_S, PACE,
 ) = range(13)  # fmt: skip
-# Of a place; all but the latest arrival never change: its classes, of which the first is at hand,
+# Of a place; all but the latest arrival never change: its classes, of which two are at hand,
 # seconds for one unit of pace, least running time, effect of each phase of the signal cycle.
-LAST_S, CLASSES, MORE, ONLY, ONLY_GOALS, PACE_S, LEAST_S, PHASE = range(8)
+LAST_S, CLASSES, MORE, ONE, OTHER, PACE_S, LEAST_S, PHASE = range(8)
 LINE = 16  # numbers in a line of the cache
+SOON = 8  # how many buses of a crowded moment ahead what they need is fetched
 
 
 class Static(NamedTuple):
@@ -139,6 +141,8 @@ class Day(NamedTuple):
     entry_leg: I32
     queue: I32  # class, (HEAD, SEEN, CHANGES, HEAD_S)
     tail: I32
+    ranks: U64  # a bit for each rank, and one for each word of them; all zero between moments
+    words: U64
     batch: I32
     raw: F64
     visits: I32  # departure, load, alighted, boarded, left behind, base dwell; no rows if not kept
@@ -152,8 +156,8 @@ def row(day: Day, w: int) -> Day:
     return Day(
         day.num[w], day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.entry_leg[w],
-        day.queue[w], day.tail[w], day.batch[w], day.raw[w], day.visits[w],
-        day.visit_hold_s[w], day.ride[w],
+        day.queue[w], day.tail[w], day.ranks[w], day.words[w], day.batch[w], day.raw[w],
+        day.visits[w], day.visit_hold_s[w], day.ride[w],
     )  # fmt: skip
 
 
@@ -346,15 +350,11 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
 @inlined
 def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
-    count = 0
-    trip = d.second[now, BUCKET]
-    while trip >= 0:
-        d.batch[count] = d.trip[trip, RANK]
-        count += 1
-        trip = d.after[trip]
-    _sort(s, d, count)
+    count = _in_order(s, d, d.second[now, BUCKET])
     asking = 0
     for i in range(count):
+        if i + SOON < count:
+            _fetch_stop(s, d, d.batch[i + SOON], now)
         trip = d.batch[i]
         stop = d.trip[trip, POSITION] + 1
         gap = record_arrival(h, trip, stop, now)
@@ -369,25 +369,70 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             d.batch[asking] = trip
             d.raw[asking, 3] = gap
             asking += 1
+            if count > SOON:
+                _fetch_queues(d, trip, stop)
     for i in range(asking):
+        if i + SOON < asking:
+            _fetch_people(d, d.batch[i + SOON], now)
         _describe(s, d, h, i, now)
     return asking
 
 
 @inlined
-def _sort(s: Static, d: Day, count: int) -> None:
-    """From ranks to trips, in order of service and vehicle: Shell's sort, for a large city."""
-    gap = 40 if count > 40 else 13 if count > 13 else 4 if count > 4 else 1
-    while gap > 0:
-        for j in range(gap, count):
-            rank, i = d.batch[j], j
-            while i >= gap and d.batch[i - gap] > rank:
-                d.batch[i] = d.batch[i - gap]
-                i -= gap
-            d.batch[i] = rank
-        gap //= 3
-    for i in range(count):
-        d.batch[i] = s.ranked[d.batch[i]]
+def _in_order(s: Static, d: Day, trip: int) -> int:
+    """List a second's buses in order of service and vehicle; how many there are.
+
+    They are marked in a map of all ranks, and read off it from the lowest: no work but theirs.
+    """
+    count = 0
+    while trip >= 0:
+        word = d.trip[trip, RANK] >> 6
+        d.ranks[word] |= np.uint64(1) << np.uint64(d.trip[trip, RANK] & 63)
+        d.words[word >> 6] |= np.uint64(1) << np.uint64(word & 63)
+        trip = d.after[trip]
+    for i in range(d.words.shape[0]):
+        while d.words[i]:
+            word = i << 6 | lowest_bit(d.words[i])
+            d.words[i] &= d.words[i] - np.uint64(1)
+            while d.ranks[word]:
+                d.batch[count] = s.ranked[word << 6 | lowest_bit(d.ranks[word])]
+                count += 1
+                d.ranks[word] &= d.ranks[word] - np.uint64(1)
+    return count
+
+
+@inlined
+def _fetch_stop(s: Static, d: Day, trip: int, now: int) -> None:
+    """Ask for what a bus of a crowded moment will soon want to know of its stop."""
+    stop = d.trip[trip, POSITION] + 1
+    place, visit = d.trip[trip, PLACE] + stop, d.trip[trip, VISIT] + stop
+    fetch_row(d.trip, d.trip[trip, AHEAD])  # a row -1 is asked for in vain
+    fetch_row(d.trip, d.trip[trip, BEHIND])
+    fetch_row(d.place, place)
+    fetch_row(d.visit, visit)
+    fetch_row(d.alighting, visit)
+    fetch_row(s.times[d.num[LEVEL], half_hour(s, now)], place)
+
+
+@inlined
+def _fetch_queues(d: Day, trip: int, stop: int) -> None:
+    """Ask for the queues of a stop, and for when the bus was where its follower is."""
+    place = d.trip[trip, PLACE] + stop
+    fetch_row(d.queue, d.place[place, ONE])
+    fetch_row(d.queue, d.place[place, OTHER])
+    follower = d.trip[trip, BEHIND]
+    if follower >= 0:
+        fetch_row(d.visit, d.trip[trip, VISIT] + d.trip[follower, POSITION])
+
+
+@inlined
+def _fetch_people(d: Day, trip: int, now: int) -> None:
+    """Ask for the people in the queues of a stop."""
+    place = d.trip[trip, PLACE] + d.trip[trip, POSITION]
+    for i in range(min(d.place[place, CLASSES], 2)):
+        c = d.place[place, ONE + i]
+        if d.queue[c, HEAD_S] <= now:
+            fetch_row(d.entry, d.queue[c, SEEN])
 
 
 @inlined
@@ -427,8 +472,7 @@ def half_hour(s: Static, second: int) -> int:
 @inlined
 def class_at(s: Static, d: Day, place: int, i: int) -> int:
     """The i-th class of people that a place's service can carry."""
-    only = d.place[place, ONLY]
-    return int(only if i == 0 else s.carried[d.place[place, MORE] + i, CARRIED])
+    return int(d.place[place, ONE + i] if i < 2 else s.carried[d.place[place, MORE] + i, CARRIED])
 
 
 @inlined
@@ -581,10 +625,7 @@ def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
     """Where someone of the i-th class of a place alights."""
     if goal < SEVERAL:
         return goal
-    goals = d.place[place, ONLY_GOALS]
-    if i > 0:
-        goals = s.carried[d.place[place, MORE] + i, GOALS]
-    return int(s.goal[goals + goal - SEVERAL])
+    return int(s.goal[s.carried[d.place[place, MORE] + i, GOALS] + goal - SEVERAL])
 
 
 @inlined

@@ -115,9 +115,9 @@ def _places(queues: _Queues, calibration: Calibration) -> I32:
     place = np.full((len(calibration.pace_s), k.LINE), -1, np.int32)
     first = queues.place_class
     place[:, k.CLASSES], place[:, k.MORE] = np.diff(first), first[:-1]
-    some = np.diff(first) > 0
-    place[some, k.ONLY] = queues.carried[first[:-1][some], k.CARRIED]
-    place[some, k.ONLY_GOALS] = queues.carried[first[:-1][some], k.GOALS]
+    for i, column in enumerate((k.ONE, k.OTHER)):
+        has = np.diff(first) > i
+        place[has, column] = queues.carried[first[:-1][has] + i, k.CARRIED]
     place[:, k.PACE_S] = calibration.pace_s.astype(np.float32).view(np.int32)
     place[:, k.LEAST_S] = calibration.least_s
     place[:, k.PHASE : k.PHASE + k.PHASES] = calibration.phase_s.astype(np.float32).view(np.int32)
@@ -208,6 +208,8 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         entry_leg=whole(entries + classes),
         queue=_lines(worlds, classes, k.LINE // 4),
         tail=whole(services),
+        ranks=np.zeros((worlds, -(-trips // 64)), np.uint64),
+        words=np.zeros((worlds, -(-trips // 4096)), np.uint64),
         batch=whole(trips),
         raw=np.zeros((worlds, trips, 16)),
         visits=whole(kept, 6),

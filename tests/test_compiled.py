@@ -1,0 +1,52 @@
+"""The cache of compiled code: it must never outlive the sources it was made from."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import evenline
+from evenline.compiled import compiled, lowest_bit
+
+HELPER = "from evenline.compiled import inlined\n@inlined\ndef helper():\n    return {}\n"
+CALLER = (
+    "from evenline.compiled import compiled\nfrom evenline.helper import helper\n"
+    "@compiled\ndef caller():\n    return helper()\n"
+)
+
+
+def run_caller(root: Path) -> str:
+    """What a fresh process gets from a compiled function that inlines one of another file."""
+    return subprocess.run(
+        [sys.executable, "-c", "from evenline.caller import caller; print(caller())"],
+        env={**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def test_a_changed_helper_is_compiled_anew_into_callers_of_other_files(tmp_path: Path) -> None:
+    package = tmp_path / "evenline"
+    package.mkdir()
+    for name in ("__init__.py", "compiled.py"):
+        shutil.copy(Path(evenline.__file__).parent / name, package)
+    (package / "caller.py").write_text(CALLER)
+    (package / "helper.py").write_text(HELPER.format(41))
+    assert run_caller(tmp_path) == "41"
+    (package / "helper.py").write_text(HELPER.format(1042))
+    assert run_caller(tmp_path) == "1042"
+
+
+@compiled
+def lowest(bits: np.uint64) -> int:
+    return lowest_bit(bits)
+
+
+def test_the_lowest_bit_of_every_word_is_found() -> None:
+    for bit in range(64):
+        for above in (0, 1, 2**64 - 1):
+            assert lowest(np.uint64((1 << bit) | (above << (bit + 1)) % 2**64)) == bit
