@@ -12,9 +12,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic, register_jitable
-from numba.np.arrayobj import make_array
 
 F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
@@ -70,13 +69,12 @@ def fetch_row(_context: Any, table: Any, row: Any) -> Any:
     """Ask for the line of memory where a row of a table begins, without waiting for it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = make_array(signature.args[0])(context, builder, args[0])
-        stride = cgutils.unpack_tuple(builder, array.strides)[0]
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        offset = builder.mul(args[1], builder.extract_value(array.strides, 0))
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        at = builder.gep(builder.bitcast(array.data, byte), [builder.mul(args[1], stride)])
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        name = "llvm.prefetch.p0"
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, name)
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        at = builder.gep(builder.bitcast(array.data, byte), [offset])
         builder.call(prefetch, [at, number(0), number(3), number(1)])  # to read, keep, data
         return context.get_dummy_value()
 

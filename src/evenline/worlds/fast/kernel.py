@@ -116,7 +116,9 @@ class Static(NamedTuple):
     class_start: I32  # where a class's first legs begin
     entry_leg: I32
     entry_goal: I32
-    entry_person: I32
+    entry_person: I32  # whose first leg it is
+    entry_s: I32  # when they come, before the day's shift
+    entry_demand: F64  # from which demand on
     leg: I32  # leg, (GOAL, CLASS)
     goal: I16  # alighting positions of a class with several carriers, for each of its places
     times: F64  # level, half hour, place, (RATE, MEAN_S)
@@ -230,9 +232,8 @@ def begin_day(
     s: Static,
     fleet: Day,
     w: int,
+    demand: float,
     shift_s: I32,
-    base_s: I32,
-    present: npt.NDArray[np.bool_],
     key: int,
     level: int,
 ) -> None:
@@ -250,7 +251,7 @@ def begin_day(
     d.ride[:] = -1
     copy_rows(d.place, s.place, 0, s.place.shape[0])
     copy_rows(d.trip, s.trip, 0, s.trip.shape[0])
-    _people(s, d, shift_s, base_s, present)
+    _people(s, d, demand, shift_s)
     for t in range(s.start_s.shape[0]):
         pace = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
         d.trip[t, PACE] = np.float32(pace).view(np.int32)
@@ -263,15 +264,14 @@ def begin_day(
 
 
 @inlined
-def _people(s: Static, d: Day, shift_s: I32, base_s: I32, present: npt.NDArray[np.bool_]) -> None:
+def _people(s: Static, d: Day, demand: float, shift_s: I32) -> None:
     """Put everyone who comes into their queue, in order of time."""
     for c in range(s.class_start.shape[0] - 1):
         first = end = s.class_start[c] + c
         for e in range(s.class_start[c], s.class_start[c + 1]):
-            person = s.entry_person[e]
-            if not present[person]:
+            if s.entry_demand[e] > demand:
                 continue
-            at = min(max(base_s[person] + shift_s[person], 0), s.number[0] - 1)
+            at = min(max(s.entry_s[e] + shift_s[s.entry_person[e]], 0), s.number[0] - 1)
             d.second[at, ADD_WAITING] += 1
             i = end
             while i > first and d.entry[i - 1] >> GOAL_BITS > at:

@@ -60,6 +60,8 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         entry_leg=queues.entry_leg,
         entry_goal=queues.leg_goal[queues.entry_leg],
         entry_person=queues.entry_person,
+        entry_s=city.journeys.departure_s[queues.entry_person],
+        entry_demand=city.journeys.min_demand[queues.entry_person],
         leg=np.column_stack([queues.leg_goal, queues.leg_class]),
         goal=queues.goal,
         times=_times(city, calibration, levels),

@@ -39,7 +39,6 @@ class Days:
         self.levels: tuple[float, ...] = DEMAND_LEVELS
         self.static = static_tables(city, calibration, self.levels)
         self.fleet = new_fleet(self.static, worlds, keep_visits)
-        self._base = city.journeys.departure_s
         self._most = float(city.journeys.min_demand.max(initial=1.0))
 
     def begin(self, w: int, cell: Cell) -> None:
@@ -51,15 +50,13 @@ class Days:
         if cell.demand not in self.levels:
             self.levels = (*self.levels, cell.demand)
             self.static = static_tables(self.city, self.calibration, self.levels)
-        present = self.city.journeys.min_demand <= cell.demand
         key = int(np.random.SeedSequence([cell.sumo_seed, 0xFA57]).generate_state(1, np.uint64)[0])
         k.begin_day(
             self.static,
             self.fleet,
             w,
+            cell.demand,
             departure_shifts(self.city, cell),
-            self._base,
-            present,
             key >> 1,
             self.levels.index(cell.demand),
         )
