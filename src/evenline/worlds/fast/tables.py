@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -192,37 +193,42 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
     visits, places = int(static.first_visit[-1]), len(static.place)
     classes, entries = len(static.class_start) - 1, len(static.entry_leg)
     kept = visits if keep_visits else 0
-
-    def whole(*shape: int) -> I32:
-        return np.zeros((worlds, *shape), np.int32)
-
-    return Day(
-        num=np.zeros((worlds, k.SCALARS), np.int64),
-        hold_s=np.zeros((worlds, trips + 1)),
-        second=whole(horizon, 3),
-        after=whole(trips),
-        trip=_lines(worlds, trips, k.LINE),
-        place=_lines(worlds, places, k.LINE),
-        visit=_lines(worlds, visits, k.LINE // 4),
-        alighting=np.zeros((worlds, visits), np.int16),
-        rider=whole(legs, 3),
-        entry=whole(entries + classes),
-        entry_leg=whole(entries + classes),
-        queue=_lines(worlds, classes, k.LINE // 4),
-        tail=whole(services),
-        ranks=np.zeros((worlds, -(-trips // 64)), np.uint64),
-        words=np.zeros((worlds, -(-trips // 4096)), np.uint64),
-        batch=whole(trips),
-        raw=np.zeros((worlds, trips, 16)),
-        visits=whole(kept, 6),
-        visit_hold_s=np.zeros((worlds, kept)),
-        ride=whole(legs if keep_visits else 0),
-    )
+    shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
+        "num": (np.int64, (k.SCALARS,)),
+        "hold_s": (np.float64, (trips + 1,)),
+        "second": (np.int32, (horizon, 3)),
+        "after": (np.int32, (trips,)),
+        "trip": (np.int32, (trips, k.LINE)),
+        "place": (np.int32, (places, k.LINE)),
+        "visit": (np.int32, (visits, k.LINE // 4)),
+        "alighting": (np.int16, (visits,)),
+        "rider": (np.int32, (legs, 3)),
+        "entry": (np.int32, (entries + classes,)),
+        "entry_leg": (np.int32, (entries + classes,)),
+        "queue": (np.int32, (classes, k.LINE // 4)),
+        "ranks": (np.uint64, (-(-trips // 64),)),
+        "words": (np.uint64, (-(-trips // 4096),)),
+        "tail": (np.int32, (services,)),
+        "batch": (np.int32, (trips,)),
+        "raw": (np.float64, (trips, 16)),
+        "visits": (np.int32, (kept, 6)),
+        "visit_hold_s": (np.float64, (kept,)),
+        "ride": (np.int32, (legs if keep_visits else 0,)),
+    }
+    return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 
 
-def _lines(*shape: int) -> I32:
-    """Zeros that begin where a line of the cache does, so that no row lies in two."""
-    size = math.prod(shape)
-    room = np.zeros(size + k.LINE, np.int32)
-    skip = -room.ctypes.data % (4 * k.LINE) // 4
-    return room[skip : skip + size].reshape(shape)
+def _tables(shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]]) -> dict[str, Any]:
+    """Zeros for many tables in one piece of memory, so that large pages can hold even small ones.
+
+    Each begins where a line of the cache does: no row that fits in a line lies in two.
+    """
+    line = 4 * k.LINE
+    sizes = [np.dtype(kind).itemsize * math.prod(shape) for kind, shape in shapes.values()]
+    starts = np.cumsum([0, *(-(-size // line) * line for size in sizes)]).tolist()
+    room = np.zeros(starts[-1] + line, np.uint8)
+    room = room[-room.ctypes.data % line :]
+    return {
+        name: room[start : start + size].view(kind).reshape(shape)
+        for (name, (kind, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)
+    }
