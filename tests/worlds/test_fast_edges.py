@@ -19,6 +19,7 @@ from evenline.city.embedded import embedded_city
 from evenline.city.model import City, Vehicle
 from evenline.control.event import BUS_AHEAD, BUS_BEHIND, WAITING, Batch
 from evenline.control.world import run_episode
+from evenline.errors import InputError
 from evenline.worlds.fast.world import FastWorld
 
 # -- days worked out by hand ----------------------------------------------------------------------
@@ -304,6 +305,55 @@ def test_a_level_at_which_nobody_travels_is_an_empty_day(day: Day, some_holds: l
     city = replace(day.city, journeys=journeys)
     fast, _ = assert_same_day(replace(day, city=city, cell=Cell(1, 2, 0.25)), some_holds)
     assert fast.outcome().departed == 0
+
+
+def streets_to_hubs(trips_each: int) -> City:
+    """Seventy services whose buses set off in the same seconds, two to each hub; some change.
+
+    From one of the hubs two more services go on to the same stop.
+    """
+    hub, far = 141, 180
+    services = [[2 * i, 2 * i + 1, 140 + i // 2] for i in range(70)] + [[hub, 179, far], [hub, far]]
+    trips = [(service, 50 * k) for k in range(trips_each) for service in range(71, -1, -1)]
+    people = [Person(4 * i, [(2 * i, 140 + i // 2, (i,))]) for i in range(70)]
+    people += [Person(300, [(4, hub, (2,)), (hub, far, (70, 71))]) for _ in range(20)]
+    return small_city(services, trips, people)
+
+
+def test_seventy_buses_in_one_second_are_those_of_the_reference() -> None:
+    city = streets_to_hubs(trips_each=4)
+    fast, _ = assert_same_day(Day(city, steady(city), CELL), [0.0, 3.0, 60.0])
+    assert max(fast.arrivals_s.tolist().count(at) for at in range(city.horizon_s)) >= 70
+
+
+def test_of_thousands_of_trips_each_moment_lists_its_own_in_order() -> None:
+    city = streets_to_hubs(trips_each=60)
+    assert len(city.trips) > 64 * 64  # so many that the kernel's map of them has words of words
+    world = FastWorld(city, steady(city), max_batch=len(city.trips))
+    seen, batch = 0, world.reset(CELL)
+    while batch is not None:
+        order = [(city.trips[trip].service, trip) for trip in batch.trips.tolist()]
+        assert order == sorted(set(order))
+        seen += len(order)
+        batch = world.step([0.0] * len(order))
+    assert seen == world.outcome().decisions == city.decisions
+
+
+@pytest.mark.parametrize(
+    ("stops", "horizon_s", "capacity", "message"),
+    [
+        (2, 3600, 40_000, "capacity 40000"),
+        (2, 2**19, 50, "horizon_s 524288"),
+        (1025, 3600, 50, "service S0: 1025 stops"),
+    ],
+)
+def test_what_the_fast_world_has_no_room_for_is_said(
+    stops: int, horizon_s: int, capacity: int, message: str
+) -> None:
+    bus = Vehicle(capacity=capacity)
+    city = small_city([range(stops)], [(0, 1000)], horizon_s=horizon_s, vehicle=bus)
+    with pytest.raises(InputError, match=message):
+        FastWorld(city, steady(city))
 
 
 def test_a_day_in_the_town_is_that_of_the_reference() -> None:
