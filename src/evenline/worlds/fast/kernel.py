@@ -72,15 +72,14 @@ COINS = 2048  # values of the bits that a fraction leaves
 # Columns of tables whose values are wanted together. In a large city a decision costs what it
 # brings in from memory, so a bus is one line of the cache, a place another, a visit a quarter.
 GOAL, CLASS = range(2)  # of a leg: where one alights, and the queue one waits in
-CARRIED, GOALS = range(
-    2
-)  # of a class at a place: where its goals begin, if it has several carriers
+CARRIED, GOALS = range(2)  # of a class at a place: where its goals begin (of several carriers)
 RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
 HEAD, SEEN, CHANGES, HEAD_S = range(4)  # of a queue: next, first not yet counted; who changes
 FIRST, VISITED, NOISE = range(3)  # of a visit: who changes, since when, noise in two halves
-# Someone in a queue is one number: since when, and in the last bits where to alight. That is a
+# Of someone in a queue: since when they wait, and in the last bits where they alight. That is a
 # position, or with SEVERAL a number among the goals of the class at the place; with ONWARD the
 # journey goes on from there, with the leg after this one.
+WAITS, LEG = range(2)
 GOAL_BITS = 12
 ONWARD, SEVERAL = 1 << (GOAL_BITS - 1), 1 << (GOAL_BITS - 2)
 NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
@@ -139,8 +138,7 @@ class Day(NamedTuple):
     visit: I32  # visit, (FIRST, VISITED, NOISE)
     alighting: I16  # how many on board leave at a visit
     rider: I32  # leg, (NEXT, CHANGED, NUMBER)
-    entry: I32  # since when somebody waits and where to; a nobody at the end of each class
-    entry_leg: I32
+    entry: I32  # somebody who comes, (WAITS, LEG); a nobody at the end of each class
     queue: I32  # class, (HEAD, SEEN, CHANGES, HEAD_S)
     tail: I32
     ranks: U64  # a bit for each rank, and one for each word of them; all zero between moments
@@ -157,9 +155,9 @@ def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
         day.num[w], day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
-        day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.entry_leg[w],
-        day.queue[w], day.tail[w], day.ranks[w], day.words[w], day.batch[w], day.raw[w],
-        day.visits[w], day.visit_hold_s[w], day.ride[w],
+        day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
+        day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
+        day.ride[w],
     )  # fmt: skip
 
 
@@ -274,14 +272,14 @@ def _people(s: Static, d: Day, demand: float, shift_s: I32) -> None:
             at = min(max(s.entry_s[e] + shift_s[s.entry_person[e]], 0), s.number[0] - 1)
             d.second[at, ADD_WAITING] += 1
             i = end
-            while i > first and d.entry[i - 1] >> GOAL_BITS > at:
-                d.entry[i], d.entry_leg[i] = d.entry[i - 1], d.entry_leg[i - 1]
+            while i > first and d.entry[i - 1, WAITS] >> GOAL_BITS > at:
+                d.entry[i, WAITS], d.entry[i, LEG] = d.entry[i - 1, WAITS], d.entry[i - 1, LEG]
                 i -= 1
-            d.entry[i], d.entry_leg[i] = at << GOAL_BITS | s.entry_goal[e], s.entry_leg[e]
+            d.entry[i, WAITS], d.entry[i, LEG] = at << GOAL_BITS | s.entry_goal[e], s.entry_leg[e]
             end += 1
-        d.entry[end] = NEVER_S << GOAL_BITS
+        d.entry[end, WAITS] = NEVER_S << GOAL_BITS
         d.queue[c, HEAD] = d.queue[c, SEEN] = first
-        d.queue[c, HEAD_S] = d.entry[first] >> GOAL_BITS
+        d.queue[c, HEAD_S] = d.entry[first, WAITS] >> GOAL_BITS
         d.num[DEPARTED] += end - first
 
 
@@ -483,7 +481,7 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
         c = class_at(s, d, place, i)
         if d.queue[c, HEAD_S] <= now:
             seen = max(d.queue[c, SEEN], d.queue[c, HEAD])
-            while d.entry[seen] >> GOAL_BITS <= now:
+            while d.entry[seen, WAITS] >> GOAL_BITS <= now:
                 seen += 1
             d.queue[c, SEEN] = seen
             count += seen - d.queue[c, HEAD]
@@ -606,10 +604,10 @@ def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> Non
         d.queue[c, CHANGES] = d.rider[leg, NEXT]
     else:
         head = d.queue[c, HEAD]
-        goal = d.entry[head] & ((1 << GOAL_BITS) - 1)
+        goal = d.entry[head, WAITS] & ((1 << GOAL_BITS) - 1)
         if goal & ONWARD or d.ride.shape[0]:
-            leg = d.entry_leg[head]
-        d.queue[c, HEAD], d.queue[c, HEAD_S] = head + 1, d.entry[head + 1] >> GOAL_BITS
+            leg = d.entry[head, LEG]
+        d.queue[c, HEAD], d.queue[c, HEAD_S] = head + 1, d.entry[head + 1, WAITS] >> GOAL_BITS
     _count(d, s.number[0], at, -1, 1)
     visit = d.trip[trip, VISIT] + _position(s, d, place, i, goal & (ONWARD - 1))
     if goal & ONWARD:
@@ -661,7 +659,7 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     for i in range(d.place[place, CLASSES]):
         c = class_at(s, d, place, i)
         e = d.queue[c, HEAD]
-        while d.entry[e] >> GOAL_BITS <= leaves:
+        while d.entry[e, WAITS] >> GOAL_BITS <= leaves:
             e += 1
         count += e - d.queue[c, HEAD] + _changed(d, c, leaves)
     return count
