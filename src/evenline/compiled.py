@@ -35,7 +35,8 @@ _SOURCES = _sources()
 
 
 def _kept(function: Any) -> Any:
-    function._cache._cache_file._source_stamp = _SOURCES
+    if not numba.config.DISABLE_JIT:  # there is nothing to keep where nothing is compiled
+        function._cache._cache_file._source_stamp = _SOURCES
     return function
 
 
