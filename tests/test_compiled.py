@@ -14,7 +14,7 @@ from evenline.compiled import compiled, lowest_bit
 HELPER = "from evenline.compiled import inlined\n@inlined\ndef helper():\n    return {}\n"
 CALLER = (
     "from evenline.compiled import compiled\nfrom evenline.helper import helper\n"
-    "@compiled\ndef caller():\n    return helper()\n"
+    "@compiled\ndef caller():\n    return helper() + {}\n"
 )
 
 
@@ -34,11 +34,14 @@ def test_a_changed_helper_is_compiled_anew_into_callers_of_other_files(tmp_path:
     package.mkdir()
     for name in ("__init__.py", "compiled.py"):
         shutil.copy(Path(evenline.__file__).parent / name, package)
-    (package / "caller.py").write_text(CALLER)
+    (package / ".#lock.py").symlink_to("nowhere")  # as editors leave them
+    (package / "caller.py").write_text(CALLER.format(0))
     (package / "helper.py").write_text(HELPER.format(41))
     assert run_caller(tmp_path) == "41"
     (package / "helper.py").write_text(HELPER.format(1042))
     assert run_caller(tmp_path) == "1042"
+    (package / "caller.py").write_text(CALLER.format(1000))
+    assert run_caller(tmp_path) == "2042"
 
 
 @compiled

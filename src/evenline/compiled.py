@@ -26,7 +26,7 @@ def _sources() -> str:
     Numba looks at a function's own file alone, and would go on with what it made of old helpers.
     """
     root = Path(__file__).parent
-    files = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
+    files = [(path, path.stat()) for path in sorted(root.rglob("*.py")) if path.is_file()]
     text = [f"{path.relative_to(root)} {stat.st_mtime_ns} {stat.st_size}" for path, stat in files]
     return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
@@ -35,8 +35,9 @@ _SOURCES = _sources()
 
 
 def _kept(function: Any) -> Any:
-    if not numba.config.DISABLE_JIT:  # there is nothing to keep where nothing is compiled
-        function._cache._cache_file._source_stamp = _SOURCES
+    if hasattr(function, "_cache"):  # it has none where Numba is told not to compile
+        file = function._cache._cache_file
+        file._source_stamp = (file._source_stamp, _SOURCES)
     return function
 
 

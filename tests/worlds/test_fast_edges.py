@@ -20,6 +20,7 @@ from evenline.city.model import City, Vehicle
 from evenline.control.event import BUS_AHEAD, BUS_BEHIND, WAITING, Batch
 from evenline.control.world import run_episode
 from evenline.errors import InputError
+from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld
 
 # -- days worked out by hand ----------------------------------------------------------------------
@@ -337,6 +338,16 @@ def test_of_thousands_of_trips_each_moment_lists_its_own_in_order() -> None:
         seen += len(order)
         batch = world.step([0.0] * len(order))
     assert seen == world.outcome().decisions == city.decisions
+
+
+@pytest.mark.parametrize(("count", "dwell_s", "each_s"), [(3, 600_000, 4), (3000, 12, 200)])
+def test_a_bus_that_stands_for_longer_than_any_day(count: int, dwell_s: int, each_s: int) -> None:
+    """The kernel's nobody at the end of a queue waits from a second that no day reaches."""
+    bus = Vehicle(capacity=5000, min_dwell_s=dwell_s, exchange_s_per_passenger=each_s)
+    people = [Person(500, [(0, 1, (0,))]) for _ in range(count)]
+    city = small_city([[0, 1, 2]], [(0, 1000), (0, 2000)], people, vehicle=bus)
+    fast, _ = assert_same_day(Day(city, steady(city), CELL), [0.0])
+    assert max(visit.departure_s for visit in fast.visits) > kernel.NEVER_S
 
 
 @pytest.mark.parametrize(

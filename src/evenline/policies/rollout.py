@@ -156,7 +156,7 @@ def follow(s: k.Static, fleet: k.Day, now: int, trips: npt.NDArray[np.int32]) ->
     second. At last stops, where nobody is asked, buses arrive as the mirror expects them.
     """
     d = k.row(fleet, MIRROR)
-    num, h = d.num, k.headways(s, d)
+    num, h = d.num, k.headways(d)
     while num[k.NOW] < now:
         if num[k.NOW] >= 0:
             num[k.WAITING_S] += num[k.WAITING_NOW]

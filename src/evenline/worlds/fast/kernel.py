@@ -5,8 +5,7 @@ heap; passengers wait in one queue for each stop and set of services that can ca
 once when the day is made; counts change through per-second differences, so the ledger is exact.
 `Day` arrays have a row for each world of a fleet; functions work on one row at a time.
 
-The file is long because it is one compiled unit: every helper becomes part of its callers, and the
-cache of compiled code follows this file alone.
+The file is long because it is one compiled unit: every helper becomes part of its callers.
 """
 
 from typing import NamedTuple
@@ -58,10 +57,9 @@ F64 = npt.NDArray[np.float64]
     TOKEN,
     SHOWN,
     LEVEL,
-    KEY,
     OVER,
-) = range(23)
-SCALARS = 23
+) = range(22)
+SCALARS = 22
 
 PHASES = 9
 PHASE_S = 10
@@ -74,7 +72,8 @@ COINS = 2048  # values of the bits that a fraction leaves
 GOAL, CLASS = range(2)  # of a leg: where one alights, and the queue one waits in
 CARRIED, GOALS = range(2)  # of a class at a place: where its goals begin (of several carriers)
 RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
-HEAD, SEEN, CHANGES, HEAD_S = range(4)  # of a queue: next, first not yet counted; who changes
+# Of a queue: the next, the first not yet counted; who changes; since when the next waits.
+HEAD, SEEN, CHANGES, HEAD_S = range(4)
 FIRST, VISITED, NOISE = range(3)  # of a visit: who changes, since when, noise in two halves
 # Of someone in a queue: since when they wait, and in the last bits where they alight. That is a
 # position, or with SEVERAL a number among the goals of the class at the place; with ONWARD the
@@ -220,9 +219,9 @@ def noise_s(d: Day, visit: int) -> float:
 
 
 @inlined
-def as_float(bits: int) -> np.float32:
+def as_float(number: int) -> np.float32:
     """A number kept as the bits of a float of single precision."""
-    return np.int32(bits).view(np.float32)
+    return np.int32(number).view(np.float32)
 
 
 @compiled
@@ -238,7 +237,7 @@ def begin_day(
     """Lay out a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
     d.num[:] = 0
-    d.num[KEY], d.num[LEVEL] = key, level
+    d.num[LEVEL] = level
     d.hold_s[:] = 0.0
     d.second[:] = 0
     d.second[:, BUCKET] = -1
@@ -291,7 +290,7 @@ def schedule(s: Static, d: Day, trip: int, at: int) -> None:
 
 
 @inlined
-def headways(s: Static, d: Day) -> Headways:
+def headways(d: Day) -> Headways:
     """The running order and arrival times, in the form all worlds share."""
     t = d.trip
     return Headways(
@@ -312,7 +311,7 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
 
     The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in COST.
     """
-    num, h = d.num, headways(s, d)
+    num, h = d.num, headways(d)
     now, waiting, riding = num[NOW], num[WAITING_NOW], num[RIDING_NOW]
     waiting_s, riding_s = num[WAITING_S], num[RIDING_S]
     count = 0
@@ -380,7 +379,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
 def _in_order(s: Static, d: Day, trip: int) -> int:
     """List a second's buses in order of service and vehicle; how many there are.
 
-    They are marked in a map of all ranks, and read off it from the lowest: no work but theirs.
+    They are marked in a map of all ranks, and read off it from the lowest: nothing is compared.
     """
     count = 0
     while trip >= 0:
@@ -585,7 +584,7 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
     best, best_s = -1, before_s
     for i in range(d.place[place, CLASSES]):
         c = class_at(s, d, place, i)
-        if d.queue[c, HEAD_S] < best_s:
+        if d.queue[c, HEAD_S] < min(best_s, NEVER_S):
             best, best_s = 2 * i, d.queue[c, HEAD_S]
         leg = d.queue[c, CHANGES]
         if leg >= 0 and d.rider[leg, CHANGED] < best_s:
@@ -659,7 +658,7 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     for i in range(d.place[place, CLASSES]):
         c = class_at(s, d, place, i)
         e = d.queue[c, HEAD]
-        while d.entry[e, WAITS] >> GOAL_BITS <= leaves:
+        while d.entry[e, WAITS] >> GOAL_BITS <= min(leaves, NEVER_S - 1):
             e += 1
         count += e - d.queue[c, HEAD] + _changed(d, c, leaves)
     return count
