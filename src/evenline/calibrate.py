@@ -28,7 +28,7 @@ from evenline.worlds.calibration import (
     read_visits,
     save_calibration,
 )
-from evenline.worlds.fast.kernel import CYCLE_S, PHASE_S
+from evenline.worlds.fast.layout import CYCLE_S, PHASE_S
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.sumo.pool import Job
 

@@ -20,7 +20,7 @@ from evenline.city.model import City, Vehicle
 from evenline.control.event import BUS_AHEAD, BUS_BEHIND, WAITING, Batch
 from evenline.control.world import run_episode
 from evenline.errors import InputError
-from evenline.worlds.fast import kernel
+from evenline.worlds.fast import layout
 from evenline.worlds.fast.world import FastWorld
 
 # -- days worked out by hand ----------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_a_bus_that_stands_for_longer_than_any_day(count: int, dwell_s: int, eac
     people = [Person(500, [(0, 1, (0,))]) for _ in range(count)]
     city = small_city([[0, 1, 2]], [(0, 1000), (0, 2000)], people, vehicle=bus)
     fast, _ = assert_same_day(Day(city, steady(city), CELL), [0.0])
-    assert max(visit.departure_s for visit in fast.visits) > kernel.NEVER_S
+    assert max(visit.departure_s for visit in fast.visits) > layout.NEVER_S
 
 
 @pytest.mark.parametrize(

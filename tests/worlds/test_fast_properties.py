@@ -22,7 +22,7 @@ from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.errors import InputError
-from evenline.worlds.fast import kernel
+from evenline.worlds.fast import kernel, layout
 from evenline.worlds.fast.world import FastWorld
 
 # -- the reference --------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_people_are_conserved(day: Day, some_holds: list[float]) -> None:
         batch = world.step(policy(batch))
     outcome = world.outcome()
     scalars = world._days.fleet.num[0]
-    left = scalars[kernel.WAITING_NOW], scalars[kernel.RIDING_NOW]
+    left = scalars[layout.WAITING_NOW], scalars[layout.RIDING_NOW]
     assert min(left) >= 0
     assert outcome.departed == len(everyone) == outcome.completed + sum(left)
     assert outcome.completed >= completed
@@ -182,7 +182,7 @@ def test_first_come_first_served(day: Day, some_holds: list[float]) -> None:
     taken = {ride.leg: ride for ride in rides(world)}
     for leg in taken:
         if leg not in since:
-            since[leg] = int(world._days.fleet.rider[0, leg, kernel.CHANGED])
+            since[leg] = int(world._days.fleet.rider[0, leg, layout.CHANGED])
 
     def turn(ride: Ride) -> tuple[int, int, int]:
         """Buses are served in this order."""

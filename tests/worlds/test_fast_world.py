@@ -28,7 +28,7 @@ from evenline.control.state import CANONICAL_WIDTH, canonical, contract_of, pack
 from evenline.control.world import check_world, run_episode
 from evenline.errors import InputError
 from evenline.policies.rules import BEHAVIOURS
-from evenline.worlds.fast import kernel
+from evenline.worlds.fast import kernel, layout
 from evenline.worlds.fast.world import FastWorld, Fleet
 
 State = npt.NDArray[np.float32]
@@ -346,7 +346,7 @@ def test_a_cell_has_the_people_and_the_departures_of_every_other_world(
     assert (outcome.riding_s, outcome.completed, outcome.decisions) == (0, 0, 0)
     assert world.charged == outcome.cost == outcome.pre_control_cost
     arriving = np.bincount(departures, minlength=town.horizon_s)
-    assert np.array_equal(world._days.fleet.second[0, :, kernel.ADD_WAITING], arriving)
+    assert np.array_equal(world._days.fleet.second[0, :, layout.ADD_WAITING], arriving)
 
 
 @examples(40)

@@ -36,6 +36,7 @@ from evenline.policies.rollout import try_holds
 from evenline.progress import progress_bar
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast import layout
 from evenline.worlds.fast.world import Days
 
 GRID_S = (0.0, 15.0, 30.0, 45.0, 60.0)
@@ -91,7 +92,7 @@ def lessons_of_a_day(
     tried, costs = np.array([0.0, *GRID_S]), np.empty(1 + len(GRID_S))
     states, found = [], []
     while k.next_batch(static, fleet, 0):
-        now, count = int(fleet.num[0, k.NOW]), int(fleet.num[0, k.BATCH])
+        now, count = int(fleet.num[0, layout.NOW]), int(fleet.num[0, layout.BATCH])
         until = min(now + LOOK_AHEAD_S, city.horizon_s)
         taken: list[float] = []
         for i in range(count):

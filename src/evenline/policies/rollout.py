@@ -22,6 +22,7 @@ from evenline.policies.chain import apply_chain
 from evenline.policies.controller import Decision, RuleController
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast import layout
 from evenline.worlds.fast.world import Days
 
 LOOK_AHEAD_S = 1800
@@ -133,7 +134,7 @@ class Rollout:
 
     def _expects(self, batch: Batch) -> bool:
         """Whether every bus is at the stop after the one the mirror last saw it at."""
-        last = self._days.fleet.trip[MIRROR, batch.trips, k.POSITION]
+        last = self._days.fleet.trip[MIRROR, batch.trips, layout.POSITION]
         return self._begun and bool((last + 1 == batch.raw[:, STOP]).all())
 
 
@@ -141,7 +142,7 @@ def misfits(days: Days, batch: Batch) -> Array:
     """How far each demand level's arrival rates are from those that the events report."""
     times, service = days.static.times, batch.raw[:, SERVICE].astype(int)
     place = days.static.first_stop[service] + batch.raw[:, STOP].astype(int)
-    rates = times[:, min(batch.time_s // RATE_BIN_S, times.shape[1] - 1), place, k.RATE]
+    rates = times[:, min(batch.time_s // RATE_BIN_S, times.shape[1] - 1), place, layout.RATE]
     return np.asarray(np.abs(rates - batch.raw[:, RATE]).sum(axis=1))
 
 
@@ -149,48 +150,48 @@ def misfits(days: Days, batch: Batch) -> Array:
 
 
 @compiled
-def follow(s: k.Static, fleet: k.Day, now: int, trips: npt.NDArray[np.int32]) -> None:
+def follow(s: layout.Static, fleet: layout.Day, now: int, trips: npt.NDArray[np.int32]) -> None:
     """Bring the mirror to a second in which these buses reach their next stops.
 
     Buses it expected before then are still under way in the other world, and put off second by
     second. At last stops, where nobody is asked, buses arrive as the mirror expects them.
     """
-    d = k.row(fleet, MIRROR)
+    d = layout.row(fleet, MIRROR)
     num, h = d.num, k.headways(d)
-    while num[k.NOW] < now:
-        if num[k.NOW] >= 0:
-            num[k.WAITING_S] += num[k.WAITING_NOW]
-            num[k.RIDING_S] += num[k.RIDING_NOW]
-        num[k.NOW] += 1
-        at = num[k.NOW]
-        num[k.WAITING_NOW] += d.second[at, k.ADD_WAITING]
-        num[k.RIDING_NOW] += d.second[at, k.ADD_RIDING]
-        trip = d.second[at, k.BUCKET]
-        d.second[at, k.BUCKET] = -1
+    while num[layout.NOW] < now:
+        if num[layout.NOW] >= 0:
+            num[layout.WAITING_S] += num[layout.WAITING_NOW]
+            num[layout.RIDING_S] += num[layout.RIDING_NOW]
+        num[layout.NOW] += 1
+        at = num[layout.NOW]
+        num[layout.WAITING_NOW] += d.second[at, layout.ADD_WAITING]
+        num[layout.RIDING_NOW] += d.second[at, layout.ADD_RIDING]
+        trip = d.second[at, layout.BUCKET]
+        d.second[at, layout.BUCKET] = -1
         while trip >= 0:
             after = d.after[trip]
-            ends = d.trip[trip, k.POSITION] + 1 == d.trip[trip, k.LAST]
+            ends = d.trip[trip, layout.POSITION] + 1 == d.trip[trip, layout.LAST]
             k.schedule(s, d, trip, at if ends else at + 1)
             trip = after
-        if at < now and d.second[at, k.BUCKET] >= 0:
+        if at < now and d.second[at, layout.BUCKET] >= 0:
             k.arrivals(s, d, h, at)
     for i in range(trips.shape[0]):
         _call_in(s, d, trips[i], now)
-    num[k.BATCH] = k.arrivals(s, d, h, now)
-    d.second[now, k.BUCKET] = -1
+    num[layout.BATCH] = k.arrivals(s, d, h, now)
+    d.second[now, layout.BUCKET] = -1
 
 
 @inlined
-def _call_in(s: k.Static, d: k.Day, trip: int, now: int) -> None:
+def _call_in(s: layout.Static, d: layout.Day, trip: int, now: int) -> None:
     """Take a bus from the second it was expected in, and let it arrive now."""
     at = now
     while at < s.number[0]:
-        before, other = -1, d.second[at, k.BUCKET]
+        before, other = -1, d.second[at, layout.BUCKET]
         while other >= 0 and other != trip:
             before, other = other, d.after[other]
         if other == trip:
             if before < 0:
-                d.second[at, k.BUCKET] = d.after[trip]
+                d.second[at, layout.BUCKET] = d.after[trip]
             else:
                 d.after[before] = d.after[trip]
             break
@@ -200,8 +201,8 @@ def _call_in(s: k.Static, d: k.Day, trip: int, now: int) -> None:
 
 @compiled
 def try_holds(
-    s: k.Static,
-    fleet: k.Day,
+    s: layout.Static,
+    fleet: layout.Day,
     i: int,
     until: int,
     kind: int,
@@ -215,21 +216,21 @@ def try_holds(
 
     The first hold is replaced by what the base rule would do.
     """
-    d, e = k.row(fleet, MIRROR), k.row(fleet, SCRATCH)
+    d, e = layout.row(fleet, MIRROR), layout.row(fleet, SCRATCH)
     tried_s[0] = k.controlled_hold(s, d, i, kind, constants, chain, due_s)
     for n in range(tried_s.shape[0]):
-        _copy(d, e, d.num[k.NOW], until)
+        _copy(d, e, d.num[layout.NOW], until)
         k.serve(s, e, i, tried_s[n])
-        first, count = i + 1, e.num[k.BATCH]
+        first, count = i + 1, e.num[layout.BATCH]
         while count:
             for j in range(first, count):
                 k.serve(s, e, j, k.controlled_hold(s, e, j, kind, constants, chain, due_s))
             first, count = 0, k.advance_until(s, e, until)
-        costs[n] = 2.0 * e.num[k.WAITING_S] + e.num[k.RIDING_S]
+        costs[n] = 2.0 * e.num[layout.WAITING_S] + e.num[layout.RIDING_S]
 
 
 @inlined
-def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
+def _copy(d: layout.Day, e: layout.Day, now: int, until: int) -> None:
     """Make one world like another, as far as it matters until a second.
 
     Both were begun on the same cell, so that what only `begin_day` writes is there already.
@@ -245,7 +246,7 @@ def _copy(d: k.Day, e: k.Day, now: int, until: int) -> None:
     k.copy_rows(e.visit, d.visit, 0, d.visit.shape[0])
     k.copy_rows(e.rider, d.rider, 0, d.rider.shape[0])
     k.copy_rows(e.queue, d.queue, 0, d.queue.shape[0])
-    for i in range(d.num[k.BATCH]):
+    for i in range(d.num[layout.BATCH]):
         e.batch[i] = d.batch[i]
         _fill(e.raw[i], d.raw[i], 0, 16)
 

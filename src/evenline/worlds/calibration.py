@@ -21,7 +21,7 @@ from evenline.city.model import City, Floats
 from evenline.city.tables import digest
 from evenline.errors import InputError
 from evenline.files import read_json, sha256, to_json, write_text
-from evenline.worlds.fast.kernel import CYCLE_S, HOUR_S, PHASE_S, PHASES
+from evenline.worlds.fast.layout import CYCLE_S, HOUR_S, PHASE_S, PHASES
 
 FORMAT = "evenline-calibration-2"
 NOISE_QUANTILES = 33

@@ -3,12 +3,9 @@
 Nothing is allocated after the day has begun. Arrivals wait in one bucket a second, so there is no
 heap; passengers wait in one queue for each stop and set of services that can carry them, sorted
 once when the day is made; counts change through per-second differences, so the ledger is exact.
-`Day` arrays have a row for each world of a fleet; functions work on one row at a time.
-
-The file is long because it is one compiled unit: every helper becomes part of its callers.
+`evenline.worlds.fast.layout` says how all of it lies in memory; functions work on one world at a
+time, and every helper becomes part of its callers.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,138 +23,86 @@ from evenline.control.state import (
 )
 from evenline.policies.classics import controlled
 from evenline.policies.rules import rule_hold
-
-I32 = npt.NDArray[np.int32]
-I16 = npt.NDArray[np.int16]
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
-
-# Places in `Day.num`, the scalars of a world.
-(
-    NOW,
-    WAITING_NOW,
-    RIDING_NOW,
-    WAITING_S,
-    RIDING_S,
-    CHARGED,
-    COST,
-    PRE_CONTROL,
-    BEGAN,
-    DEPARTED,
-    COMPLETED,
-    DECISIONS,
-    ZERO_TOKENS,
-    HOLDS_ZERO,
-    DENIED,
-    TRIPS_DONE,
-    TRIP_SECONDS,
+from evenline.worlds.fast.layout import (
+    ADD_RIDING,
+    ADD_WAITING,
+    AHEAD,
+    AHEAD_S,
     BATCH,
-    TOKEN,
-    SHOWN,
+    BEGAN,
+    BEHIND,
+    BEHIND_S,
+    BUCKET,
+    CARRIED,
+    CHANGED,
+    CHANGES,
+    CHARGED,
+    CLASS,
+    CLASSES,
+    COINS,
+    COMPLETED,
+    COST,
+    CYCLE_S,
+    DECISIONS,
+    DENIED,
+    DEPARTED,
+    F32,
+    F64,
+    FIRST,
+    GOAL,
+    GOAL_BITS,
+    GOALS,
+    HEAD,
+    HEAD_S,
+    HOLDS_ZERO,
+    I32,
+    LAST,
+    LAST_S,
+    LEAST_S,
+    LEG,
     LEVEL,
+    LOAD,
+    MEAN_S,
+    MORE,
+    NEVER_S,
+    NEXT,
+    NOISE,
+    NOW,
+    NUMBER,
+    ONE,
+    ONWARD,
+    OTHER,
     OVER,
-) = range(22)
-SCALARS = 22
-
-PHASES = 9
-PHASE_S = 10
-CYCLE_S = 90
-HOUR_S = 3600
-COINS = 2048  # values of the bits that a fraction leaves
-
-# Columns of tables whose values are wanted together. In a large city a decision costs what it
-# brings in from memory, so a bus is one line of the cache, a place another, a visit a quarter.
-GOAL, CLASS = range(2)  # of a leg: where one alights, and the queue one waits in
-CARRIED, GOALS = range(2)  # of a class at a place: where its goals begin (of several carriers)
-RATE, MEAN_S = range(2)  # of a place in a half hour: arrivals a second, running time
-# Of a queue: the next, the first not yet counted; who changes; since when the next waits.
-HEAD, SEEN, CHANGES, HEAD_S = range(4)
-FIRST, VISITED, NOISE = range(3)  # of a visit: who changes, since when, noise in two halves
-# Of someone in a queue: since when they wait, and in the last bits where they alight. That is a
-# position, or with SEVERAL a number among the goals of the class at the place; with ONWARD the
-# journey goes on from there, with the leg after this one.
-WAITS, LEG = range(2)
-GOAL_BITS = 12
-ONWARD, SEVERAL = 1 << (GOAL_BITS - 1), 1 << (GOAL_BITS - 2)
-NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
-# Of the leg of someone who changes: the next in the list it is in, since when they wait for it,
-# and where they alight from it; on board, how many boarded before them for the same stop.
-NEXT, CHANGED, NUMBER = range(3)
-BUCKET, ADD_WAITING, ADD_RIDING = range(3)  # of a second
-# Of a trip; from LAST on nothing changes: last position, where visits and places begin, order of
-# service and vehicle, the timetable's gaps, pace.
-(
-    LOAD, POSITION, REACHED, AHEAD, BEHIND,
-    LAST, VISIT, PLACE, SERVICE, RANK, AHEAD_S, BEHIND_S, PACE,
-) = range(13)  # fmt: skip
-# Of a place; all but the latest arrival never change: its classes, of which two are at hand,
-# seconds for one unit of pace, least running time, effect of each phase of the signal cycle.
-LAST_S, CLASSES, MORE, ONE, OTHER, PACE_S, LEAST_S, PHASE = range(8)
-LINE = 16  # numbers in a line of the cache
-SOON = 8  # how many buses of a crowded moment ahead what they need is fetched
-
-
-class Static(NamedTuple):
-    """What a city and its calibration fix: shared by all worlds, never written."""
-
-    number: I64  # horizon, capacity, shortest dwell, seconds an exchange, coins for a copied run
-    trip: I32  # trip, (LOAD ... BEHIND_S) before its first arrival
-    ranked: I32  # the trips in order of service and vehicle
-    before: I32  # the trip before on the same service, or -1
-    start_s: I32  # when each trip reaches its first stop
-    first_stop: I32
-    first_visit: I32
-    place: I32  # place, (LAST_S ... PHASE and on) before the first arrival
-    carried: I32  # class at a place, (CARRIED, GOALS)
-    class_start: I32  # where a class's first legs begin
-    entry_leg: I32
-    entry_goal: I32
-    entry_person: I32  # whose first leg it is
-    entry_s: I32  # when they come, before the day's shift
-    entry_demand: F64  # from which demand on
-    leg: I32  # leg, (GOAL, CLASS)
-    goal: I16  # alighting positions of a class with several carriers, for each of its places
-    times: F64  # level, half hour, place, (RATE, MEAN_S)
-    scale: F64  # of the canonical state
-    noise: F32  # place, quantile
-    pace: F32  # quantiles of a trip's pace
-
-
-class Day(NamedTuple):
-    """A day under way. In a fleet every array has one more axis, the world, in front."""
-
-    num: I64
-    hold_s: F64  # sum of holds, then the holds of the batch
-    second: I32  # second, (BUCKET, ADD_WAITING, ADD_RIDING)
-    after: I32  # the trip after this one in the second it is due
-    trip: I32  # trip, (LOAD ... PACE)
-    place: I32  # place, (LAST_S ... PHASE and on)
-    visit: I32  # visit, (FIRST, VISITED, NOISE)
-    alighting: I16  # how many on board leave at a visit
-    rider: I32  # leg, (NEXT, CHANGED, NUMBER)
-    entry: I32  # somebody who comes, (WAITS, LEG); a nobody at the end of each class
-    queue: I32  # class, (HEAD, SEEN, CHANGES, HEAD_S)
-    tail: I32
-    ranks: U64  # a bit for each rank, and one for each word of them; all zero between moments
-    words: U64
-    batch: I32
-    raw: F64
-    visits: I32  # departure, load, alighted, boarded, left behind, base dwell; no rows if not kept
-    visit_hold_s: F64
-    ride: I32  # the visit at which a leg that has found a bus ends; no rows if visits are not kept
-
-
-@inlined
-def row(day: Day, w: int) -> Day:
-    """One world of a fleet."""
-    return Day(
-        day.num[w], day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
-        day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
-        day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
-        day.ride[w],
-    )  # fmt: skip
+    PACE,
+    PACE_S,
+    PHASE,
+    PHASE_S,
+    PLACE,
+    POSITION,
+    PRE_CONTROL,
+    RANK,
+    RATE,
+    REACHED,
+    RIDING_NOW,
+    RIDING_S,
+    SEEN,
+    SERVICE,
+    SEVERAL,
+    SHOWN,
+    SOON,
+    TOKEN,
+    TRIP_SECONDS,
+    TRIPS_DONE,
+    VISIT,
+    VISITED,
+    WAITING_NOW,
+    WAITING_S,
+    WAITS,
+    ZERO_TOKENS,
+    Day,
+    Static,
+    row,
+)
 
 
 @inlined
@@ -176,7 +121,7 @@ def fraction(x: np.uint64) -> float:
 
 
 @inlined
-def luck(s: "Static", key: int, trip: int, stop: int) -> float:
+def luck(s: Static, key: int, trip: int, stop: int) -> float:
     """How a run turns out, from 0 to 1: at times just as for the trip before, so that they agree.
 
     The copy does not change how likely any value is, and depends on no other draw of the day.

@@ -2,19 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from evenline.city.demand import RATE_BIN_S, arrival_rates, service_stop_offsets
 from evenline.city.model import City, service_positions
-from evenline.control.event import new_headways
+from evenline.control.event import Headways, new_headways
 from evenline.control.state import contract_of
 from evenline.errors import InputError
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast.kernel import F64, I16, I32, Day, Static
+from evenline.worlds.fast import layout
+from evenline.worlds.fast.layout import F64, I16, I32, Day, Static
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     """Everything of a city that does not change during a day."""
     _check_fits(city)
     vehicle, order, queues = city.vehicle, new_headways(city), _queues(city)
-    trip, ranked = _trips(city)
+    trip, ranked = _trips(city, order)
     return Static(
         number=np.array(
             [
@@ -43,13 +42,13 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
                 vehicle.capacity,
                 vehicle.min_dwell_s,
                 vehicle.exchange_s_per_passenger,
-                round(calibration.follow * k.COINS),
+                round(calibration.follow * layout.COINS),
             ],
             np.int64,
         ),
         trip=trip,
         ranked=ranked,
-        before=_before(city, ranked),
+        before=_before(order, ranked),
         start_s=np.array(
             [trip.departure_s + calibration.start_delay_s for trip in city.trips], np.int32
         ),
@@ -78,9 +77,11 @@ def _check_fits(city: City) -> None:
         raise InputError(
             f"vehicle: capacity {city.vehicle.capacity} is too much for the fast world"
         )
-    most = k.SEVERAL  # stops
-    if city.horizon_s >= k.NEVER_S:
-        raise InputError(f"horizon_s {city.horizon_s}: the fast world goes up to {k.NEVER_S - 1}")
+    most = layout.SEVERAL  # stops
+    if city.horizon_s >= layout.NEVER_S:
+        raise InputError(
+            f"horizon_s {city.horizon_s}: the fast world goes up to {layout.NEVER_S - 1}"
+        )
     for service in city.services:
         stops = len(service.stops)
         if stops > most:
@@ -89,48 +90,49 @@ def _check_fits(city: City) -> None:
             )
 
 
-def _trips(city: City) -> tuple[I32, I32]:
+def _trips(city: City, order: Headways) -> tuple[I32, I32]:
     """A line for each trip before its first arrival; the trips in order of service and vehicle."""
-    order, count = new_headways(city), len(city.trips)
+    count = len(city.trips)
     ahead_s, behind_s = city.headway_targets()
     ranked = np.argsort(order.service, kind="stable").astype(np.int32)
-    trip = np.full((count, k.LINE), -1, np.int32)
-    trip[:, k.LOAD] = 0
-    trip[:, k.LAST] = np.array([len(s.stops) - 1 for s in city.services])[order.service]
-    trip[:, k.VISIT], trip[:, k.PLACE] = order.first_visit[:-1], order.first_place
-    trip[:, k.SERVICE] = order.service
-    trip[ranked, k.RANK] = np.arange(count)
-    trip[:, k.AHEAD_S], trip[:, k.BEHIND_S] = ahead_s, behind_s
+    trip = np.full((count, layout.LINE), -1, np.int32)
+    trip[:, layout.LOAD] = 0
+    trip[:, layout.LAST] = np.array([len(s.stops) - 1 for s in city.services])[order.service]
+    trip[:, layout.VISIT], trip[:, layout.PLACE] = order.first_visit[:-1], order.first_place
+    trip[:, layout.SERVICE] = order.service
+    trip[ranked, layout.RANK] = np.arange(count)
+    trip[:, layout.AHEAD_S], trip[:, layout.BEHIND_S] = ahead_s, behind_s
     return trip, ranked
 
 
-def _before(city: City, ranked: I32) -> I32:
+def _before(order: Headways, ranked: I32) -> I32:
     """The trip before each on the same service, or -1."""
     before = np.full(len(ranked), -1, np.int32)
-    for earlier, later in pairwise(ranked.tolist()):
-        if city.trips[earlier].service == city.trips[later].service:
-            before[later] = earlier
+    service = order.service[ranked]
+    before[ranked[1:]] = np.where(service[1:] == service[:-1], ranked[:-1], -1)
     return before
 
 
 def _places(queues: _Queues, calibration: Calibration) -> I32:
     """A line for each place before the first arrival; times in seconds as bits of floats."""
-    place = np.full((len(calibration.pace_s), k.LINE), -1, np.int32)
+    place = np.full((len(calibration.pace_s), layout.LINE), -1, np.int32)
     first = queues.place_class
-    place[:, k.CLASSES], place[:, k.MORE] = np.diff(first), first[:-1]
-    for i, column in enumerate((k.ONE, k.OTHER)):
+    place[:, layout.CLASSES], place[:, layout.MORE] = np.diff(first), first[:-1]
+    for i, column in enumerate((layout.ONE, layout.OTHER)):
         has = np.diff(first) > i
-        place[has, column] = queues.carried[first[:-1][has] + i, k.CARRIED]
-    place[:, k.PACE_S] = calibration.pace_s.astype(np.float32).view(np.int32)
-    place[:, k.LEAST_S] = calibration.least_s
-    place[:, k.PHASE : k.PHASE + k.PHASES] = calibration.phase_s.astype(np.float32).view(np.int32)
+        place[has, column] = queues.carried[first[:-1][has] + i, layout.CARRIED]
+    place[:, layout.PACE_S] = calibration.pace_s.astype(np.float32).view(np.int32)
+    place[:, layout.LEAST_S] = calibration.least_s
+    place[:, layout.PHASE : layout.PHASE + layout.PHASES] = calibration.phase_s.astype(
+        np.float32
+    ).view(np.int32)
     return place
 
 
 def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> F64:
     """Arrival rates and mean running times, the places of a half hour side by side."""
     rates = np.stack([arrival_rates(city, level) for level in levels])
-    hour = np.arange(rates.shape[2]) * RATE_BIN_S // k.HOUR_S
+    hour = np.arange(rates.shape[2]) * RATE_BIN_S // layout.HOUR_S
     mean_s = calibration.mean_s[:, np.minimum(hour, calibration.mean_s.shape[1] - 1)]
     times = np.stack([rates, np.broadcast_to(mean_s, rates.shape)], axis=-1)
     return np.ascontiguousarray(times.transpose(0, 2, 1, 3))
@@ -159,7 +161,7 @@ def _queues(city: City) -> _Queues:
         if len(services) == 1:
             codes += [positions[services[0], alight] for alight in alights]
         else:
-            codes += range(k.SEVERAL, k.SEVERAL + len(alights))
+            codes += range(layout.SEVERAL, layout.SEVERAL + len(alights))
         for service in services:
             by_place.setdefault((service, stop), []).append((number, len(goal)))
             if len(services) > 1:
@@ -169,8 +171,8 @@ def _queues(city: City) -> _Queues:
         for index, service in enumerate(city.services)
         for stop in service.stops
     ]
-    leg_goal = np.array(codes, np.int32)[leg_ride] | k.ONWARD
-    leg_goal[journeys.leg_start[1:] - 1] &= ~k.ONWARD
+    leg_goal = np.array(codes, np.int32)[leg_ride] | layout.ONWARD
+    leg_goal[journeys.leg_start[1:] - 1] &= ~layout.ONWARD
     first_legs = journeys.leg_start[:-1]
     classes = leg_class[first_legs]
     people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
@@ -194,17 +196,17 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
     classes, entries = len(static.class_start) - 1, len(static.entry_leg)
     kept = visits if keep_visits else 0
     shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
-        "num": (np.int64, (k.SCALARS,)),
+        "num": (np.int64, (layout.SCALARS,)),
         "hold_s": (np.float64, (trips + 1,)),
         "second": (np.int32, (horizon, 3)),
         "after": (np.int32, (trips,)),
-        "trip": (np.int32, (trips, k.LINE)),
-        "place": (np.int32, (places, k.LINE)),
-        "visit": (np.int32, (visits, k.LINE // 4)),
+        "trip": (np.int32, (trips, layout.LINE)),
+        "place": (np.int32, (places, layout.LINE)),
+        "visit": (np.int32, (visits, layout.LINE // 4)),
         "alighting": (np.int16, (visits,)),
         "rider": (np.int32, (legs, 3)),
         "entry": (np.int32, (entries + classes, 2)),
-        "queue": (np.int32, (classes, k.LINE // 4)),
+        "queue": (np.int32, (classes, layout.LINE // 4)),
         "ranks": (np.uint64, (-(-trips // 64),)),
         "words": (np.uint64, (-(-trips // 4096),)),
         "tail": (np.int32, (services,)),
@@ -222,7 +224,7 @@ def _tables(shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]]) -> dict
 
     Each begins where a line of the cache does: no row that fits in a line lies in two.
     """
-    line = 4 * k.LINE
+    line = 4 * layout.LINE
     sizes = [np.dtype(kind).itemsize * math.prod(shape) for kind, shape in shapes.values()]
     starts = np.cumsum([0, *(-(-size // line) * line for size in sizes)]).tolist()
     room = np.zeros(starts[-1] + line, np.uint8)

@@ -24,6 +24,7 @@ from evenline.policies.controller import RuleController
 from evenline.policies.rules import Rule
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
+from evenline.worlds.fast import layout
 from evenline.worlds.fast.tables import new_fleet, static_tables
 
 assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
@@ -64,22 +65,22 @@ class Days:
     def outcome(self, w: int) -> Outcome:
         """The result of a finished day."""
         num = self.fleet.num[w].tolist()
-        if not num[k.OVER]:
-            raise InputError(f"the day is not over: {num[k.NOW]} of {self.city.horizon_s} s")
+        if not num[layout.OVER]:
+            raise InputError(f"the day is not over: {num[layout.NOW]} of {self.city.horizon_s} s")
         return Outcome(
-            departed=num[k.DEPARTED],
-            completed=num[k.COMPLETED],
-            waiting_s=num[k.WAITING_S],
-            riding_s=num[k.RIDING_S],
-            pre_control_cost=num[k.PRE_CONTROL],
-            token_cost=num[k.CHARGED] - num[k.PRE_CONTROL],
-            decisions=num[k.DECISIONS],
-            zero_duration_tokens=num[k.ZERO_TOKENS],
-            holds_zero=num[k.HOLDS_ZERO],
+            departed=num[layout.DEPARTED],
+            completed=num[layout.COMPLETED],
+            waiting_s=num[layout.WAITING_S],
+            riding_s=num[layout.RIDING_S],
+            pre_control_cost=num[layout.PRE_CONTROL],
+            token_cost=num[layout.CHARGED] - num[layout.PRE_CONTROL],
+            decisions=num[layout.DECISIONS],
+            zero_duration_tokens=num[layout.ZERO_TOKENS],
+            holds_zero=num[layout.HOLDS_ZERO],
             hold_total_s=float(self.fleet.hold_s[w, 0]),
-            denied_boardings=num[k.DENIED],
-            trips_completed=num[k.TRIPS_DONE],
-            trip_duration_total_s=num[k.TRIP_SECONDS],
+            denied_boardings=num[layout.DENIED],
+            trips_completed=num[layout.TRIPS_DONE],
+            trip_duration_total_s=num[layout.TRIP_SECONDS],
         )
 
 
@@ -126,7 +127,7 @@ class FastWorld:
     @property
     def now_s(self) -> int:
         """Seconds of the day already simulated."""
-        return int(self._days.fleet.num[0, k.NOW])
+        return int(self._days.fleet.num[0, layout.NOW])
 
     def run_rule(self, cell: Cell, rule: Rule, write_states: bool = False) -> Outcome:
         """A whole day under a built-in rule, inside the kernel."""
@@ -147,7 +148,7 @@ class FastWorld:
     @property
     def arrivals_s(self) -> npt.NDArray[np.int32]:
         """When each trip reached each of its stops so far, visits end to end; -1 if not yet."""
-        return np.asarray(self._days.fleet.visit[0, :, k.VISITED])
+        return np.asarray(self._days.fleet.visit[0, :, layout.VISITED])
 
     @property
     def visits(self) -> list[Visit]:
@@ -162,7 +163,7 @@ class FastWorld:
         for visit in np.flatnonzero(arrived[: len(table)] >= 0).tolist():
             trip = int(np.searchsorted(static.first_visit, visit, side="right")) - 1
             position = visit - int(static.first_visit[trip])
-            if trip in undecided and position == days.fleet.trip[0, trip, k.POSITION]:
+            if trip in undecided and position == days.fleet.trip[0, trip, layout.POSITION]:
                 continue
             left, load, alighted, boarded, behind, base = table[visit].tolist()
             rows.append(
@@ -185,7 +186,7 @@ class FastWorld:
         days = self._days
         self._shown = int(k.next_batch(days.static, days.fleet, 0))
         self._first = 0
-        self.charged = int(days.fleet.num[0, k.COST])
+        self.charged = int(days.fleet.num[0, layout.COST])
         if self._shown == 0:
             self._current = None
             return None
@@ -195,7 +196,7 @@ class FastWorld:
         fleet = self._days.fleet
         part = slice(self._first, min(self._first + self.max_batch, self._shown))
         self._current = Batch(
-            int(fleet.num[0, k.NOW]), fleet.batch[0, part].copy(), fleet.raw[0, part].copy()
+            int(fleet.num[0, layout.NOW]), fleet.batch[0, part].copy(), fleet.raw[0, part].copy()
         )
         return self._current
 
@@ -248,11 +249,11 @@ class Fleet:
     def raw(self) -> npt.NDArray[np.float64]:
         """The raw event of each world's next token, a row for each (stale where it is over)."""
         days = self._days.fleet
-        return np.asarray(days.raw[np.arange(len(self)), days.num[:, k.TOKEN]])
+        return np.asarray(days.raw[np.arange(len(self)), days.num[:, layout.TOKEN]])
 
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
         """When each trip of a world reached each of its stops, visits end to end; -1 if not yet."""
-        return np.asarray(self._days.fleet.visit[w, :, k.VISITED])
+        return np.asarray(self._days.fleet.visit[w, :, layout.VISITED])
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that changes, as arrays with a row a world: enough to go on from."""
