@@ -20,7 +20,7 @@ import typer.main
 
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import COLUMNS
-from evenline.cli import app
+from evenline.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

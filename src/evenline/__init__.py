@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evenline.city.demand import Cell
     from evenline.control.outcome import Outcome
-    from evenline.errors import InputError
     from evenline.front import (
         compare_policies,
         controllers,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         run_study,
         time_space,
     )
+    from evenline.support.errors import InputError
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
 ]
 _HOMES = {
     "Cell": "evenline.city.demand",
-    "InputError": "evenline.errors",
+    "InputError": "evenline.support.errors",
     "Outcome": "evenline.control.outcome",
 }
 

@@ -1,5 +1,5 @@
 """`python -m evenline` is the `evenline` command, for machines where nothing is installed."""
 
-from evenline.cli import main
+from evenline.cli.main import main
 
 main()

@@ -23,15 +23,15 @@ from evenline.city.tables import digest
 from evenline.city.tables import open_city as _open_city
 from evenline.control.event import Batch
 from evenline.control.outcome import Outcome
-from evenline.errors import InputError
 from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest
+from evenline.support.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from evenline.compare import Comparison
     from evenline.control.gym import HoldingEnv
-    from evenline.policies.days import PolicyDay
+    from evenline.experiments.compare import Comparison
+    from evenline.runs.days import PolicyDay
     from evenline.worlds.fast.world import FastWorld
 
 Own = Callable[[Batch], Sequence[float]]  # a policy of your own: holds in seconds for a batch
@@ -123,7 +123,7 @@ class Compared:
 
     def rows(self) -> list[list[str]]:
         """One row a policy, the heading first."""
-        from evenline.compare import CONFIDENCE
+        from evenline.experiments.compare import CONFIDENCE
 
         found = self.comparison
         head = ["policy", "generalized time, s", f"difference ({CONFIDENCE:.0%} interval)"]
@@ -181,7 +181,7 @@ class Picture:
 
     def svg(self) -> str:
         """The figure as SVG, for a page."""
-        from evenline.report.figures import svg
+        from evenline.figures.plots import svg
 
         text = svg(self.figure).decode()
         return text[text.index("<svg") :]
@@ -202,7 +202,7 @@ class Picture:
         return path
 
     def _repr_png_(self) -> bytes:
-        from evenline.report.figures import png
+        from evenline.figures.plots import png
 
         return png(self.figure)
 
@@ -254,7 +254,7 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
 
     For SUMO, which takes a thousand times as long, there is the command `evenline compare`.
     """
-    from evenline.compare import Comparison, measure
+    from evenline.experiments.compare import Comparison, measure
 
     opened = _opened(city)
     labels = [_label(policy) for policy in policies]
@@ -274,8 +274,8 @@ def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
 
     Without a name it is the service with most bunching on the first day.
     """
-    from evenline.report.figures import time_space_diagram
-    from evenline.report.measure import most_bunched_service
+    from evenline.figures.measure import most_bunched_service
+    from evenline.figures.plots import time_space_diagram
 
     if not days:
         raise InputError("time_space: which day? give at least one")
@@ -292,7 +292,7 @@ def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
 
 def network_map(city: OpenCity | str) -> Picture:
     """Streets, signals, stops and routes."""
-    from evenline.report.figures import network_map as draw
+    from evenline.figures.plots import network_map as draw
 
     opened = _opened(city)
     return Picture(draw(opened.city), f"map-{opened.name}")
@@ -314,10 +314,10 @@ def make_env(city: OpenCity | str = "town") -> "HoldingEnv":
 
 def run_study(plan: str | Path = "town", out: str | Path | None = None) -> Path:
     """A whole study, or what is left of it; the path of its page."""
-    from evenline.study import open_study
-    from evenline.study import run_study as run
-    from evenline.study_plan import find_plan
-    from evenline.study_steps import STEPS
+    from evenline.study.engine import open_study
+    from evenline.study.engine import run_study as run
+    from evenline.study.plan import find_plan
+    from evenline.study.steps import STEPS
 
     path = find_plan(str(plan))
     study = open_study(path, None if out is None else Path(out))
@@ -344,7 +344,7 @@ def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
     """A day and its stop visits; with the account of each decision if the policy gives one."""
     from evenline.control.visits import visit_table
     from evenline.control.world import run_episode
-    from evenline.policies.explain import Witness
+    from evenline.rules.explain import Witness
 
     if not hasattr(decider, "decide"):
         return run_episode(world, cell, decider), visit_table(world.city, world.visits)
@@ -356,8 +356,8 @@ def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
 def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> "list[PolicyDay]":
     """Days of one policy, one after the other; rules run inside the kernel."""
     from evenline.control.world import run_episode
-    from evenline.policies.controller import RuleController
-    from evenline.policies.days import PolicyDay
+    from evenline.rules.controller import RuleController
+    from evenline.runs.days import PolicyDay
 
     decider, world, found = _decider(city, policy), city.fast_world(), []
     for cell in cells:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenline.city.cells import PURPOSES, Purpose, check_disjoint, demo_cell
 from evenline.city.demand import Cell
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 
 def seeds(purpose: Purpose, kind: str) -> set[int]:

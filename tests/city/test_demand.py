@@ -19,7 +19,7 @@ from evenline.city.demand import (
 )
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 levels = st.floats(0.0, 1.25)
 seeds = st.integers(0, 2**31 - 1)

@@ -19,7 +19,7 @@ from evenline.city.demand import Cell, realise
 from evenline.city.embedded import TOWN, embedded_city
 from evenline.city.model import City, Service
 from evenline.city.tables import digest
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 # service: trips, first departure, last departure, stops, length in m, signals, bus lane share
 PAPER = {

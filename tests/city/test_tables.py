@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hamlet import HAMLET, refusal, with_cell
 
 from evenline.city.embedded import embedded_city
 from evenline.city.model import Node, Road, Service, Stop, Trip
 from evenline.city.tables import digest, load_city, open_city, save_city, seal_city
-from evenline.errors import InputError
+from evenline.support.errors import InputError
+from hamlet import HAMLET, refusal, with_cell
 
 
 @pytest.mark.parametrize("name", ["city", "town"])

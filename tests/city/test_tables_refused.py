@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hamlet import HAMLET, MANIFEST, cells_of, refusal, seal, with_cell, write_hamlet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.city.model import City
 from evenline.city.tables import digest, load_city, save_city
-from evenline.errors import InputError
+from evenline.support.errors import InputError
+from hamlet import HAMLET, MANIFEST, cells_of, refusal, seal, with_cell, write_hamlet
 
 # -- what is wrong --------------------------------------------------------------------------------
 

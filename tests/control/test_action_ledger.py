@@ -16,7 +16,7 @@ from evenline.control.action import (
 )
 from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 actions = st.floats(-1.0, 1.0)
 holds = st.floats(0.0, 60.0)

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import api_test, seed_test
-from process_world import ProcessWorld
-from scripted import ScriptedWorld, cell_of
 
+from evenline.checks.world import check_world
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.control.aec import HoldingAEC
-from evenline.control.world import check_world
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 from evenline.worlds.sumo.world import SumoWorld
+from process_world import ProcessWorld
+from scripted import ScriptedWorld, cell_of
 
 PREFIX, SLOT = 5, 14  # the paper's canonical layout: 5 + 16 x (active, 12 features, action)
 SEEDS = st.integers(0, 2**31 - 1)

@@ -10,15 +10,15 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import ScriptedWorld, cell_of
 
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.control.action import action_of
 from evenline.control.aec import HoldingAEC
 from evenline.control.gym import HoldingEnv
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 from evenline.worlds.sumo.world import SumoWorld
+from scripted import ScriptedWorld, cell_of
 
 
 def scripted_world() -> ScriptedWorld:

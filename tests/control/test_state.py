@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evenline.city.embedded import embedded_city
 from evenline.control.event import RAW_FEATURES, Batch
 from evenline.control.state import Contract, canonical, contract_of, pack
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 LOCAL = [
     name for name in RAW_FEATURES if name not in ("time_s", "system_waiting", "system_on_board")

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import fast_store
 
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import open_city
-from evenline.errors import InputError
 from evenline.learn import lanes as ln
 from evenline.learn.counterfactual import (
     GRID_S,
@@ -25,9 +23,11 @@ from evenline.learn.data import resident
 from evenline.learn.evaluate import evaluate
 from evenline.learn.network import Params, Size, init_actor
 from evenline.learn.run import training_cell
-from evenline.policies.rules import named_rule
+from evenline.rules.behaviours import named_rule
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
+from small import fast_store
 
 SEEDS = (6201, 6202, 6203)
 TOWN = open_city("town")

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
-from small import fast_store
 
 from evenline.city.tables import open_city
-from evenline.errors import InputError
+from evenline.experiments.train import seeds_of
 from evenline.learn import lanes as ln
 from evenline.learn import run as run_module
 from evenline.learn import training
@@ -27,8 +26,9 @@ from evenline.learn.run import Plan, chosen_device, training_cell
 from evenline.learn.schedule import LEARNERS, Budget
 from evenline.learn.training import shortened, train
 from evenline.replay.store import Store
-from evenline.train import seeds_of
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import embedded_calibration
+from small import fast_store
 
 TOWN = open_city("town")
 CALIBRATION = embedded_calibration(TOWN)
@@ -251,6 +251,8 @@ def test_training_cells_belong_to_training_and_differ_between_seeds() -> None:
 def test_training_imports_on_a_machine_without_sumo_environments_or_plots() -> None:
     missing = ["libsumo", "traci", "sumolib", "pettingzoo", "gymnasium", "matplotlib", "scipy",
                "minari", "onnx", "onnxruntime", "cma", "ray", "tensorboardX"]  # fmt: skip
-    script = f"import sys\nfor m in {missing}: sys.modules[m] = None\nimport evenline.train\n"
+    script = (
+        f"import sys\nfor m in {missing}: sys.modules[m] = None\nimport evenline.experiments.train"
+    )
     ended = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
     assert ended.returncode == 0

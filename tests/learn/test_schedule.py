@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from evenline.errors import InputError
 from evenline.learn.lanes import Lane, rates_at, trunks
 from evenline.learn.schedule import (
     FLAT,
@@ -17,6 +16,7 @@ from evenline.learn.schedule import (
     named_learners,
     scaled,
 )
+from evenline.support.errors import InputError
 
 
 def test_the_final_profile_follows_the_papers_schedule() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_network import SERVICES, SIZE, states
 
 from evenline.learn.data import Transitions
 from evenline.learn.updates import (
@@ -22,6 +21,7 @@ from evenline.learn.updates import (
     iql_update,
     soft_value,
 )
+from small_states import SERVICES, SIZE, states
 
 COUNT = 48
 Floats = np.ndarray[Any, Any]

@@ -4,16 +4,16 @@ import time
 
 import numpy as np
 import pytest
-from small_actors import controller, sigmoid, town, town_states
 
 from evenline.city.cells import PURPOSES
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, canonical, contract_of
 from evenline.control.world import run_episode
-from evenline.errors import InputError
 from evenline.policies.actor import Actor, actor_of, random_tensors, tensor_shapes
-from evenline.policies.days import run_fleet
+from evenline.runs.days import run_fleet
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld, Fleet
+from small_actors import controller, sigmoid, town, town_states
 
 
 def states() -> np.ndarray:

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from small_actors import save_actor, town
 
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import embedded_city
 from evenline.control.world import run_episode
-from evenline.errors import InputError
-from evenline.files import sha256, to_json
 from evenline.policies.bundle import (
     BUILT_IN,
     HASHES,
@@ -29,28 +26,19 @@ from evenline.policies.bundle import (
     rule_spec,
     save_bundle,
 )
-from evenline.policies.rules import BEHAVIOURS
+from evenline.rules.behaviours import BEHAVIOURS
+from evenline.support.errors import InputError
+from evenline.support.files import sha256
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
+from small_actors import save_actor, town
+from spoilt_bundles import rehash, rewrite
 
 CELL = PURPOSES["development"].cells(1)[0]
 
 
 def day(policy: Any) -> Any:
     return run_episode(FastWorld(town(), embedded_calibration(town())), CELL, policy)
-
-
-def rewrite(folder: Path, change: dict[str, Any], drop: str | None = None) -> None:
-    """Change a bundle's specification, hashes and all, as its author could."""
-    spec = json.loads((folder / POLICY).read_text()) | change
-    spec.pop(drop, None)
-    (folder / POLICY).write_text(to_json(spec))
-    rehash(folder)
-
-
-def rehash(folder: Path) -> None:
-    names = [name for name in (POLICY, TENSORS) if (folder / name).exists()]
-    (folder / HASHES).write_text(to_json({name: sha256(folder / name) for name in names}))
 
 
 @pytest.mark.parametrize("name", ["forward", "schedule", "virtual-schedule", "headway"])

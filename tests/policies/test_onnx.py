@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from small_actors import controller, town_states
 
 from evenline.city.tables import open_city
 from evenline.control.event import Batch
 from evenline.control.state import canonical, contract_of
 from evenline.policies.actor import ActorController, actor_of, random_tensors
-from evenline.policies.chain import CHAINS
 from evenline.policies.onnx_graph import current_events, own_holds, worst_error_s, write_onnx
-from evenline.policies.states import replay_states
+from evenline.replay.states import replay_states
 from evenline.replay.store import open_store
+from evenline.rules.chain import CHAINS
+from small_actors import controller, town_states
 
 REPLAY = Path(os.environ.get("EVENLINE_REPLAY", "data/replay-city"))
 

@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
-from small_actors import town
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import embedded_city
 from evenline.control.event import BUS_AHEAD, HEADWAY_AHEAD, STOP, Array, Batch
 from evenline.control.world import run_episode
-from evenline.errors import InputError
 from evenline.policies.bundle import open_policy
-from evenline.policies.controller import RuleController
 from evenline.policies.rollout import MIRROR, Rollout, follow
+from evenline.rules.controller import RuleController
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast.world import Days, FastWorld
+from small_actors import town
 
 CELLS = PURPOSES["development"].cells(2)
 

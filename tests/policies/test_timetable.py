@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from small_actors import town
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import service_stop_offsets
 from evenline.policies.bundle import open_policy
-from evenline.policies.controller import due_times
-from evenline.policies.rules import BEHAVIOURS
 from evenline.policies.timetable import usual_times
+from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.controller import due_times
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
+from small_actors import town
 
 
 def test_a_trip_is_due_later_at_every_further_stop() -> None:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import day_by_hand, once
 
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
@@ -20,8 +19,6 @@ from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.control.event import RAW_FEATURES, Batch
 from evenline.control.outcome import Outcome
-from evenline.errors import InputError
-from evenline.policies.rules import named_rule
 from evenline.replay.episode import (
     COLUMNS,
     Tokens,
@@ -33,7 +30,10 @@ from evenline.replay.episode import (
     record_episode,
     write_episode,
 )
-from evenline.worlds.sumo.pool import Job, run_jobs
+from evenline.rules.behaviours import named_rule
+from evenline.runs.pool import Job, run_jobs
+from evenline.support.errors import InputError
+from recorded import day_by_hand, once
 
 CELL = demo_cell(3)
 NOTHING = Outcome(*([0] * 13))

@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recorded import once, whole_store
 
 from evenline.city.model import City
 from evenline.city.tables import open_city
 from evenline.control.action import action_of
 from evenline.control.event import Batch
 from evenline.control.state import canonical, contract_of, pack
-from evenline.errors import InputError
-from evenline.files import sha256
+from evenline.experiments.replay_audit import write_audit
 from evenline.replay.audit import audit_replay
 from evenline.replay.episode import raw_events, read_tokens
 from evenline.replay.export import export_minari
-from evenline.replay.page import write_audit
 from evenline.replay.store import Store, batch_places, open_store
+from evenline.support.errors import InputError
+from evenline.support.files import sha256
+from recorded import once, whole_store
 
 
 @pytest.fixture(scope="session")

@@ -22,17 +22,17 @@ from typer.testing import CliRunner
 
 from evenline.city.demand import Cell
 from evenline.city.tables import digest, open_city, save_city
-from evenline.errors import InputError
-from evenline.files import to_json
+from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
-from evenline.report.commands import BROWSERS, headless, report
-from evenline.report.study_data import read_study
-from evenline.report.study_html import MISSING
-from evenline.report.study_page import REPORT, write_report
-from evenline.report.study_words import verdict
+from evenline.report.data import read_study
+from evenline.report.html import MISSING
+from evenline.report.page import REPORT, write_report
+from evenline.report.words import verdict
+from evenline.runs.executors import Ended, Order
+from evenline.runs.trial_job import described_policy, ledger_totals
+from evenline.support.errors import InputError
+from evenline.support.files import to_json
 from evenline.trial.evidence import write_analysis
-from evenline.trial.executors import Ended, Order
-from evenline.trial.job import described_policy, ledger_totals
 from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 from evenline.trial.used import note_used

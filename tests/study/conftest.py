@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenline.cli import main
+from evenline.cli.main import main
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from town_plan import TOWN
 
-from evenline import study as engine
-from evenline.errors import InputError
-from evenline.files import read_json, sha256, write_text
-from evenline.study import Step, Study, open_study, run_study, survey
+from evenline.study import engine
+from evenline.study.engine import Step, Study, open_study, run_study, survey
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, sha256, write_text
+from town_plan import TOWN
 
 
 class Small:
@@ -155,7 +155,7 @@ def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
 ) -> None:
     small = Small()
     small.error = KeyboardInterrupt()
-    monkeypatch.setattr("evenline.study_steps.STEPS", small.steps())
+    monkeypatch.setattr("evenline.study.steps.STEPS", small.steps())
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
     small.fails = "two"
     code, said = evenline(*run)
@@ -248,9 +248,9 @@ def test_a_foreign_folder_and_a_second_runner_are_refused(study: Study, tmp_path
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from evenline.study import Step, open_study, run_study
-from evenline.study_plan import find_plan
-from evenline.files import write_text
+from evenline.study.engine import Step, open_study, run_study
+from evenline.study.plan import find_plan
+from evenline.support.files import write_text
 
 def run(study):
     folder = study.folder / "slow"

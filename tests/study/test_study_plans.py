@@ -5,17 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from town_plan import TOWN, plan_with
 from typer.testing import CliRunner
 
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import save_city
-from evenline.errors import InputError
+from evenline.cli.study import app
 from evenline.policies.bundle import export_bundle
-from evenline.study import open_study, run_study
-from evenline.study_commands import app
-from evenline.study_plan import find_plan, read_study_plan
-from evenline.study_steps import STEPS, trial_toml
+from evenline.study.engine import open_study, run_study
+from evenline.study.plan import find_plan, read_study_plan
+from evenline.study.steps import STEPS, trial_toml
+from evenline.support.errors import InputError
+from town_plan import TOWN, plan_with
 
 NAMES = [step.name for step in STEPS]
 
@@ -179,7 +179,7 @@ def test_a_replay_of_another_size_is_not_taken_over(
     plan = plan_with(tmp_path)
     plan.write_text(plan.read_text().replace("[replay]", f'[replay]\nreuse = "{tmp_path}"'))
     asked = {"city": digest(embedded_city("town")), "blocks": 10}
-    monkeypatch.setattr("evenline.replay.collect.check_sealed", lambda folder: {"plan": asked})
+    monkeypatch.setattr("evenline.replay.sealed.check_sealed", lambda folder: {"plan": asked})
     with pytest.raises(InputError, match="replay of another blocks"):
         run_study(open_study(plan, tmp_path / "study"), plan, STEPS, until="replay")
     assert not (tmp_path / "study" / "replay").exists()

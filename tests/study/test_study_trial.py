@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,22 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from safetensors.numpy import save
-from town_plan import TOWN, plan_with
 
-from evenline import study as engine
 from evenline.city.embedded import embedded_city
 from evenline.control.outcome import Outcome
-from evenline.errors import InputError
-from evenline.files import read_json, sha256, write_bytes, write_table, write_text
 from evenline.policies.actor import random_tensors
-from evenline.study import Step, Study, open_study, run_study
-from evenline.study_plan import find_plan, read_study_plan
-from evenline.study_steps import STEPS, steps_with, training_is_stable
-from evenline.trial.executors import Ended, Order
+from evenline.runs.executors import Ended, Order
+from evenline.study import engine
+from evenline.study.engine import Step, Study, open_study, run_study
+from evenline.study.plan import find_plan, read_study_plan
+from evenline.study.steps import STEPS, steps_with, training_is_stable
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, sha256, write_bytes, write_table, write_text
 from evenline.trial.used import note_used
-
-sys.path.append(str(Path(__file__).parents[1] / "trial"))
 from made import answer, day
+from town_plan import TOWN, plan_with
 
 
 def made_up(workers: int | None = None) -> Any:
@@ -86,7 +83,7 @@ def quick_steps() -> list[Step]:
 def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenline.trial.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.local", made_up)
     steps, out, said = quick_steps(), tmp_path / "study", list[str]()
     assert run_study(open_study(TOWN, out), TOWN, steps, say=said.append)
     assert any("      confirmed: lower generalized time in 10 of 10" in line for line in said)
@@ -121,8 +118,8 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
 def test_once_there_are_outcomes_nothing_before_them_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Callable[..., tuple[int, str]]
 ) -> None:
-    monkeypatch.setattr("evenline.trial.executors.local", made_up)
-    monkeypatch.setattr("evenline.study_steps.STEPS", quick_steps())
+    monkeypatch.setattr("evenline.runs.executors.local", made_up)
+    monkeypatch.setattr("evenline.study.steps.STEPS", quick_steps())
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
     assert evenline(*run)[0] == 0
     for more in ([], ["--dry-run"], ["--until", "replay"]):
@@ -161,7 +158,7 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
 def test_without_outcomes_another_source_or_sumo_is_registered_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr("evenline.trial.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.local", made_up)
     steps, out, said = quick_steps(), tmp_path / "study", list[str]()
     run_study(open_study(TOWN, out), TOWN, steps, until="register")
     path = out / "trial" / "trial.json"
@@ -190,11 +187,9 @@ def test_every_step_depends_on_our_version_and_the_page_on_what_it_prints(
     before = [step.settings(plan) for step in STEPS]
     assert "replay" in STEPS[-1].needs
     assert before[-1]["plan"] == sha256(plan.file)
-    asset = Path(engine.__file__).parent / "report" / "study_assets" / "page.css"
+    asset = Path(engine.__file__).parents[1] / "report" / "assets" / "page.css"
     real = sha256
-    monkeypatch.setattr(
-        "evenline.trial.source.sha256", lambda p: "other" if p == asset else real(p)
-    )
+    monkeypatch.setattr("evenline.runs.source.sha256", lambda p: "other" if p == asset else real(p))
     assert STEPS[-1].settings(plan)["source"] != before[-1]["source"]
     monkeypatch.setattr("evenline.__version__", "0.0.0")
     assert all(a != b for a, b in zip(before, (s.settings(plan) for s in STEPS), strict=True))
@@ -223,7 +218,7 @@ def test_what_is_taught_is_as_stable_as_where_it_started(
 def test_a_trial_that_was_tampered_with_is_named_and_not_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenline.trial.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.local", made_up)
     steps, out = quick_steps(), tmp_path / "study"
     study = open_study(TOWN, out)
     run_study(study, TOWN, steps, until=engine.TRIAL)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import finished_trial
 
-from evenline.errors import InputError
-from evenline.files import read_json, to_json, write_text
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, to_json, write_text
 from evenline.trial.closeout import closeout, merkle_root
 from evenline.trial.evidence import peek, write_analysis
 from evenline.trial.registration import Trial, deviate
 from evenline.trial.verify import tree, verify
+from made import finished_trial
 
 
 @pytest.fixture(scope="module")

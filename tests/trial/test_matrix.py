@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import answer, better_by_ninety, day, finished_trial, made_up, registered, results
 
-from evenline.errors import InputError
+from evenline.runs.executors import Ended, Executor, Order
+from evenline.support.errors import InputError
 from evenline.trial.evidence import peek, write_analysis
-from evenline.trial.executors import Ended, Executor, Order
 from evenline.trial.matrix import Shard, run, standing
 from evenline.trial.registration import Trial, journal, notices
 from evenline.trial.verify import verify
+from made import answer, better_by_ninety, day, finished_trial, made_up, registered, results
 
 
 class Killed(Exception):

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import plan_text
 from scipy.stats import binomtest
 
 from evenline.city.cells import PURPOSES
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 from evenline.trial.plan import read_plan, sign_probability, wins_required
+from made import plan_text
 
 PLANS = Path(__file__).parents[2] / "plans"
 

@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made import finished_trial, made_up, plan_text, registered
 
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest
-from evenline.errors import InputError
 from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import actor_spec, policy_digest, save_bundle
-from evenline.trial import registration, source
+from evenline.runs import source
+from evenline.support.errors import InputError
+from evenline.trial import registration
 from evenline.trial.matrix import run
 from evenline.trial.registration import deviate, journal, notices, open_trial, register
 from evenline.trial.used import used_by_trials
+from made import finished_trial, made_up, plan_text, registered
 
 
 def blocks(sumo_seed: int, demand_seed: int) -> str:

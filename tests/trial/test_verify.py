@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import day, finished_trial, made_up, registered
 
 from evenline.city.embedded import embedded_city
-from evenline.errors import InputError
-from evenline.files import read_json, to_json, write_text
 from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import actor_spec, save_bundle
+from evenline.runs.executors import Order
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, to_json, write_text
 from evenline.trial import verify as module
 from evenline.trial.analyse import analyse, endpoints_of
 from evenline.trial.closeout import closeout, root_of
 from evenline.trial.evidence import write_analysis
-from evenline.trial.executors import Order
 from evenline.trial.matrix import run, seal_of
 from evenline.trial.plan import GATES, Claim
 from evenline.trial.registration import Trial, deviate
 from evenline.trial.verify import verify
+from made import day, finished_trial, made_up, registered
 
 PROGRAM = Path(module.__file__)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.worlds.sumo.world import SumoWorld
 
@@ -14,11 +13,6 @@ from evenline.worlds.sumo.world import SumoWorld
 pytest.register_assert_rewrite("side_by_side")
 
 OpenWorld = Callable[..., SumoWorld]
-
-
-@pytest.fixture
-def town() -> City:
-    return embedded_city("town")
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from random_cities import Person, small_city, steady
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.visits import Visit, visit_table
-from evenline.errors import InputError
-from evenline.policies.rules import BEHAVIOURS
+from evenline.rules.behaviours import BEHAVIOURS
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import (
     Calibration,
     fit,
@@ -25,6 +24,7 @@ from evenline.worlds.calibration import (
     save_calibration,
 )
 from evenline.worlds.fast.world import FastWorld
+from random_cities import Person, small_city, steady
 
 DAYS, TRIPS = 60, 28
 FIRST, SECOND = 12, 10  # stops of the two services

@@ -10,8 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from random_cities import Day, Person, days, holds, restless, small_city, steady
-from side_by_side import CELL, assert_same_day, examples
 
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell, realise
@@ -19,9 +17,11 @@ from evenline.city.embedded import embedded_city
 from evenline.city.model import City, Vehicle
 from evenline.control.event import BUS_AHEAD, BUS_BEHIND, WAITING, Batch
 from evenline.control.world import run_episode
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 from evenline.worlds.fast import layout
 from evenline.worlds.fast.world import FastWorld
+from random_cities import Day, Person, days, holds, restless, small_city, steady
+from side_by_side import CELL, assert_same_day, examples
 
 # -- days worked out by hand ----------------------------------------------------------------------
 

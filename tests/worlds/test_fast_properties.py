@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from random_cities import Day, cells, days, holds, small_city, steady
-from reference_simulator import ReferenceWorld
-from side_by_side import CELL, Ride, assert_same_day, examples, fast_world, in_turn, rides, run
 
 from evenline.city.demand import realise
 from evenline.city.embedded import embedded_city
 from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 from evenline.worlds.fast import kernel, layout
 from evenline.worlds.fast.world import FastWorld
+from random_cities import Day, cells, days, holds, small_city, steady
+from reference_simulator import ReferenceWorld
+from side_by_side import CELL, Ride, assert_same_day, examples, fast_world, in_turn, rides, run
 
 # -- the reference --------------------------------------------------------------------------------
 

@@ -14,9 +14,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_cities import Day, Person, cells, days, restless, small_city, steady
-from side_by_side import CELL, assert_same_day, examples, fast_world
 
+from evenline.checks.world import check_world
 from evenline.city.cells import demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell, realise
 from evenline.city.embedded import embedded_city
@@ -25,11 +24,13 @@ from evenline.control.action import action_of
 from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING, WAITING, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, canonical, contract_of, pack
-from evenline.control.world import check_world, run_episode
-from evenline.errors import InputError
-from evenline.policies.rules import BEHAVIOURS
+from evenline.control.world import run_episode
+from evenline.rules.behaviours import BEHAVIOURS
+from evenline.support.errors import InputError
 from evenline.worlds.fast import kernel, layout
 from evenline.worlds.fast.world import FastWorld, Fleet
+from random_cities import Day, Person, cells, days, restless, small_city, steady
+from side_by_side import CELL, assert_same_day, examples, fast_world
 
 State = npt.NDArray[np.float32]
 

@@ -16,8 +16,8 @@ import pytest
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.errors import InputError
-from evenline.policies.rules import RANDOM, Rule, named_rule
+from evenline.rules.behaviours import RANDOM, Rule, named_rule
+from evenline.support.errors import InputError
 from evenline.worlds.sumo import native
 from evenline.worlds.sumo.day import PlainDay
 from evenline.worlds.sumo.runtime import libsumo

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_cities
-import sumo_outputs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import small_cities
+import sumo_outputs
+from evenline.checks.world import check_world
 from evenline.city.cells import demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.control.event import BASE_DWELL, ON_BOARD, STOP, WAITING, Batch
 from evenline.control.outcome import Outcome
-from evenline.control.world import Policy, check_world, run_episode
-from evenline.errors import InputError
-from evenline.policies.rules import RANDOM, Rule, named_rule
+from evenline.control.world import Policy, run_episode
+from evenline.rules.behaviours import RANDOM, Rule, named_rule
+from evenline.support.errors import InputError
 from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
 

@@ -7,7 +7,7 @@ two purposes that share a seed are an error, not a warning.
 from dataclasses import dataclass
 
 from evenline.city.demand import DEMAND_LEVELS, Cell
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 DEMAND_LEVELS = (0.75, 1.00, 1.25)
 DEPARTURE_SHIFT_S = 120

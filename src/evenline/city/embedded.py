@@ -9,7 +9,7 @@ from functools import cache
 from evenline.city.build import CityPlan, Corner, ServicePlan, build
 from evenline.city.demand import DemandPlan
 from evenline.city.model import City
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 
 def _back(corners: tuple[Corner, ...]) -> tuple[Corner, ...]:

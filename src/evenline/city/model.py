@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]

@@ -26,8 +26,8 @@ from evenline.city.model import (
     Trip,
     Vehicle,
 )
-from evenline.errors import InputError
-from evenline.files import new_folder, read_json, sha256, to_json, write_text
+from evenline.support.errors import InputError
+from evenline.support.files import new_folder, read_json, sha256, to_json, write_text
 
 FORMAT = "evenline-city-1"
 COLUMNS = {

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 MAX_HOLD_S = 60.0
 NO_HOLD = -1.0

@@ -31,7 +31,7 @@ from evenline.control.state import (
     pack,
 )
 from evenline.control.world import World
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 State = npt.NDArray[np.float32]
 WorldFactory = Callable[[], World]

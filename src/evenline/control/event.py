@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City
-from evenline.compiled import shared
+from evenline.support.compiled import shared
 
 RAW_FEATURES = (
     "service",

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.model import City
-from evenline.compiled import compiled, inlined
 from evenline.control.action import NO_HOLD
 from evenline.control.event import (
     BASE_DWELL,
@@ -33,6 +32,7 @@ from evenline.control.event import (
     Array,
     Batch,
 )
+from evenline.support.compiled import compiled, inlined
 
 MAX_SLOTS = 16
 PREFIX = 5

@@ -14,8 +14,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from evenline.errors import InputError
-from evenline.files import write_bytes
+from evenline.support.errors import InputError
+from evenline.support.files import write_bytes
 
 
 def _names(tree: Any) -> list[str]:

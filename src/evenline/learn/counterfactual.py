@@ -24,19 +24,19 @@ from evenline.city.model import City
 from evenline.control.action import MAX_HOLD_S, action_of
 from evenline.control.event import Batch
 from evenline.control.state import MAX_SLOTS, canonical, contract_of, pack
-from evenline.errors import InputError
 from evenline.learn.hurdle import branches, entropy, expect, hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
 from evenline.learn.updates import ADAM, adam
 from evenline.policies.actor import actor_of
 from evenline.policies.bundle import open_policy
-from evenline.policies.controller import RuleController
-from evenline.policies.rollout import try_holds
-from evenline.progress import progress_bar
+from evenline.rules.controller import RuleController
+from evenline.support.errors import InputError
+from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast import layout
+from evenline.worlds.fast.lookahead import try_holds
 from evenline.worlds.fast.world import Days
 
 GRID_S = (0.0, 15.0, 30.0, 45.0, 60.0)

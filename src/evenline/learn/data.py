@@ -24,8 +24,8 @@ from evenline.control.state import (
     RATE_WINDOW_S,
     WAITING_CAP,
 )
-from evenline.errors import InputError
 from evenline.replay.store import Columns, Known, Store
+from evenline.support.errors import InputError
 
 REWARD_SCALE = 1e-4
 

@@ -29,7 +29,7 @@ from evenline.learn.data import (
 from evenline.learn.network import Params
 from evenline.learn.run import Run, seed_array, training_cell, write_actor
 from evenline.learn.updates import Learned
-from evenline.progress import progress_bar
+from evenline.support.progress import progress_bar
 from evenline.worlds.fast.world import Fleet
 
 BRANCH, END = "branch.safetensors", "end.safetensors"

@@ -33,8 +33,6 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.model import City
 from evenline.city.tables import digest
-from evenline.errors import InputError
-from evenline.files import read_json, to_json, write_bytes, write_table, write_text
 from evenline.learn import lanes as ln
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
 from evenline.learn.counterfactual import teach
@@ -45,8 +43,10 @@ from evenline.learn.data import (
 from evenline.learn.network import Params, Size
 from evenline.learn.schedule import Budget, Learner, check_schedule
 from evenline.learn.updates import Learned
-from evenline.progress import progress_bar
 from evenline.replay.store import Store
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, to_json, write_bytes, write_table, write_text
+from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
 
 OFFLINE = "iql.safetensors"

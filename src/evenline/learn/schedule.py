@@ -6,7 +6,7 @@ Events count decisions in a learner's own simulated days; the first 5,000 are fr
 
 from dataclasses import dataclass, replace
 
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from safetensors.numpy import load_file
 
 from evenline.city.cells import PURPOSES
 from evenline.city.model import City
-from evenline.files import to_json, write_text
 from evenline.learn.evaluate import evaluate
 from evenline.learn.network import Params
 from evenline.learn.online import continued, rehearse
 from evenline.learn.run import Plan, Run, chosen_device, write_actor
 from evenline.learn.schedule import FINAL, Budget, scaled
-from evenline.policies.rules import named_rule
 from evenline.replay.store import Store
+from evenline.rules.behaviours import named_rule
+from evenline.support.files import to_json, write_text
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld
 

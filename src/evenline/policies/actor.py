@@ -14,9 +14,9 @@ import numpy.typing as npt
 from evenline.control.action import MAX_HOLD_S, action_of
 from evenline.control.event import Array, Batch
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, Contract, canonical, pack
-from evenline.errors import InputError
-from evenline.policies.chain import apply_chain
-from evenline.policies.controller import Decision
+from evenline.rules.chain import apply_chain
+from evenline.rules.controller import Decision
+from evenline.support.errors import InputError
 
 WIDTHS = (128, 256, 256)  # of the slot network, the fused features and the head: the paper's
 VIEWS, OUTPUTS = 5, 3

@@ -19,8 +19,13 @@ import safetensors.numpy
 from evenline.city.model import City
 from evenline.control.event import RAW_FEATURES, Array, new_headways
 from evenline.control.state import contract_of
-from evenline.errors import InputError
-from evenline.files import (
+from evenline.policies.actor import ActorController, actor_of
+from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.chain import CHAINS, chain_code
+from evenline.rules.classics import CLASSICS
+from evenline.rules.controller import Chained, RuleController, due_times
+from evenline.support.errors import InputError
+from evenline.support.files import (
     new_folder,
     read_json,
     refuse_foreign,
@@ -29,11 +34,6 @@ from evenline.files import (
     write_bytes,
     write_text,
 )
-from evenline.policies.actor import ActorController, actor_of
-from evenline.policies.chain import CHAINS, chain_code
-from evenline.policies.classics import CLASSICS
-from evenline.policies.controller import Chained, RuleController, due_times
-from evenline.policies.rules import BEHAVIOURS
 
 FORMAT = "evenline-policy-1"
 POLICY, TENSORS, HASHES = "policy.json", "tensors.safetensors", "hashes.json"

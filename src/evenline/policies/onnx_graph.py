@@ -46,9 +46,9 @@ from evenline.control.state import (
     WAITING_CAP,
     canonical,
 )
-from evenline.files import write_bytes
-from evenline.policies import chain as ch
 from evenline.policies.actor import PLAIN_COLUMNS, ActorController
+from evenline.rules import chain as ch
+from evenline.support.files import write_bytes
 
 OPSET = 18
 TENSOR = str  # the name of a value in the graph
@@ -203,7 +203,7 @@ def _chain(
     g: _Graph, controller: ActorController, prefix: TENSOR, slots: TENSOR, places: TENSOR,
     token: TENSOR,
 ) -> None:  # fmt: skip
-    """`evenline.policies.chain`, element by element, on the current bus."""
+    """`evenline.rules.chain`, element by element, on the current bus."""
     chosen = g.double(g.op("Equal", places, token))
     bus = g.op("ReduceSum", g.op("Mul", slots, chosen), g.whole(1), keepdims=0)
 

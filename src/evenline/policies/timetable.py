@@ -12,7 +12,7 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City
 from evenline.control.event import Array
-from evenline.policies.rules import BEHAVIOURS
+from evenline.rules.behaviours import BEHAVIOURS
 from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 

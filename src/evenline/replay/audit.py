@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from evenline.city.model import City
-from evenline.errors import InputError
-from evenline.replay.collect import check_sealed
+from evenline.replay.sealed import check_sealed
+from evenline.support.errors import InputError
 
 GUARD = (0.15, 0.75, 0.25)  # horizon fractions and the load the completion guard asks for
 HALF_HOUR_S = 1800

@@ -40,8 +40,8 @@ from evenline.control.event import (
 )
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, World
-from evenline.errors import InputError
-from evenline.files import write_bytes
+from evenline.support.errors import InputError
+from evenline.support.files import write_bytes
 
 FORMAT = "evenline-episode-1"
 NONE = -1  # no bus ahead or behind

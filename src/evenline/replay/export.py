@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from evenline.control.state import CANONICAL_WIDTH
-from evenline.errors import InputError
-from evenline.files import new_folder
 from evenline.replay.store import Store
+from evenline.support.errors import InputError
+from evenline.support.files import new_folder
 
 
 def export_minari(store: Store, name: str, folder: Path, episodes: int | None = None) -> Path:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
 from evenline.city.model import City
 from evenline.city.tables import digest
-from evenline.compiled import compiled, inlined
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import Array
 from evenline.control.state import (
@@ -27,9 +26,10 @@ from evenline.control.state import (
     write_prefix,
     write_slot,
 )
-from evenline.errors import InputError
-from evenline.replay.collect import MANIFEST, check_sealed
 from evenline.replay.episode import Tokens, read_metadata, read_tokens, visit_number
+from evenline.replay.sealed import MANIFEST, check_sealed
+from evenline.support.compiled import compiled, inlined
+from evenline.support.errors import InputError
 
 I16 = npt.NDArray[np.int16]
 I32 = npt.NDArray[np.int32]

@@ -1,353 +1,368 @@
-"""The pictures: a city's map, time-space diagrams, headways and waiting, for paper and screen.
+"""The report's main figures as vector files for print: SVG and PDF, one colour scheme, no dates.
 
-Each function returns a matplotlib `Figure` and touches nothing else; `png` and `svg` turn one
-into bytes, the same bytes for the same figure. Colours are those of Okabe and Ito, which
-colour-blind readers can tell apart, and no meaning hangs on colour alone.
+They are drawn from the same data as the page. `write_figures` leaves out what a study has not.
 """
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from evenline.city.model import City, Floats, Node, Road, Service
-from evenline.report.measure import BUNCHED, column, headway_ratios
-
-ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES = ("-", (0, (4, 1.5)))
-RATIO_SHOWN = 3.0  # headways of the histogram end here; longer ones are put into the last bar
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours of a figure: paper and ink, two greys, and one colour for each of two policies."""
-
-    paper: str
-    ink: str
-    muted: str
-    faint: str
-    policies: tuple[str, str]
-    bunched: str
-    held: str
-
-
-LIGHT = Theme(
-    "#ffffff", "#1b1f24", "#6a737d", "#d8dde3", ("#0072B2", "#D55E00"), "#D55E00", "#009E73"
+from evenline.city.model import City, Floats
+from evenline.figures.plots import (
+    DASHES,
+    LIGHT,
+    ROUTE_COLOURS,
+    network_map,
+    svg,
+    time_space_diagram,
 )
-DARK = Theme(
-    "#14181d", "#e8ebee", "#98a2ad", "#39424c", ("#56B4E9", "#E69F00"), "#E69F00", "#35C79A"
-)
+from evenline.report.data import Study
+from evenline.report.days import ROLES
+from evenline.support.files import write_bytes
+
+FOLDER = "figures"
+DIVERGING = LinearSegmentedColormap.from_list("headways", ["#A94C86", "#f6f7f9", "#C07F00"])
+GROWING = LinearSegmentedColormap.from_list("reserve", ["#f6f7f9", "#009E73"])
+Days = dict[str, Any]
 
 
-# -- the map --------------------------------------------------------------------------------------
+def write_figures(study: Study, days: Days | None, service: str | None) -> list[Path]:
+    """Every figure that the study has data for, into its folder of figures."""
+    drawn: dict[str, Callable[[], Figure]] = {}
+    city, trial = study.city, study.trial
+    if city is not None:
+        drawn["map"] = lambda: network_map(city)
+    if trial is not None:
+        drawn["forest"] = lambda: forest(trial)
+        drawn["effects"] = lambda: effects(trial)
+    if days is not None and city is not None and trial is not None and service is not None:
+        drawn["time-space"] = lambda: time_space(city, trial, days, service)
+        drawn["headways"] = lambda: headways(city, trial, days, service)
+        drawn["load"] = lambda: load(city, trial, days, service)
+        drawn["reserve"] = lambda: reserve(city, days)
+    if (training := study.training) is not None and training["ends"]:
+        drawn["learning"] = lambda: learning(training)
+    if training is not None and training["metrics"]:
+        drawn["learning-curves"] = lambda: learning_curves(training)
+    if (audit := study.fidelity) is not None:
+        drawn["fidelity"] = lambda: fidelity(audit)
+    if (logged := study.replay) is not None:
+        drawn["replay"] = lambda: replay(logged)
+    if (classified := study.ratio) is not None:
+        drawn["ratio"] = lambda: ratio(classified)
+    paths = []
+    for name, draw in drawn.items():
+        figure = draw()
+        for kind, make in (("svg", svg), ("pdf", pdf)):
+            paths.append(study.folder / FOLDER / f"{name}.{kind}")
+            write_bytes(paths[-1], make(figure))
+    return paths
 
 
-def network_map(city: City) -> Figure:
-    """Streets, bus lanes, signals, stops and routes; routes on one street lie side by side."""
-    nodes = {node.id: node for node in city.nodes}
-    xs, ys = [node.x_m for node in city.nodes], [node.y_m for node in city.nodes]
-    width_m, height_m = max(xs) - min(xs), max(ys) - min(ys)
-    width_in = 11.0 if width_m > 10_000 else 8.0
-    figure = _figure(width_in, width_in * height_m / max(width_m, 1.0) + 1.0)
-    axes = figure.add_subplot()
-    gap_m = max(width_m, height_m) / 190
-    _draw_streets(axes, city, nodes)
-    _draw_routes(axes, city, nodes, gap_m)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    _draw_scale(axes, min(xs), min(ys) - 6 * gap_m, width_m)
-    axes.legend(
-        handles=_map_legend(city), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=5,
-        frameon=False, fontsize=10, handlelength=1.6,
-    )  # fmt: skip
-    return figure
-
-
-def _draw_streets(axes: Axes, city: City, nodes: Mapping[str, Node]) -> None:
-    def ends(road: Road) -> list[tuple[float, float]]:
-        start, end = nodes[road.from_node], nodes[road.to_node]
-        return [(start.x_m, start.y_m), (end.x_m, end.y_m)]
-
-    lanes = [ends(road) for road in city.roads if road.bus_lane]
-    axes.add_collection(LineCollection(lanes, colors="#f0e442", linewidths=15, alpha=0.6, zorder=0))
-    streets = [ends(road) for road in city.roads]
-    axes.add_collection(LineCollection(streets, colors=LIGHT.faint, linewidths=1.0, zorder=1))
-    signals = [(node.x_m, node.y_m) for node in city.nodes if node.signal]
-    axes.plot(*_columns(signals), "s", color=LIGHT.ink, markersize=3.6, zorder=4)
-    stops = [(stop.x_m, stop.y_m) for stop in city.stops]
-    axes.plot(
-        *_columns(stops), "o", markersize=3.4, markerfacecolor="white", zorder=5,
-        markeredgecolor=LIGHT.ink, markeredgewidth=0.7,
-    )  # fmt: skip
-
-
-def _draw_routes(axes: Axes, city: City, nodes: Mapping[str, Node], gap_m: float) -> None:
-    routes = _routes(city)
-    ends_of = {road.id: (road.from_node, road.to_node) for road in city.roads}
-    on_street: dict[tuple[str, str], set[str]] = {}
-    for service in city.services:
-        for road in service.roads:
-            start, end = sorted(ends_of[road])
-            on_street.setdefault((start, end), set()).add(service.route)
-    lines: dict[str, list[list[tuple[float, float]]]] = {route: [] for route in routes}
-    for (first, second), here in on_street.items():
-        a, b = nodes[first], nodes[second]
-        across = np.array([a.y_m - b.y_m, b.x_m - a.x_m])
-        # Always to the same side of the map, so that a route does not jump at each junction.
-        across *= np.sign(across[1] if abs(across[1]) > abs(across[0]) else across[0])
-        across /= np.hypot(*across)
-        side_by_side = [route for route in routes if route in here]
-        for slot, route in enumerate(side_by_side):
-            dx, dy = across * gap_m * (slot - (len(side_by_side) - 1) / 2)
-            lines[route].append([(a.x_m + dx, a.y_m + dy), (b.x_m + dx, b.y_m + dy)])
-    for route, colour in routes.items():
-        axes.add_collection(
-            LineCollection(lines[route], colors=colour, linewidths=2.4, capstyle="round", zorder=3)
-        )
-    for route, x_m, y_m in _terminals(city, 3 * gap_m):
-        box = {"boxstyle": "round,pad=0.25", "facecolor": routes[route], "edgecolor": "white"}
-        axes.annotate(
-            route, (x_m, y_m), color="white", fontsize=10, fontweight="bold", ha="center",
-            va="center", zorder=7, bbox=box,
-        )  # fmt: skip
-
-
-def _terminals(city: City, apart_m: float) -> list[tuple[str, float, float]]:
-    """Where a route's name stands: at both ends of its first service, clear of other names."""
-    first: dict[str, Service] = {}
-    for service in city.services:
-        first.setdefault(service.route, service)
-    names: list[tuple[str, float, float]] = []
-    for route, service in first.items():
-        for stop in (city.stops[service.stops[0]], city.stops[service.stops[-1]]):
-            y_m = stop.y_m
-            while any(
-                abs(stop.x_m - x) < 2 * apart_m and abs(y_m - y) < apart_m for _, x, y in names
-            ):
-                y_m += apart_m
-            names.append((route, stop.x_m, y_m))
-    return names
-
-
-def _map_legend(city: City) -> list[Line2D]:
-    routes = [
-        Line2D([], [], color=colour, linewidth=3, label=f"route {route}")
-        for route, colour in _routes(city).items()
-    ]
-    return [
-        *routes,
-        Line2D(
-            [], [], linestyle="none", marker="o", markersize=5, label="stop",
-            markerfacecolor="white", markeredgecolor=LIGHT.ink,
-        ),
-        Line2D([], [], linestyle="none", marker="s", markersize=5, color=LIGHT.ink, label="signal"),
-        Line2D([], [], color="#f0e442", alpha=0.6, linewidth=9, label="bus lane"),
-        Line2D([], [], color=LIGHT.faint, linewidth=1.5, label="other street"),
-    ]  # fmt: skip
-
-
-def _draw_scale(axes: Axes, x_m: float, y_m: float, width_m: float) -> None:
-    length_m = 1000 if width_m < 10_000 else 2000
-    axes.plot([x_m, x_m + length_m], [y_m, y_m], color=LIGHT.ink, linewidth=2)
-    axes.annotate(
-        f"{length_m // 1000} km", (x_m + length_m / 2, y_m), (0, 4), textcoords="offset points",
-        ha="center", fontsize=10, color=LIGHT.ink,
-    )  # fmt: skip
-
-
-def _routes(city: City) -> dict[str, str]:
-    names = list(dict.fromkeys(service.route for service in city.services))
-    return {name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(names)}
-
-
-# -- time and space -------------------------------------------------------------------------------
-
-
-def time_space_diagram(
-    panels: Mapping[str, pa.Table], service: str, theme: Theme = LIGHT, width_in: float = 9.0
-) -> Figure:
-    """The buses of one service over the day, one panel for each of several days or policies."""
-    figure = _figure(width_in, 2.9 * len(panels) + 0.5, theme)
-    all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for axes, (title, visits) in zip(all_axes, panels.items(), strict=True):
-        _draw_trips(axes, visits, service, theme)
-        _label(axes, theme, title=title, y="km along the route")
-    _label(all_axes[-1], theme, x="time of day (h:mm)")
-    shown = [*panels.values()]
-    held = any((column(visits, "hold_s") > 0).any() for visits in shown)
-    _legend(figure, theme, _trip_legend(theme, held))
-    return figure
-
-
-def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
-    """Every service of a day in a panel of its own."""
-    services = list(dict.fromkeys(column(visits, "service").tolist()))
-    columns = 2 if len(services) <= 6 else 3
-    rows = -(-len(services) // columns)
-    figure = _figure(5.2 * columns, 2.7 * rows + 0.5, theme)
-    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
-    for axes in grid.flat[len(services) :]:
-        axes.set_axis_off()
-    for axes, service in zip(grid.flat, services, strict=False):
-        _draw_trips(axes, visits, service, theme)
-        _label(axes, theme, title=f"service {service}")
-    for axes in grid[:, 0]:
-        _label(axes, theme, y="km")
-    for axes in grid[-1]:
-        _label(axes, theme, x="time of day (h:mm)")
-    _legend(figure, theme, _trip_legend(theme, bool((column(visits, "hold_s") > 0).any())))
-    return figure
-
-
-def _draw_trips(axes: Axes, visits: pa.Table, service: str, theme: Theme) -> None:
-    here = column(visits, "service").astype(str) == service
-    trip, bunched = column(visits, "trip")[here], headway_ratios(visits)[here] < BUNCHED
-    arrival_h, departure_h = (
-        column(visits, f"{n}_s")[here] / 3600 for n in ("arrival", "departure")
-    )
-    km, hold_s = column(visits, "distance_m")[here] / 1000, column(visits, "hold_s")[here]
-    lines = []
-    for name in np.unique(trip.astype(str)):
-        rows = trip == name
-        hours = np.stack([arrival_h[rows], departure_h[rows]], axis=1).ravel()
-        lines.append(np.column_stack([hours, np.repeat(km[rows], 2)]))
-    axes.add_collection(LineCollection(lines, colors=theme.muted, linewidths=0.9, zorder=2))
-    held = hold_s > 0
-    axes.scatter(
-        departure_h[held], km[held], s=hold_s[held] * 0.5, c=theme.held, alpha=0.75,
-        linewidths=0, zorder=3,
-    )  # fmt: skip
-    axes.plot(
-        arrival_h[bunched], km[bunched], "x", color=theme.bunched, markersize=3.6,
-        markeredgewidth=1.0, zorder=4,
-    )  # fmt: skip
-    axes.set_ylim(0, max(km, default=1.0) * 1.03)
-    _clock(axes, max(departure_h, default=1.0) * 1.01)
-
-
-def _clock(axes: Axes, end_h: float) -> None:
-    """A time axis from the start of the day, in hours and minutes."""
-    axes.set_xlim(0, end_h)
-    axes.xaxis.set_major_locator(MultipleLocator(1.0 if end_h > 3 else 0.25))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda hour, _: f"{int(hour)}:{round(hour % 1 * 60):02d}")
-    )
-
-
-def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
-    bunched = f"bunched: under {BUNCHED:.0%} of the scheduled headway"
-    entries = [
-        Line2D([], [], color=theme.muted, linewidth=1.2, label="a bus"),
-        Line2D([], [], linestyle="none", marker="x", color=theme.bunched, label=bunched),
-    ]
-    if held:
-        entries.append(
-            Line2D([], [], linestyle="none", marker="o", color=theme.held, alpha=0.75,
-                   label="held (area: how long)")
-        )  # fmt: skip
-    return entries
-
-
-# -- comparisons ----------------------------------------------------------------------------------
-
-
-def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Figure:
-    """How regularly buses came: headways over the timetable's, one outline for each policy."""
-    figure = _figure(5.8, 3.3, theme)
-    axes = figure.add_subplot()
-    edges = np.linspace(0, RATIO_SHOWN, 25)
-    axes.axvspan(0, BUNCHED, color=theme.faint, alpha=0.7, linewidth=0)
-    for (name, values), colour, dash in zip(ratios.items(), theme.policies, DASHES, strict=False):
-        counts, _ = np.histogram(np.clip(values, 0, RATIO_SHOWN - 1e-9), edges)
-        share = 100 * counts / max(1, counts.sum())
-        axes.stairs(share, edges, color=colour, linestyle=dash, linewidth=1.8, label=name)
-    axes.set_xlim(0, RATIO_SHOWN)
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda x, _: f"{x:g}+" if x == RATIO_SHOWN else f"{x:g}")
-    )
-    _label(axes, theme, x="headway as a multiple of the timetable's", y="% of arrivals")
-    axes.annotate(
-        "bunched", (BUNCHED / 2, 0.5), xycoords=("data", "axes fraction"), rotation=90,
-        ha="center", va="center", fontsize=9, color=theme.muted,
-    )  # fmt: skip
-    _legend(figure, theme, axes.get_legend_handles_labels()[0])
-    return figure
-
-
-def waiting_through_day(curves: Mapping[str, Floats], bin_s: int, theme: Theme = LIGHT) -> Figure:
-    """Mean number of people waiting at stops in each bin of the day, for each policy."""
-    figure = _figure(5.8, 3.3, theme)
-    axes = figure.add_subplot()
-    for (name, curve), colour, dash in zip(curves.items(), theme.policies, DASHES, strict=False):
-        edges = np.arange(len(curve) + 1) * bin_s / 3600
-        axes.stairs(
-            curve, edges, baseline=None, color=colour, linestyle=dash, linewidth=1.8, label=name
-        )
-    _clock(axes, max(len(curve) for curve in curves.values()) * bin_s / 3600)
-    axes.set_ylim(bottom=0)
-    _label(axes, theme, x="time of day (h:mm)", y="people waiting")
-    _legend(figure, theme, axes.get_legend_handles_labels()[0])
-    return figure
-
-
-# -- house style and bytes ------------------------------------------------------------------------
-
-
-def png(figure: Figure, dpi: int = 130) -> bytes:
-    """The figure as PNG."""
+def pdf(figure: Figure) -> bytes:
+    """The figure as PDF with its letters as letters, naming no date."""
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
+    with rc_context({"pdf.fonttype": 42}):
+        figure.savefig(out, format="pdf", metadata={"CreationDate": None, "Producer": None})
     return out.getvalue()
 
 
-def svg(figure: Figure) -> bytes:
-    """The figure as SVG that needs no font and names no date."""
-    out = io.BytesIO()
-    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "evenline"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
+# -- the trial ------------------------------------------------------------------------------------
 
 
-def _figure(width_in: float, height_in: float, theme: Theme = LIGHT) -> Figure:
-    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=theme.paper)
-    FigureCanvasAgg(figure)
+def forest(trial: dict[str, Any]) -> Figure:
+    """Block differences of generalized time, the range of their days, and the mean over blocks."""
+    count = len(trial["blocks"])
+    figure, axes = _blank(6.0, 0.26 * count + 1.3)
+    for block in range(count):
+        found = [p["generalized_s"] for p in trial["pairs"] if p["block"] == block]
+        _interval(axes, float(np.mean(found)), min(found), max(found), block)
+    names = [f"block {block + 1}" for block in range(count)]
+    whole = trial["analysis"]["beyond_the_claim"]["generalized_s"]["bca_mean"]
+    if whole:  # nothing to estimate from one block, or where all are alike
+        names.append("mean, 95 %")
+        axes.errorbar(
+            whole["estimate"], count, fmt="D", color=LIGHT.ink, markersize=6,
+            xerr=[[whole["estimate"] - whole["low"]], [whole["high"] - whole["estimate"]]],
+        )  # fmt: skip
+    _rows(axes, names)
+    axes.set_xlabel("generalized time, candidate minus parent, s per passenger")
     return figure
 
 
-def _label(axes: Axes, theme: Theme, title: str = "", x: str = "", y: str = "") -> None:
-    """Words and house style for one panel; what is not given stays as it is."""
-    axes.set_facecolor(theme.paper)
-    axes.tick_params(colors=theme.muted, labelsize=9)
-    axes.grid(color=theme.faint, linewidth=0.5)
-    axes.set_axisbelow(True)
-    for name, spine in axes.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
-        spine.set_color(theme.faint)
-    if title:
-        axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=theme.ink)
-    if x:
-        axes.set_xlabel(x, fontsize=9.5, color=theme.ink)
-    if y:
-        axes.set_ylabel(y, fontsize=9.5, color=theme.ink)
+def effects(trial: dict[str, Any]) -> Figure:
+    """The same by demand level and by training seed, a faint dot for each block."""
+    groups = [(f"demand \u00d7 {level:.2f}", "level", level) for level in trial["levels"]]
+    groups += [(f"seed {seed}", "seed", seed) for seed in trial["seeds"]]
+    figure, axes = _blank(6.0, 0.3 * len(groups) + 1.1)
+    for row, (_, key, value) in enumerate(groups):
+        members = [p for p in trial["pairs"] if p[key] == value]
+        dots = [
+            float(np.mean([p["generalized_s"] for p in members if p["block"] == block]))
+            for block in range(len(trial["blocks"]))
+        ]
+        axes.plot(dots, [row] * len(dots), "o", color=LIGHT.muted, alpha=0.4, markersize=3)
+        _interval(axes, float(np.mean(dots)), min(dots), max(dots), row)
+    _rows(axes, [name for name, _, _ in groups])
+    axes.set_xlabel("generalized time, candidate minus parent, s per passenger")
+    return figure
 
 
-def _legend(figure: Figure, theme: Theme, entries: Sequence[Any]) -> None:
-    columns = len(entries) if figure.get_figwidth() > 7 else 2
+def _interval(axes: Axes, value: float, low: float, high: float, row: float) -> None:
+    colour, shape = (LIGHT.policies[0], "o") if value < 0 else (LIGHT.policies[1], "s")
+    axes.plot([low, high], [row, row], color=LIGHT.muted, linewidth=1)
+    axes.plot(value, row, shape, color=colour, markersize=6)
+
+
+# -- simulated days -------------------------------------------------------------------------------
+
+
+def time_space(city: City, trial: dict[str, Any], days: Days, service: str) -> Figure:
+    """One service of the first block under both policies, holds marked."""
+    panels = {
+        f"{role}: {trial['claim'][role]}": _visits(city, days["blocks"][0][role], service)
+        for role in ROLES
+    }
+    return time_space_diagram(panels, service)
+
+
+def _visits(city: City, day: dict[str, Any], service: str) -> pa.Table:
+    """A simulated day's service as the stop-visit table that the diagrams take."""
+    rows = day["services"][service]
+    number = next(i for i, each in enumerate(city.services) if each.id == service)
+    trips = [city.trips[city.trips_of[number][place]] for place in rows["t"]]
+    return pa.table(
+        {
+            "service": [service] * len(trips),
+            "trip": [trip.id for trip in trips],
+            "stop_sequence": rows["q"],
+            "distance_m": [city.services[number].distance_m[stop] for stop in rows["q"]],
+            "scheduled_start_s": [trip.departure_s for trip in trips],
+            "arrival_s": rows["a"],
+            "departure_s": rows["d"],
+            "hold_s": rows["h"],
+        }
+    )
+
+
+def headways(city: City, trial: dict[str, Any], days: Days, service: str) -> Figure:
+    """Headways by stop and bus as a share of the scheduled ones, under both policies."""
+    number = next(i for i, each in enumerate(city.services) if each.id == service)
+    shape = (len(city.services[number].stops), len(city.trips_of[number]))
+    figure = Figure(figsize=(6.5, 5.0), layout="constrained")
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, role in zip(panels, ROLES, strict=True):
+        rows, grid = days["blocks"][0][role]["services"][service], np.full(shape, np.nan)
+        for stop, trip, ratio in zip(rows["q"], rows["t"], rows["r"], strict=True):
+            grid[stop, trip] = np.nan if ratio is None else ratio
+        image = _cells(axes, grid, DIVERGING, 2.0)
+        axes.set_title(f"{role}: {trial['claim'][role]}", loc="left", fontsize=10)
+        axes.set_ylabel("stop")
+    panels[-1].set_xlabel(f"bus of service {service}, in timetable order")
+    _scale(figure, image, list(panels), "headway as a multiple of the scheduled one")
+    return figure
+
+
+def load(city: City, trial: dict[str, Any], days: Days, service: str) -> Figure:
+    """Mean load when buses leave each stop, under both policies."""
+    figure, axes = _blank(6.0, 3.0)
+    styles = zip(ROLES, LIGHT.policies, ("-o", "--D"), strict=True)
+    for role, colour, style in styles:
+        rows = days["blocks"][0][role]["services"][service]
+        stop, on_board = np.array(rows["q"]), np.array(rows["l"], float)
+        places = np.unique(stop)
+        means = [on_board[stop == place].mean() for place in places]
+        label = f"{role}: {trial['claim'][role]}"
+        axes.plot(places + 1, means, style, color=colour, markersize=4, label=label)
+    axes.axhline(city.vehicle.capacity, color=LIGHT.muted, linestyle=":", label="capacity")
+    axes.set(xlabel=f"stop along service {service}", ylabel="passengers on board", ylim=(0, None))
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def reserve(city: City, days: Days) -> Figure:
+    """The share of decisions that the completion reserve set, by service and hour."""
+    names, hours = [each.id for each in city.services], -(-city.horizon_s // 3600)
+    acted, asked = np.zeros((len(names), hours)), np.zeros((len(names), hours))
+    for element, service, hour, times in days["activations"]["candidate"]:
+        if element == "completion reserve" and hour < hours:
+            acted[names.index(service), hour] += times
+    for service, hour, times in days["decisions"]:
+        if hour < hours:
+            asked[names.index(service), hour] += times
+    figure = Figure(figsize=(6.0, 0.28 * len(names) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    image = _cells(axes, 100 * acted / np.maximum(asked, 1), GROWING, None)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xticks(range(hours), [str(hour + 1) for hour in range(hours)])
+    axes.set(xlabel="hour of the day", ylabel="service")
+    _scale(figure, image, [axes], "% of decisions")
+    return figure
+
+
+# -- training and audit ---------------------------------------------------------------------------
+
+
+def learning(training: dict[str, Any]) -> Figure:
+    """Where each learner ended, a dot for each training seed."""
+    names = list(dict.fromkeys(row["learner"] for row in training["ends"]))
+    figure, axes = _blank(6.0, 0.3 * len(names) + 1.1)
+    for row in training["ends"]:
+        axes.plot(row["generalized_s"], names.index(row["learner"]), "o", alpha=0.6,
+                  color=LIGHT.policies[0], markersize=5)  # fmt: skip
+    _rows(axes, names)
+    if training["zero"]:
+        axes.axvline(training["zero"]["generalized_s"], color=LIGHT.muted, linestyle="--")
+    axes.set_xlabel("generalized time on fresh days of the fast world, s per passenger")
+    return figure
+
+
+def learning_curves(training: dict[str, Any]) -> Figure:
+    """Every quantity of the updates, simulated days to the right of the updates on the replay."""
+    series = training["metrics"]
+    quantities = list(dict.fromkeys(each["quantity"] for each in series))
+    phases = list(dict.fromkeys(each["phase"] for each in series))
+    learners = list(dict.fromkeys(each["learner"] for each in series))
+    figure = Figure(
+        figsize=(3.6 * len(phases) + 1.0, 1.9 * len(quantities) + 0.6), layout="constrained"
+    )
+    panels = figure.subplots(len(quantities), len(phases), squeeze=False, sharex="col")
+    for each in series:
+        axes = panels[quantities.index(each["quantity"])][phases.index(each["phase"])]
+        _curve(axes, each, learners.index(each["learner"]))
+    for row, quantity in enumerate(quantities):
+        panels[row][0].set_ylabel(training["quantities"][quantity], fontsize=8)
+    for place, phase in enumerate(phases):
+        panels[0][place].set_title(_PHASES.get(phase, phase), loc="left", fontsize=10)
+        panels[-1][place].set_xlabel("updates")
+    for axes in panels.flat:
+        _plain(axes)
+    handles = {line.get_label(): line for axes in panels.flat for line in axes.get_lines()}
     figure.legend(
-        handles=list(entries), loc="outside upper left", ncols=columns, frameon=False,
-        fontsize=9, labelcolor=theme.ink,
+        handles.values(), handles.keys(), loc="outside upper center", ncols=6, frameon=False,
+        fontsize=8,
     )  # fmt: skip
+    return figure
 
 
-def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [y for _, y in points]
+def _curve(axes: Axes, series: dict[str, Any], place: int) -> None:
+    """A learner's mean over seeds, with their range behind it."""
+    colour = ROUTE_COLOURS[place % len(ROUTE_COLOURS)]
+    dashes = DASHES[place // len(ROUTE_COLOURS) % len(DASHES)]
+    points = np.array([row for row in series["points"] if row[1] is not None], float)
+    update, mean, low, high = points.T
+    axes.plot(update, mean, color=colour, linestyle=dashes, linewidth=1.3, label=series["learner"])
+    axes.fill_between(update, low, high, alpha=0.12, color=colour, linewidth=0)
+
+
+_PHASES = {"iql": "IQL on the replay", "online": "simulated days"}
+
+
+def replay(audit: dict[str, Any]) -> Figure:
+    """How often which hold and which headway was logged."""
+    figure = Figure(figsize=(7.0, 2.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    shown = (("hold_histogram", 2, "positive hold, s"), ("headway_histogram", 1, "headway, min"))
+    for axes, (key, width, label) in zip(panels, shown, strict=True):
+        edges = width * np.arange(len(audit[key]))
+        axes.bar(edges, audit[key], width=0.92 * width, align="edge", color=LIGHT.policies[0])
+        axes.set(xlabel=label, ylabel="stop visits")
+        _plain(axes)
+    return figure
+
+
+def ratio(found: dict[str, Any]) -> Figure:
+    """How well simulated and logged transitions can be told apart, on days seen and held out."""
+    names = list(dict.fromkeys(row["learner"] for row in found["rows"]))
+    figure, axes = _blank(6.0, 0.4 * len(names) + 1.4)
+    kinds = (
+        ("training_joint_auc", "D", "days it was trained on"),
+        ("held_out_joint_auc", "o", "held-out days"),
+    )
+    for (key, shape, label), colour, shift in zip(
+        kinds, reversed(LIGHT.policies), (-0.15, 0.15), strict=True
+    ):
+        known = [row for row in found["rows"] if row.get(key) is not None]
+        points = [(row[key], names.index(row["learner"])) for row in known]
+        axes.plot(
+            [value for value, _ in points], [row + shift for _, row in points], shape,
+            color=colour, alpha=0.6, markersize=5, label=label,
+        )  # fmt: skip
+    _rows(axes, names)
+    axes.axvline(0.5, color=LIGHT.ink, linewidth=1)
+    low = min(0.4, axes.get_xlim()[0])
+    axes.set(xlabel="AUC of the classifier (0.5: cannot tell)", xlim=(low, 1.0))
+    axes.legend(frameon=False, fontsize=8, loc="best")
+    return figure
+
+
+def fidelity(audit: dict[str, Any]) -> Figure:
+    """Every interval of the audit without holding as a share of its limit."""
+    lines = [line for line in audit["lines"] if line["audit"] == "zero"]
+    names = list(dict.fromkeys(line["quantity"] for line in lines))
+    figure, axes = _blank(6.0, 0.42 * len(names) + 1.0)
+    for row, name in enumerate(names):
+        members = [line for line in lines if line["quantity"] == name]
+        for line, shift in zip(members, np.linspace(-0.25, 0.25, len(members)), strict=True):
+            limit, colour = line["limit"], LIGHT.policies[0 if line["passed"] else 1]
+            ends = [line["low"] / limit, line["high"] / limit]
+            axes.plot(ends, [row + shift] * 2, color=colour, linewidth=1.4)
+            axes.plot(line["gap"] / limit, row + shift, "o", color=colour, markersize=3)
+    _rows(axes, names)
+    for edge in (-1, 1):
+        axes.axvline(edge, color=LIGHT.muted, linestyle="--", linewidth=1)
+    axes.set_xlabel("fast world minus SUMO, as a share of the limit (95 % interval)")
+    return figure
+
+
+# -- house style ----------------------------------------------------------------------------------
+
+
+def _blank(width_in: float, height_in: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    axes = figure.subplots()
+    _plain(axes)
+    return figure, axes
+
+
+def _plain(axes: Axes) -> None:
+    axes.grid(color=LIGHT.faint, linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _scale(figure: Figure, image: QuadMesh, panels: list[Axes], label: str) -> None:
+    """The scale of a heat map as a vector too; it would be a picture of many cells otherwise."""
+    bar = figure.colorbar(image, ax=panels, label=label)
+    if bar.solids is not None:
+        bar.solids.set_rasterized(False)
+        bar.solids.set_edgecolor("face")  # no hairlines between its cells
+
+
+def _cells(axes: Axes, grid: Floats, colours: Colormap, most: float | None) -> QuadMesh:
+    """A heat map of vector cells, the first row on top."""
+    down, across = (np.arange(size + 1) - 0.5 for size in grid.shape)
+    mesh = axes.pcolormesh(
+        across, down, grid, cmap=colours, vmin=0, vmax=most, edgecolor="white", linewidth=0.5
+    )
+    axes.invert_yaxis()
+    return mesh
+
+
+def _rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names down the left side, the first on top, and a line at zero where zero is in sight."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    low, high = axes.get_xlim()
+    if low < 0 < high:
+        axes.axvline(0, color=LIGHT.ink, linewidth=1)

@@ -1,255 +1,337 @@
-"""The page that compares two policies: one HTML file that needs nothing else, not even a network.
+"""The report of a study: one HTML page that needs nothing else, not even a network.
 
-Figures are embedded in a light and a dark version; the browser's preference chooses. Every
-figure carries its meaning in words too, and the tables hold the numbers.
+`write_report` reads the study's folder, simulates a few days in the fast world for the pictures,
+and embeds data, style and script. What a study does not have is named in one line in its place.
 """
 
-import base64
-import html
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
 
-from matplotlib.figure import Figure
+import evenline
+from evenline.figures.measure import BUNCHED
+from evenline.report import words
+from evenline.report.data import Study, city_data, read_study
+from evenline.report.days import simulated_days
+from evenline.report.html import (
+    Code,
+    Section,
+    Shown,
+    contents,
+    escaped,
+    section_html,
+    table,
+    verdict_html,
+)
+from evenline.support.files import write_text
 
-from evenline.city.demand import Cell
-from evenline.control.outcome import Outcome
-from evenline.report.figures import DARK, LIGHT, Theme, svg
-
-Measure = Callable[[Outcome], float]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """One cell under both policies: the same passengers, cars and signals."""
-
-    cell: Cell
-    base: Outcome
-    other: Outcome
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """A small table: its caption, the names of the columns, the rows."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure in words and as a function of the theme, with the numbers behind it if any."""
-
-    title: str
-    caption: str
-    alt: str
-    draw: Callable[[Theme], Figure]
-    numbers: Numbers | None = None
-
-
-def comparison_page(
-    city: str, base: str, other: str, pairs: Sequence[Pair], pictures: Sequence[Picture], made: str
-) -> str:
-    """The whole page: one sentence, the figures, the table of cells, how it was made."""
-    title = f"{base} and {other} in {city}"
-    return _document(
-        title[0].upper() + title[1:],
-        [
-            f'<p class="lead">{_text(first_sentence(base, other, pairs))}</p>',
-            f"<p>{_text(EXPLAINED)}</p>",
-            _means(base, other, pairs),
-            *(_figure(picture) for picture in pictures),
-            _cells(base, other, pairs),
-        ],
-        made,
-    )
-
-
-def simple_page(
-    title: str, lead: str, tables: Sequence[Numbers], pictures: Sequence[Picture], made: str
-) -> str:
-    """A page of one sentence, tables and figures."""
-    body = [f'<p class="lead">{_text(lead)}</p>', *(_table(table) for table in tables)]
-    return _document(title, [*body, *(_figure(picture) for picture in pictures)], made)
-
-
-def _document(title: str, body: Sequence[str], made: str) -> str:
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join([f"<h1>{_text(title)}</h1>", *body, f"<footer><p>{_text(made)}</p></footer>"])
-        + "\n</main>\n</body>\n</html>\n"
-    )
-
-
-EXPLAINED = (
-    "Generalized passenger time counts each second of waiting at a stop twice and each second on "
-    "board once, over all passengers who set out, those included who never arrive; it is given "
-    "per passenger. Each day is run under both policies with the same passengers, cars and signals."
+REPORT = "report.html"
+SCRIPTS = ("page.js", "trial.js", "days.js", "audits.js")
+FAST = (
+    "Simulated in the fast world when this page was made: the trial's own days ran in SUMO and "
+    "keep totals only."
 )
 
 
-def first_sentence(base: str, other: str, pairs: Sequence[Pair]) -> str:
-    """What came out, in words."""
-    before, after = _mean(pairs, lambda o: o.generalized_s)
-    better = sum(pair.other.generalized_s < pair.base.generalized_s for pair in pairs)
-    if round(before) == round(after):
-        change = f"left generalized passenger time at {before:,.0f} s per passenger"
-    else:
-        change = (
-            f"{'cut' if after < before else 'raised'} generalized passenger time from "
-            f"{before:,.0f} to {after:,.0f} s per passenger "
-            f"({_signed(100 * (after / before - 1), '.1f')} %)"
-        )
-    waiting_s, riding_s = (
-        _signed(after - before, ".1f")
-        for before, after in (_mean(pairs, waiting_each_s), _mean(pairs, riding_each_s))
+def write_report(study: Path, figures: bool = False) -> Path:
+    """Write the page into the study's folder, on request also its figures; the page's path."""
+    found = read_study(study)
+    days = None
+    if found.city is not None and found.trial is not None:
+        days = simulated_days(study, found.city, found.trial)
+    path = study / REPORT
+    write_text(path, report_page(found, days))
+    if figures:
+        from evenline.report.figures import write_figures
+
+        write_figures(found, days, None if days is None else _most_changed(days))
+    return path
+
+
+def report_page(study: Study, days: dict[str, Any] | None) -> str:
+    """The whole page as text."""
+    sections = _sections(study, days)
+    city = study.city.name if study.city is not None else study.name
+    title = f"Bus holding in {city}: what the study found"
+    body = [f"<h1>{escaped(title)}</h1>", verdict_html(words.verdict(study)), contents(sections)]
+    body += [section_html(section) for section in sections]
+    return Template(_asset("template.html")).substitute(
+        title=escaped(title),
+        style=_asset("page.css"),
+        body="\n".join(body),
+        made=escaped(f"Made by: evenline report {study.name} (evenline {evenline.__version__})."),
+        data=_embedded(study, days),
+        script="\n".join(_asset(name) for name in SCRIPTS),
     )
-    return (
-        f"Compared with {base}, {other} {change} on average over {len(pairs)} simulated days, "
-        f"and was better on {better} of them: waiting changed by {waiting_s} s and time on board "
-        f"by {riding_s} s per passenger."
-    )
 
 
-def _mean(pairs: Sequence[Pair], measure: Measure) -> tuple[float, float]:
-    """A measure's mean over the cells, under the one policy and under the other."""
-    return (
-        statistics.mean(measure(pair.base) for pair in pairs),
-        statistics.mean(measure(pair.other) for pair in pairs),
-    )
+def _asset(name: str) -> str:
+    return (files("evenline.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def waiting_each_s(outcome: Outcome) -> float:
-    """Seconds of waiting per departed passenger."""
-    return outcome.waiting_s / max(1, outcome.departed)
+def _embedded(study: Study, days: dict[str, Any] | None) -> str:
+    """The data for the script; no text in it can end the element it stands in."""
+    trial = study.trial
+    data = {
+        "city": None if study.city is None else city_data(study.city),
+        "trial": trial and {key: trial[key] for key in trial if key not in ("policies", "methods")},
+        "days": days,
+        "first_service": None if days is None else _most_changed(days),
+        "bunched": BUNCHED,
+        "training": study.training,
+        "ratio": study.ratio,
+        "fidelity": study.fidelity,
+        "replay": study.replay,
+    }
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
 
 
-def riding_each_s(outcome: Outcome) -> float:
-    """Seconds on board per departed passenger."""
-    return outcome.riding_s / max(1, outcome.departed)
+def _most_changed(days: dict[str, Any]) -> str:
+    """The service with which the diagrams begin: where candidate and parent hold differently."""
+    first = days["blocks"][0]
+
+    def held(role: str, service: str) -> float:
+        return float(sum(first[role]["services"][service]["h"]))
+
+    names: list[str] = list(first["candidate"]["services"])
+    return max(names, key=lambda name: abs(held("candidate", name) - held("parent", name)))
 
 
-# -- tables ---------------------------------------------------------------------------------------
-
-MEASURES: tuple[tuple[str, Measure, str], ...] = (
-    ("Generalized time, s per passenger", lambda o: o.generalized_s, ",.1f"),
-    ("Waiting, s per passenger", waiting_each_s, ",.1f"),
-    ("On board, s per passenger", riding_each_s, ",.1f"),
-    ("Journeys completed, %", lambda o: 100 * o.completion, ".2f"),
-    ("Journeys unfinished", lambda o: o.unfinished, ",.1f"),
-    ("Boardings denied by full buses", lambda o: o.denied_boardings, ",.1f"),
-    ("Mean hold, s per stop visit", lambda o: o.mean_hold_s, ".1f"),
-    ("Vehicle trip, s", lambda o: o.trip_duration_s, ",.0f"),
-)
+# -- what is on the page --------------------------------------------------------------------------
 
 
-def _means(base: str, other: str, pairs: Sequence[Pair]) -> str:
+def _sections(study: Study, days: dict[str, Any] | None) -> list[Section]:
+    return [
+        _methods(study),
+        _forest(study),
+        _effects(study),
+        _map(study),
+        _days(study, days),
+        _reserve(study, days),
+        _learning(study),
+        _fidelity(study),
+        _replay(study),
+        _ratio(study),
+        _provenance(study),
+    ]
+
+
+def _methods(study: Study) -> Section:
+    title = "Candidate, parent and controls"
+    trial = study.trial
+    if trial is None:
+        return Section("methods", title)
+    claim, analysis = trial["claim"], trial["analysis"]
+    roles = {claim["candidate"]: "candidate", claim["parent"]: "parent"}
     rows = []
-    for name, measure, form in MEASURES:
-        before, after = _mean(pairs, measure)
-        rows.append(
-            [name, format(before, form), format(after, form), _signed(after - before, form)]
-        )
-    caption = f"Mean over {len(pairs)} days"
-    return _table(Numbers(caption, ["", base, other, "difference"], rows))
-
-
-def _cells(base: str, other: str, pairs: Sequence[Pair]) -> str:
-    head = ["seed", "demand"]
-    head += [f"time, {base}", f"time, {other}", "difference"]
-    head += [f"unfinished, {base}", f"unfinished, {other}"]
-    rows = []
-    for pair in pairs:
-        before, after = pair.base.generalized_s, pair.other.generalized_s
+    for name, mean in trial["methods"].items():
+        if name == claim["candidate"]:
+            against = ["", ""]
+        elif name == claim["parent"]:
+            primary = analysis["claim"]["primary"]
+            gap = analysis["difference"]["generalized_s"]
+            against = [words.change(gap), f"{primary['wins']} of {primary['blocks']}"]
+        else:
+            control = analysis["controls"][name]
+            gap = control["difference"]["generalized_s"]
+            against = [
+                words.change(gap), f"{control['favourable_blocks']} of {control['blocks']}"
+            ]  # fmt: skip
         rows.append(
             [
-                str(pair.cell.sumo_seed),
-                f"{pair.cell.demand:.2f}",
-                f"{before:,.1f}",
-                f"{after:,.1f}",
-                _signed(after - before, ",.1f"),
-                f"{pair.base.unfinished:,}",
-                f"{pair.other.unfinished:,}",
+                name,
+                roles.get(name, "control"),
+                f"{mean['generalized_s']:,.1f}",
+                f"{mean['waiting_each_s']:,.1f}",
+                f"{mean['riding_each_s']:,.1f}",
+                f"{100 * mean['completion']:.2f}",
+                f"{mean['unfinished']:,.1f}",
+                f"{mean['mean_hold_s']:.1f}",
+                *against,
             ]
         )
-    return _table(Numbers("Day by day: generalized time in s per passenger", head, rows))
+    head = [
+        "method", "role", "generalized time, s", "waiting, s", "on board, s", "completed, %",
+        "unfinished a day", "mean hold, s", "candidate minus it, s", "blocks it is behind in",
+    ]  # fmt: skip
+    days = trial["methods"][claim["candidate"]]["days"]
+    caption = (
+        f"Means over {days:,} SUMO days a method; times per passenger. Only the comparison of "
+        "candidate and parent is a registered claim."
+    )
+    body = table(caption, head, rows, texts={1}, strong=set(roles))
+    return Section("methods", title, body=body)
 
 
-def _table(numbers: Numbers) -> str:
-    top = "".join(f'<th scope="col">{_text(name)}</th>' for name in numbers.head)
-    lines = [
-        f'<tr><th scope="row">{_text(row[0])}</th>'
-        + "".join(f"<td>{_text(value)}</td>" for value in row[1:])
-        + "</tr>"
-        for row in numbers.rows
+def _forest(study: Study) -> Section:
+    title = "Block by block"
+    if study.trial is None:
+        return Section("forest", title)
+    finding, redo = words.forest_words(study.trial), words.again(study, "analyse")
+    shown = Shown("forest", "Forest plot", finding, "", redo, controls=True)
+    intro = (
+        "A block is a set of fresh passengers, cars and signals that every policy meets alike. "
+        "Blocks are independent of each other; the days inside one are not."
+    )
+    return Section("forest", title, intro, [shown])
+
+
+def _effects(study: Study) -> Section:
+    title = "By demand and by training seed"
+    if study.trial is None:
+        return Section("effects", title)
+    finding, redo = words.effects_words(study.trial), words.again(study, "analyse")
+    shown = Shown("effects", "Dot plot", finding, "", redo, controls=True)
+    return Section("effects", title, "Does it hold on quiet and on busy days?", [shown])
+
+
+def _map(study: Study) -> Section:
+    title = "The network"
+    city = study.city
+    if city is None:
+        return Section("map", title)
+    caption = (
+        f"{city.name}: {len({s.route for s in city.services})} routes in "
+        f"{len(city.services)} directions, {len(city.stops)} stops, "
+        f"{sum(node.signal for node in city.nodes)} signals, {len(city.trips)} bus trips in a "
+        f"day of {round(city.horizon_s / 3600, 1):g} hours, buses for "
+        f"{city.vehicle.capacity} passengers."
+    )
+    shown = Shown(
+        "map", "Map", "", f"{caption} Choose a route to follow it below.",
+        f"evenline report {study.name}", controls=True,
+    )  # fmt: skip
+    return Section("map", title, figures=[shown])
+
+
+def _days(study: Study, days: dict[str, Any] | None) -> Section:
+    title = "One day under both policies"
+    if days is None or study.trial is None:
+        return Section("days", title)
+    claim = study.trial["claim"]
+    pair = f"candidate ({claim['candidate']}) above, parent below"
+    redo = f"evenline report {study.name}"
+    figures = [
+        Shown(
+            "timespace", "Time-space diagrams", "",
+            f"Each line is a bus on its way; {pair}. Evenly spaced lines are even headways. Drag "
+            "along the diagram to zoom into a stretch of the day.",
+            redo, "Time and space", True,
+        ),
+        Shown(
+            "headways", "Heat maps", "",
+            "Time since the bus before, as a share of the scheduled headway, at each stop (down) "
+            "for each bus (across). The first stop and the first bus have none.",
+            redo, "Headways",
+        ),
+        Shown(
+            "load", "Line chart", "",
+            "Passengers on board when buses leave each stop: mean, and what nine buses in ten stay "
+            "within. Uneven headways show as a wide gap between the two.",
+            redo, "Load",
+        ),
+    ]  # fmt: skip
+    intro = (
+        f"{FAST} The same passengers and traffic for both; demand \u00d7 {days['level']:.2f}, "
+        f"training seed {days['seed']}."
+    )
+    return Section("days", title, intro, figures, tag="fast world")
+
+
+def _reserve(study: Study, days: dict[str, Any] | None) -> Section:
+    title = "Where and when the reserve acts"
+    if days is None:
+        return Section("reserve", title)
+    count = len(days["blocks"])
+    shown = Shown(
+        "reserve", "Heat map by service and hour", words.reserve_words(days),
+        "The reserve acts on lightly loaded last buses while people are still arriving. Mean over "
+        f"{count} simulated day{'s' if count > 1 else ''}.",
+        f"evenline report {study.name}", controls=True,
+    )  # fmt: skip
+    return Section("reserve", title, FAST, [shown], tag="fast world")
+
+
+def _learning(study: Study) -> Section:
+    title = "Learning"
+    training = study.training
+    if training is None:
+        return Section("learning", title)
+    redo = words.again(study, "train")
+    figures = []
+    if training["ends"]:
+        caption = words.ends_words(training)
+        figures.append(Shown("ends", "Dot plot by learner", caption, "", redo, "Results"))
+    if training["metrics"]:
+        seeds = "Lines are means over training seeds, bands their range."
+        figures.append(
+            Shown("metrics", "Line chart", "", seeds, redo, "Learning curves", controls=True)
+        )
+    return Section("learning", title, figures=figures)
+
+
+def _fidelity(study: Study) -> Section:
+    title = "Is the fast world like SUMO?"
+    if study.fidelity is None:
+        return Section("fidelity", title)
+    caption, redo = words.fidelity_words(study.fidelity), words.again(study, "fidelity")
+    shown = Shown("fidelity", "Interval plot", "", caption, redo, controls=True)
+    intro = (
+        "Policies learn in a fast model of the network. It may be used only where its days agree "
+        "with SUMO's within limits fixed in advance."
+    )
+    return Section("fidelity", title, intro, [shown])
+
+
+def _replay(study: Study) -> Section:
+    title = "Is the replay what it claims to be?"
+    replay = study.replay
+    if replay is None:
+        return Section("replay", title)
+    caption, redo = words.replay_words(replay), words.again(study, "replay-audit")
+    shown = Shown("replay", "Histogram", "", caption, redo, controls=True)
+    verdicts = {True: "holds", False: "FAILS", None: ""}
+    rows = [
+        [f["name"], _figure_text(f, f["value"]), _figure_text(f, f["paper"]), verdicts[f["passed"]]]
+        for f in replay["figures"]
     ]
-    return (
-        f'<div class="wide"><table><caption>{_text(numbers.caption)}</caption>\n'
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n" + "\n".join(lines) + "\n</tbody></table></div>"
-    )
+    body = table(
+        "Recomputed from the files; the paper's figures are of its own city.",
+        ["", "here", "paper", "claim"], rows,
+    )  # fmt: skip
+    return Section("replay", title, figures=[shown], body=body)
 
 
-# -- pieces ---------------------------------------------------------------------------------------
+def _figure_text(figure: dict[str, Any], value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if figure["low"] is None else words.share(value, 2)
 
 
-def _figure(picture: Picture) -> str:
-    light, dark = (_data(svg(picture.draw(theme))) for theme in (LIGHT, DARK))
-    return (
-        f"<h2>{_text(picture.title)}</h2>\n<figure><picture>"
-        f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{_text(picture.alt)}"></picture>'
-        f"<figcaption>{_text(picture.caption)}</figcaption></figure>"
-        + (_table(picture.numbers) if picture.numbers else "")
-    )
+def _ratio(study: Study) -> Section:
+    title = "Can simulated and logged days be told apart?"
+    if study.ratio is None:
+        return Section("ratio", title)
+    caption, redo = words.ratio_words(study.ratio), words.again(study, "train")
+    shown = Shown("ratio", "Dot plot by learner", caption, "", redo)
+    return Section("ratio", title, figures=[shown])
 
 
-def _data(image: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(image).decode()
-
-
-def _signed(value: float, form: str) -> str:
-    """A difference with its sign; a true minus, and no sign for what rounds to zero."""
-    shown = format(abs(value), form)
-    if not any(digit in shown for digit in "123456789"):
-        return shown
-    return ("+" if value > 0 else "\u2212") + shown
-
-
-def _text(value: str) -> str:
-    return html.escape(value, quote=True)
-
-
-def _variables(theme: Theme) -> str:
-    names = ("paper", "ink", "muted", "faint")
-    return ":root { " + " ".join(f"--{name}: {getattr(theme, name)};" for name in names) + " }"
-
-
-STYLE = f"""
-{_variables(LIGHT)}
-@media (prefers-color-scheme: dark) {{ {_variables(DARK)} }}
-"""
-STYLE += """
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 46rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem; }
-h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
-.lead { font-size: 1.15rem; }
-figure { margin: 0; }
-img { width: 100%; height: auto; display: block; }
-figcaption, footer { color: var(--muted); font-size: .9rem; }
-.wide { overflow-x: auto; margin: 1.5rem 0; }
-table { border-collapse: collapse; width: 100%; font-size: .95rem;
-  font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--faint); text-align: right;
-  vertical-align: bottom; }
-th:first-child { text-align: left; padding-left: 0; }
-th { font-weight: 500; }
-td { white-space: nowrap; }
-thead th { color: var(--muted); }
-"""
+def _provenance(study: Study) -> Section:
+    facts = table(
+        "What identifies this study", ["", "value"],
+        [[name, Code(value)] for name, value in words.facts(study)], texts={1},
+    )  # fmt: skip
+    rows = [
+        [each.what, Code(each.file), Code(each.sha256[:16]), Code(each.redo, wrap=True)]
+        for each in words.origins(study)
+    ]
+    origins = table(
+        "What the figures were made from; commands run in the folder that holds the study",
+        ["", "file", "SHA-256 begins", "to make it again"], rows, texts={1, 2, 3},
+    )  # fmt: skip
+    body = facts + (origins if rows else "")
+    return Section("provenance", "Provenance", body=body)

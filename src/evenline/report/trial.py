@@ -7,13 +7,13 @@ before its end or a deviation, stands beside the verdict.
 from pathlib import Path
 from typing import Any
 
-from evenline.errors import InputError
-from evenline.files import write_bytes
-from evenline.report.figures import png
-from evenline.report.regime import insert
-from evenline.report.study_data import read_trial
-from evenline.report.study_figures import forest
-from evenline.report.study_words import on_record
+from evenline.figures.document import insert
+from evenline.figures.plots import png
+from evenline.report.data import read_trial
+from evenline.report.figures import forest
+from evenline.report.words import on_record
+from evenline.support.errors import InputError
+from evenline.support.files import write_bytes
 
 
 def write_trial(document: Path, folder: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import evenline
-from evenline.errors import InputError
-from evenline.files import read_json, sha256, to_json, write_text
+from evenline.runs.source import EVERYTHING, folder_files, source_files
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, sha256, to_json, write_text
 from evenline.trial.evidence import ANALYSIS, analysis_of
 from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS
 from evenline.trial.registration import (
@@ -27,7 +28,6 @@ from evenline.trial.registration import (
     now,
     open_trial,
 )
-from evenline.trial.source import EVERYTHING, folder_files, source_files
 from evenline.trial.verify import VERIFICATION, verify
 
 FORMAT = "evenline-trial-closeout-1"

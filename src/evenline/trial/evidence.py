@@ -7,8 +7,8 @@ the same bytes. Looking early is possible, and stays in the journal for good.
 from pathlib import Path
 from typing import Any
 
-from evenline.errors import InputError
-from evenline.files import read_json, to_json, write_text
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, to_json, write_text
 from evenline.trial.analyse import ENDPOINTS, FORMAT, analyse, endpoints_of, mean
 from evenline.trial.matrix import MATRIX, finished, read_record, standing
 from evenline.trial.registration import (

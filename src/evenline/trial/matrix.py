@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evenline.errors import InputError
-from evenline.files import read_json, sha256, to_json, write_text
-from evenline.trial.executors import Ended, Executor
+from evenline.runs.executors import Ended, Executor
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, sha256, to_json, write_text
 from evenline.trial.registration import (
     Job,
     Trial,

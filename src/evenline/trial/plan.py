@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evenline.city.demand import Cell
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 ENDPOINT = "generalized_s"  # Y; lower is better
 GATES = (

@@ -18,12 +18,12 @@ from typing import Any
 import evenline
 from evenline.city.demand import Cell
 from evenline.city.tables import digest, open_city, save_city
-from evenline.errors import InputError
-from evenline.files import new_folder, read_json, sha256, to_json, write_bytes, write_text
 from evenline.policies.bundle import open_policy, policy_digest, read_policy
-from evenline.trial.executors import Order
+from evenline.runs.executors import Order
+from evenline.runs.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
+from evenline.support.errors import InputError
+from evenline.support.files import new_folder, read_json, sha256, to_json, write_bytes, write_text
 from evenline.trial.plan import Plan, read_plan
-from evenline.trial.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
 from evenline.trial.used import check_fresh, ledgers_around, locked, note_used
 from evenline.worlds.sumo.runtime import installed_version, runtime_environment
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from evenline.city.cells import PURPOSES
-from evenline.errors import InputError
-from evenline.files import read_json, to_json, write_text
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, to_json, write_text
 
 FORMAT = "evenline-used-cells-1"
+LEDGER = "used-cells.json"
 Blocks = tuple[tuple[int, int], ...]
 
 
@@ -72,3 +73,15 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def other_ledgers(folder: Path) -> list[Path]:
+    """The ledgers of trials outside a study: the trial commands', and those of studies beside."""
+    places = [folder.resolve().parent, Path("results").resolve()]
+    found = [path for place in places for path in ledgers_around(place / LEDGER)]
+    return [path for path in dict.fromkeys(found) if path.parent != folder.resolve()]
+
+
+def has_outcomes(folder: Path) -> bool:
+    """Whether the trial of a study has run a day."""
+    return any((folder / "trial").glob("records/*.json"))

@@ -154,7 +154,7 @@ def source_hashes(folder: Path, source: Path | None, opinion: Opinion) -> dict[s
         files = manifest["files"] if isinstance(manifest, dict) else {}
         return {name[7:]: own for name, own in files.items() if name.startswith("source/")}
     package = source or PACKAGE
-    return hashes_below(package) if (package / "trial" / "job.py").is_file() else None
+    return hashes_below(package) if (package / "trial" / "registration.py").is_file() else None
 
 
 def check_source(

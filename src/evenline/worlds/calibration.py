@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats
 from evenline.city.tables import digest
-from evenline.errors import InputError
-from evenline.files import read_json, sha256, to_json, write_text
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, sha256, to_json, write_text
 from evenline.worlds.fast.layout import CYCLE_S, HOUR_S, PHASE_S, PHASES
 
 FORMAT = "evenline-calibration-2"

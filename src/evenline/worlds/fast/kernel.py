@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S
-from evenline.compiled import compiled, fetch_row, inlined, lowest_bit
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
 from evenline.control.state import (
@@ -21,8 +20,9 @@ from evenline.control.state import (
     write_prefix,
     write_slot,
 )
-from evenline.policies.classics import controlled
-from evenline.policies.rules import rule_hold
+from evenline.rules.behaviours import rule_hold
+from evenline.rules.classics import controlled
+from evenline.support.compiled import compiled, fetch_row, inlined, lowest_bit
 from evenline.worlds.fast.layout import (
     ADD_RIDING,
     ADD_WAITING,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evenline.compiled import inlined
+from evenline.support.compiled import inlined
 
 I32 = npt.NDArray[np.int32]
 I16 = npt.NDArray[np.int16]

@@ -10,7 +10,7 @@ from evenline.city.demand import RATE_BIN_S, arrival_rates, service_stop_offsets
 from evenline.city.model import City, service_positions
 from evenline.control.event import Headways, new_headways
 from evenline.control.state import contract_of
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import layout
 from evenline.worlds.fast.layout import F64, I16, I32, Day, Static

@@ -19,9 +19,9 @@ from evenline.control.event import Batch, place
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
-from evenline.errors import InputError
-from evenline.policies.controller import RuleController
-from evenline.policies.rules import Rule
+from evenline.rules.behaviours import Rule
+from evenline.rules.controller import RuleController
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast import layout

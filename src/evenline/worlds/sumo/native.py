@@ -24,7 +24,7 @@ from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_o
 from evenline.city.model import City
 from evenline.control.event import RAW_FEATURES, Batch, new_headways
 from evenline.control.visits import Visit
-from evenline.files import new_folder
+from evenline.support.files import new_folder
 from evenline.worlds.sumo.day import Tally, lengthen_stop
 from evenline.worlds.sumo.runtime import libsumo_functions, runtime_version
 from evenline.worlds.sumo.scenario import cache_folder

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from evenline.errors import InputError
+from evenline.support.errors import InputError
 
 DEFAULT_VERSION = "1.27.1"
 PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
@@ -100,7 +100,7 @@ def installed_version() -> str | None:
 
 def install_runtime(version: str) -> Path:
     """Install a SUMO version into its own folder; the five packages are pinned together."""
-    from evenline.files import new_folder
+    from evenline.support.files import new_folder
 
     folder = runtimes_folder() / version
     if (folder / "libsumo").is_dir():

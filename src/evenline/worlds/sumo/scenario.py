@@ -18,8 +18,8 @@ import numpy as np
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
 from evenline.city.model import City, Node, Road
-from evenline.errors import InputError
-from evenline.files import new_folder, write_text
+from evenline.support.errors import InputError
+from evenline.support.files import new_folder, write_text
 from evenline.worlds.sumo.runtime import binary, runtime_version
 
 STOP_LENGTH_M = 30.0

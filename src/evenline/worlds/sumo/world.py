@@ -20,8 +20,8 @@ from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
-from evenline.errors import InputError
-from evenline.files import ScratchFolder
+from evenline.support.errors import InputError
+from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
 from evenline.worlds.sumo.native import native_tables
 from evenline.worlds.sumo.runtime import libsumo

@@ -1,0 +1,76 @@
+"""The command about reports: write a study's page, and on request print it or draw its figures."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenline.support.errors import InputError
+from evenline.support.files import ScratchFolder, write_bytes
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+PRINT_LIMIT_S = 180
+
+
+def report(
+    study: Annotated[Path, typer.Argument(help="The study's folder.")],
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print the page to report.pdf.")] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also write the main figures as SVG and PDF.")
+    ] = False,
+) -> None:
+    """Write a study's report: one HTML page that works without a network. Prints its path."""
+    from evenline.report.page import write_report
+
+    browser = find_browser() if pdf else None  # what cannot be printed is refused before the work
+    page = write_report(study, figures=figures)
+    print(page)
+    if figures:
+        print(study / "figures")
+    if browser is not None:
+        print(print_page(browser, page))
+
+
+def find_browser() -> str:
+    """The path of a Chromium, or one line that says where to get it."""
+    for name in BROWSERS:
+        if path := shutil.which(name):
+            return path
+    raise InputError(
+        "--pdf: there is no Chromium here; on Debian install the package chromium "
+        "(apt-get install chromium)"
+    )
+
+
+def print_page(browser: str, page: Path) -> Path:
+    """Print a page to the PDF beside it."""
+    target = page.with_suffix(".pdf")
+    with ScratchFolder() as folder:
+        printed = Path(folder) / "page.pdf"
+        command = [
+            *headless(browser, Path(folder)),
+            "--no-pdf-header-footer",
+            f"--print-to-pdf={printed}",
+            page.resolve().as_uri(),
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise InputError(f"{browser}: did not print in {PRINT_LIMIT_S} s") from None
+        if not printed.is_file():
+            said = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            raise InputError(f"{browser}: did not print {page} ({said})")
+        write_bytes(target, printed.read_bytes())
+    return target
+
+
+def headless(browser: str, profile: Path) -> list[str]:
+    """A browser without a window and with a profile of its own; root has no sandbox to use."""
+    options = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    options.append(f"--user-data-dir={profile}")
+    if os.geteuid() == 0:
+        options.append("--no-sandbox")
+    return [browser, *options]

@@ -1,0 +1,104 @@
+"""The study's commands: `evenline study run` and `evenline study status`. Parse, call, print."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from evenline.support.progress import stderr
+
+if TYPE_CHECKING:
+    from evenline.study.engine import Step, Study
+
+app = typer.Typer(no_args_is_help=True, help="A whole study: one command, one folder, one page.")
+
+PlanArgument = Annotated[str, typer.Argument(help="A plan's file, or town or city.")]
+OutOption = Annotated[Path | None, typer.Option(help="The study's folder.")]
+WorkersOption = Annotated[
+    int | None, typer.Option(help="Worker processes; all cores if not given.")
+]
+
+
+@app.command()
+def run(
+    plan: PlanArgument = "town",
+    out: OutOption = None,
+    first: Annotated[
+        str | None, typer.Option("--from", help="Do this step and all after it again.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Stop after this step.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Only say what would run, and why.")] = False,
+    workers: WorkersOption = None,
+) -> None:
+    """Run a study: what is not done, or not up to date. Run it again to go on."""
+    from evenline.study.engine import chosen, open_study, refuse_seen, run_study
+    from evenline.study.plan import find_plan
+    from evenline.study.steps import STEPS
+
+    path = find_plan(plan)
+    study = open_study(path, out, workers)
+    _say_missing(study)
+    if dry_run:
+        steps = chosen(STEPS, first, until)
+        refuse_seen(study, steps, first)
+        _show(study, steps, first)
+        return
+    try:
+        whole = run_study(study, path, STEPS, first, until, _say)
+    except KeyboardInterrupt:
+        _say(f"stopped; the same command{' without --from' if first else ''} goes on where it was")
+        raise typer.Exit(130) from None
+    print(study.folder / "report.html" if whole else study.folder)
+
+
+@app.command()
+def status(plan: PlanArgument = "town", out: OutOption = None) -> None:
+    """The steps of a study: what is done, what would run and why, how long each takes."""
+    from evenline.study.engine import open_study
+    from evenline.study.plan import find_plan
+    from evenline.study.steps import STEPS
+
+    _show(open_study(find_plan(plan), out), STEPS)
+
+
+def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> None:
+    from evenline.study.engine import survey
+
+    table = Table(title=f"study {study.plan.name} in {study.folder}", title_justify="left")
+    for column in ("step", "needs", "state", "took", "will take"):
+        table.add_column(column)
+    left_s = 0.0
+    for standing in survey(study, steps, first):
+        maybe = standing.reason is not None and standing.reason.startswith("if ")
+        word = "done" if standing.reason is None else standing.reason
+        took = _time(standing.done.seconds) if standing.done else ""
+        will = "" if standing.reason is None else f"about {_time(standing.about_s)}"
+        left_s += 0.0 if standing.reason is None else standing.about_s
+        mark = "[green]done[/]" if word == "done" else f"[dim]{word}[/]" if maybe else word
+        needs = ", ".join(standing.step.needs)
+        table.add_row(standing.step.name, f"[dim]{needs}[/]", mark, took, will)
+    Console().print(table)
+    _say(f"about {_time(left_s)} to go" if left_s else "everything is up to date")
+
+
+def _say_missing(study: "Study") -> None:
+    """What a plan hopes for and is not there costs hours; better told before them."""
+    reuse, own = study.plan.replay.reuse, study.folder / "replay"
+    if reuse and not own.exists() and not Path(study.plan.place(reuse)).is_dir():
+        _say(f"replay: reuse = {reuse!r}: not found beside the plan or above; collected instead")
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _say(line: str) -> None:
+    """One line on standard error, whole, for people."""
+    stderr.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,289 @@
+"""The trial's commands: `evenline trial register`, `run`, `status`, `analyse`, `verify`,
+`closeout`, `deviate` and `bench`. Each later one compares with the registration first, and shows
+deviations and broken seals. None prints an endpoint while the matrix is incomplete.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from evenline.support.errors import InputError
+from evenline.support.progress import progress_bar
+from evenline.support.progress import stderr as console
+
+app = typer.Typer(no_args_is_help=True, help="Put a policy on trial: register, run, analyse.")
+
+TrialFolder = Annotated[Path, typer.Argument(help="The trial's folder.")]
+Row = dict[str, float]
+
+
+@app.command()
+def register(
+    plan: Annotated[Path, typer.Argument(help="A plan, such as plans/town-trial.toml.")],
+    out: Annotated[Path | None, typer.Option(help="The trial's folder.")] = None,
+    ledger: Annotated[
+        Path, typer.Option(help="Where the cells of earlier trials are kept.")
+    ] = Path("results/used-cells.json"),
+) -> None:
+    """Freeze a plan before any outcome exists. Refuses cells that anyone has seen."""
+    from evenline.trial.plan import read_plan
+    from evenline.trial.registration import register as freeze
+
+    folder = out or Path("results") / f"trial-{read_plan(plan).name}"
+    trial = freeze(plan, folder, ledger)
+    _say(f"{trial.registered['jobs']:,} jobs; registered as {trial.sha256}")
+    print(folder)
+
+
+@app.command()
+def run(
+    folder: TrialFolder,
+    workers: Annotated[int | None, typer.Option(help="Jobs at a time; all cores.")] = None,
+    executor: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    address: Annotated[str, typer.Option(help="Where the Ray cluster is.")] = "auto",
+    shard: Annotated[str, typer.Option(help="Only part i of n, as in 2/8.")] = "1/1",
+    retry: Annotated[bool, typer.Option(help="Also what is quarantined.")] = False,
+) -> None:
+    """Run every job that has no record yet. Resumes after anything."""
+    from evenline.runs import executors
+    from evenline.trial import matrix
+    from evenline.trial.registration import Job, open_trial
+
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: must be at least 1")
+    if executor not in ("local", "ray"):
+        raise InputError(f"executor {executor!r}: there are local and ray")
+    runner = executors.local(workers) if executor == "local" else executors.ray_cluster(address)
+    part, trial = matrix.Shard.parse(shard), open_trial(folder)
+    done, every = matrix.standing(trial).done, trial.jobs()
+    with progress_bar() as bar:
+        total = bar.add_task("all blocks", total=len(every), completed=len(done))
+        tasks = {}
+        for block in dict.fromkeys(job.block for job in every.values()):
+            tasks[block] = bar.add_task(
+                f"block {block[0]}",
+                total=sum(job.block == block for job in every.values()),
+                completed=sum(job.block == block for job in done.values()),
+            )
+
+        def advance(job: Job, finished: bool) -> None:
+            if finished:
+                bar.advance(tasks[job.block])
+                bar.advance(total)
+
+        found = matrix.run(folder, runner, part, retry, advance)
+    _show_notices(folder)
+    for line in matrix.quarantine_lines(trial, found):
+        _say(line)
+    if found.quarantined:
+        raise InputError(
+            f"{folder}: {len(found.quarantined)} jobs failed every try; mend the cause, then: "
+            f"evenline trial run {folder} --retry"
+        )
+    _say(f"{len(found.done):,} of {len(every):,} jobs done")
+    print(folder)
+
+
+@app.command()
+def status(folder: TrialFolder) -> None:
+    """How far the matrix is, block by block. Says nothing of outcomes."""
+    from evenline.trial.matrix import quarantine_lines, read_record, standing
+    from evenline.trial.registration import open_trial
+
+    trial = open_trial(folder)
+    found, every = standing(trial), trial.jobs()
+    table = Table(title=f"trial {trial.registered['name']}", title_justify="left")
+    for column in ("block", "done", "quarantined", "missing", "mean s a job"):
+        table.add_column(column, justify="right")
+    for block in dict.fromkeys(job.block for job in every.values()):
+        parts = [
+            {address: job for address, job in part.items() if job.block == block}
+            for part in (found.done, found.quarantined, found.missing)
+        ]
+        took = [read_record(trial, a, job)["run"]["duration_s"] for a, job in parts[0].items()]
+        pace = f"{sum(took) / len(took):.1f}" if took else ""
+        table.add_row("{}-{}".format(*block), *(f"{len(part):,}" for part in parts), pace)
+    Console().print(table)
+    for line in quarantine_lines(trial, found):
+        print(line)
+    _show_notices(folder)
+
+
+@app.command()
+def analyse(
+    folder: TrialFolder,
+    peek: Annotated[bool, typer.Option(help="Look before it is complete. Kept for good.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+    docs: Annotated[Path | None, typer.Option(help="Put the result into this document.")] = None,
+) -> None:
+    """The registered analysis. Exit code 1 if the claim is not confirmed."""
+    from evenline.trial import evidence
+
+    if peek and docs is not None:
+        raise InputError("--peek shows a trial that is not over: it cannot go into a document")
+    if peek:
+        means = evidence.peek(folder)
+        _show_notices(folder)
+        _print_rows("means by method of the jobs done so far: seal broken", means)
+        return
+    found = evidence.write_analysis(folder)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print_analysis(found)
+        print(folder / evidence.ANALYSIS)
+    if docs is not None:
+        from evenline.report.trial import write_trial
+
+        write_trial(docs, folder)
+    _show_notices(folder)
+    if not found["confirmed"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(
+    folder: TrialFolder,
+    root: Annotated[str | None, typer.Option(help="The root printed at closeout.")] = None,
+) -> None:
+    """Recount, rehash and recompute by other code. Exit code 1 if anything is wrong."""
+    from evenline.support.files import to_json, write_text
+    from evenline.trial.registration import CLOSEOUT
+    from evenline.trial.verify import VERIFICATION
+    from evenline.trial.verify import verify as check
+
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    opinion = check(folder, root=root)
+    for problem in opinion.problems:
+        print(problem)
+    if opinion.problems:
+        raise typer.Exit(1)
+    if not (folder / CLOSEOUT).exists():
+        write_text(folder / VERIFICATION, to_json(opinion.report))
+    for notice in opinion.report["notices"]:
+        _say(notice)
+    print(f"{opinion.report['records']:,} records: nothing wrong")
+
+
+@app.command()
+def closeout(folder: TrialFolder) -> None:
+    """Bind everything under one Merkle root and make it read-only."""
+    from evenline.trial.closeout import closeout as close
+
+    manifest = close(folder)
+    _show_notices(folder)
+    print(f"confirmed {'yes' if manifest['confirmed'] else 'no'}")
+    print(f"results   {manifest['results_sha256']}")
+    print(f"root      {manifest['merkle_root']}")
+
+
+@app.command()
+def deviate(
+    folder: TrialFolder,
+    why: Annotated[str, typer.Option(help="What was done otherwise, and why.")],
+    by: Annotated[str, typer.Option(help="Who signs it off.")],
+) -> None:
+    """Sign off a deviation: what differs of our source now, or whatever the reason tells."""
+    from evenline.trial.registration import deviate as sign_off
+
+    sign_off(folder, why, by)
+    _show_notices(folder)
+
+
+@app.command()
+def bench(
+    city: Annotated[str, typer.Option("--city", help="An embedded city, or a folder.")] = "town",
+    jobs: Annotated[int, typer.Option(help="Days to run each time.")] = 12,
+    workers: Annotated[int, typer.Option(help="How many against one.")] = 2,
+    repeats: Annotated[int, typer.Option(help="Times each, in turn; medians count.")] = 3,
+) -> None:
+    """How much faster several workers are than one, as JSON."""
+    from evenline.bench.trial import bench_trial
+
+    print(json.dumps(bench_trial(city, jobs, workers, repeats)))
+
+
+def _say(line: str) -> None:
+    """One line on standard error, whole, for people."""
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _show_notices(folder: Path) -> None:
+    from evenline.trial.registration import notices
+
+    for notice in notices(folder):
+        _say(notice)
+
+
+def _print_analysis(found: dict[str, Any]) -> None:
+    claim = found["claim"]
+    table = Table(title="registered claim", title_justify="left")
+    for column in ("test", "wins", "required", "p", "passed"):
+        table.add_column(column)
+    for name, label in (
+        ("primary", "lower generalized time"),
+        ("completion", "completion not inferior"),
+    ):
+        row = claim[name]
+        wins = f"{row['wins']} of {row['blocks']}"
+        table.add_row(
+            label, wins, str(row["required_wins"]), f"{row['p']:.7f}", _yes(row["passed"])
+        )
+    table.add_row("both (intersection-union)", "", "", "", _yes(claim["intersection_union_passed"]))
+    for gate, passed in found["gates"].items():
+        table.add_row(f"gate: {gate}", "", "", "", _yes(passed))
+    table.add_row("confirmed", "", "", "", _yes(found["confirmed"]), style="bold")
+    Console().print(table)
+    _print_rows("means", found["means"])
+    differences = {"all": found["difference"]}
+    differences |= {f"demand {level}": row for level, row in found["by_level"].items()}
+    differences |= {f"seed {seed}": row for seed, row in found["by_seed"].items()}
+    _print_rows("candidate minus parent", differences)
+    if found["controls"]:
+        controls = {
+            f"{label} ({row['favourable_blocks']} of {row['blocks']} blocks favourable)": row[
+                "difference"
+            ]
+            for label, row in found["controls"].items()
+        }
+        _print_rows("candidate minus control (descriptive)", controls)
+    _print_intervals(found["beyond_the_claim"])
+
+
+def _print_rows(title: str, rows: dict[str, Row]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in ("", "Y, s per passenger", "completion", "unfinished"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, row in rows.items():
+        figures = (
+            f"{row['generalized_s']:,.2f}",
+            f"{row['completion']:.5f}",
+            f"{row['unfinished']:,.2f}",
+        )
+        table.add_row(name, *figures)
+    Console().print(table)
+
+
+def _print_intervals(beyond: dict[str, Any]) -> None:
+    table = Table(
+        title="effect over blocks (descriptive; not part of the registered claim)",
+        title_justify="left",
+    )
+    for column in ("", "estimate", "from", "to", "confidence"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, found in beyond.items():
+        for kind in ("hodges_lehmann", "bca_mean"):
+            if row := found[kind]:
+                figures = (f"{row[part]:,.5f}" for part in ("estimate", "low", "high"))
+                label = f"{name}, {kind.replace('_', ' ')}"
+                table.add_row(label, *figures, f"{row['confidence']:.3f}")
+    Console().print(table)
+
+
+def _yes(passed: bool) -> str:
+    return "yes" if passed else "NO"

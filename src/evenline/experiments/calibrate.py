@@ -1,0 +1,166 @@
+"""Calibrates the fast world: runs the SUMO days it still needs, fits, and shows the fit.
+
+The result is a folder: the stop-visit logs, `calibration.json`, and one figure of fit against
+data. A kill costs the days under way; the next run goes on.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import Cell, service_stop_offsets
+from evenline.city.model import City
+from evenline.city.tables import digest, open_city
+from evenline.control.visits import visit_table
+from evenline.figures.plots import png
+from evenline.rules.behaviours import BEHAVIOURS
+from evenline.runs.episodes import run_episodes
+from evenline.runs.pool import Job
+from evenline.support.files import to_json, write_bytes, write_text
+from evenline.worlds.calibration import (
+    Calibration,
+    Runs,
+    fit,
+    read_runs,
+    read_visits,
+    save_calibration,
+)
+from evenline.worlds.fast.layout import CYCLE_S, PHASE_S
+from evenline.worlds.fast.world import FastWorld
+
+BLOCKS = 8
+HOLDING = "headway-1.0"  # at demand 1.00 the logs also show days with holds
+
+
+def calibration_jobs(folder: Path, city: str, blocks: int = BLOCKS) -> list[Job]:
+    """The days a calibration is fitted to: zero hold at every level, and some with holds."""
+    cells = PURPOSES["calibration"].cells(blocks)
+    return [
+        Job(city, cell, BEHAVIOURS[name], visits=folder / "visits" / name / f"{cell.name}.parquet")
+        for name in ("zero", HOLDING)
+        for cell in cells
+        if name == "zero" or cell.demand == 1.0
+    ]
+
+
+def calibrate(
+    city_name: str, folder: Path, blocks: int = BLOCKS, workers: int | None = None
+) -> tuple[Calibration, dict[str, float]]:
+    """Run what is missing, fit, and write the calibration file and its figure."""
+    city = open_city(city_name)
+    jobs = calibration_jobs(folder, city_name, blocks)
+    missing = [job for job in jobs if job.visits is not None and not job.visits.exists()]
+    if missing:
+        run_episodes(missing, f"calibration days of {city.name}", city.horizon_s, workers)
+    logs = [job.visits for job in jobs if job.visits is not None]
+    calibration = fit(city, digest(city), logs)
+    save_calibration(folder / "calibration.json", calibration)
+    write_bytes(folder / "calibration.png", png(fit_figure(city, calibration, logs)))
+    passing = overtaking(city, calibration, logs)
+    write_text(folder / "overtaking.json", to_json(passing))
+    return calibration, passing
+
+
+def overtaking(city: City, calibration: Calibration, logs: list[Path]) -> dict[str, float]:
+    """Share of arrivals before which a bus has passed another of its service, in both worlds.
+
+    Over the zero-hold days at demand 1.00: the fit knows nothing of overtaking.
+    """
+    world = FastWorld(city, calibration, keep_visits=True)
+    passed, arrivals = {"sumo": 0, "fast": 0}, {"sumo": 0, "fast": 0}
+    for path, cell in _plain_days(logs):
+        world.run_rule(cell, BEHAVIOURS["zero"])
+        tables = {"sumo": read_visits(path), "fast": visit_table(city, world.visits)}
+        for name, table in tables.items():
+            order = ("service", "stop_sequence", "trip", "arrival_s")
+            rows = list(zip(*(table[column].to_pylist() for column in order), strict=True))
+            came = {(service, stop, trip): second for service, stop, trip, second in rows}
+            by_stop: dict[tuple[str, int], list[tuple[int, int]]] = {}
+            for service, stop, trip, second in rows:
+                if (before := came.get((service, stop - 1, trip))) is not None:
+                    by_stop.setdefault((service, stop), []).append((second, before))
+            for pairs in by_stop.values():
+                before = [b for _, b in sorted(pairs)]
+                passed[name] += sum(b > after for b, after in pairwise(before))
+                arrivals[name] += len(pairs)
+    return {name: round(passed[name] / max(arrivals[name], 1), 4) for name in passed}
+
+
+def _plain_days(logs: list[Path]) -> list[tuple[Path, Cell]]:
+    """The zero-hold logs at demand 1.00, with their cells."""
+    cells = {f"{cell.name}.parquet": cell for cell in PURPOSES["calibration"].cells()}
+    return [
+        (path, cells[path.name])
+        for path in logs
+        if path.parent.name == "zero" and cells[path.name].demand == 1.0
+    ]
+
+
+def fit_figure(city: City, calibration: Calibration, logs: list[Path]) -> Figure:
+    """Fit against data: segment means, spread of whole trips, the signal cycle, what is left."""
+    runs, _ = read_runs(city, logs)
+    place = runs.place.astype(int)
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    means, trips, cycle, noise = figure.subplots(2, 2).flat
+    count = np.maximum(np.bincount(place, minlength=len(calibration.mean_s)), 1)
+    data = np.bincount(place, runs.seconds, minlength=len(count)) / count
+    used = np.bincount(place, minlength=len(count)) > 0
+    means.plot(data[used], calibration.mean_s.mean(axis=1)[used], ".", ms=3, color="#0072B2")
+    top = float(data.max()) * 1.05
+    means.plot([0, top], [0, top], lw=0.8, color="0.5")
+    means.set(xlabel="SUMO mean running time, s", ylabel="fit, s", title="Segments")
+    _trip_durations(trips, city, calibration, logs)
+    strongest = int(np.ptp(calibration.phase_s, axis=1).argmax())
+    _signal_cycle(cycle, runs, calibration, strongest)
+    levels = np.linspace(0, 1, calibration.noise_s.shape[1])
+    noise.plot(levels, calibration.noise_s[used].mean(axis=0), color="#0072B2")
+    for share in (10, 90):
+        band = np.percentile(calibration.noise_s[used], share, axis=0)
+        noise.plot(levels, band, lw=0.8, ls="--", color="#0072B2")
+    noise.set(
+        xlabel="probability",
+        ylabel="s",
+        title="Noise: quantiles, mean and 10 % and 90 % of segments",
+    )
+    return figure
+
+
+def _trip_durations(axes: Axes, city: City, calibration: Calibration, logs: list[Path]) -> None:
+    """Whole trips of zero-hold days at demand 1.00: the fit does not see them as such."""
+    offsets = service_stop_offsets(city)
+    last = {int(offsets[i + 1]) - 2 for i in range(len(city.services))}
+    sumo, fast = [], []
+    for path, cell in _plain_days(logs):
+        runs, _ = read_runs(city, [path])
+        ends = np.isin(runs.place, list(last))
+        starts = {int(t): s for t, s in zip(runs.trip[::-1], runs.leaves_s[::-1], strict=True)}
+        arrive = runs.leaves_s[ends] + runs.seconds[ends]
+        sumo += [a - starts[int(t)] for a, t in zip(arrive, runs.trip[ends], strict=True)]
+        world = FastWorld(city, calibration, keep_visits=True)
+        world.run_rule(cell, BEHAVIOURS["zero"])
+        visits = world.visits
+        first = {v.trip: v.departure_s for v in visits if v.position == 0}
+        end = {v.trip: v.arrival_s for v in visits}
+        fast += [end[t] - first[t] for t in first]
+    bins = np.linspace(min(sumo), max(sumo), 40).tolist()
+    axes.hist(sumo, bins, density=True, histtype="step", color="#D55E00", label="SUMO")
+    axes.hist(fast, bins, density=True, histtype="step", color="#0072B2", label="fast world")
+    axes.set(xlabel="trip duration, s", yticks=[], title="Whole trips, demand 1.00, zero hold")
+    axes.legend(frameon=False)
+
+
+def _signal_cycle(axes: Axes, runs: Runs, calibration: Calibration, place: int) -> None:
+    """The segment with the strongest signal: running time over the second of setting off."""
+    here = runs.place == place
+    axes.plot(runs.leaves_s[here] % CYCLE_S, runs.seconds[here], ".", ms=1.5, color="0.6")
+    edges = np.arange(0, CYCLE_S + 1, PHASE_S)
+    fitted = calibration.mean_s[place].mean() + calibration.phase_s[place]
+    axes.stairs(fitted, edges, color="#0072B2", lw=2, baseline=None, label="fit")
+    axes.set(
+        xlabel="second of the signal cycle", ylabel="s", title="The segment most bound to a signal"
+    )
+    axes.legend(frameon=False)

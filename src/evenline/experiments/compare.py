@@ -1,0 +1,387 @@
+"""Policies side by side: the same days under each, differences day by day, intervals by block.
+
+The first policy is the one the others are compared with. The result is a folder with
+`comparison.json`, `comparison.txt` and `comparison.png`; days that take long are kept in it, so
+that a comparison goes on where it stopped.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import stats
+
+import evenline
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import Cell
+from evenline.city.model import City, Floats, Ints
+from evenline.city.tables import digest, open_city
+from evenline.control.event import new_headways
+from evenline.control.outcome import Outcome
+from evenline.figures.document import insert
+from evenline.figures.measure import BUNCHED
+from evenline.figures.page import riding_each_s, waiting_each_s
+from evenline.figures.plots import LIGHT, png
+from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest, read_policy
+from evenline.runs.days import WORLDS, Day, PolicyDay, run_days
+from evenline.runs.source import EVALUATOR, source_digest, source_files
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.progress import progress_bar
+from evenline.worlds.sumo.runtime import installed_version
+
+PURPOSE = "development"
+CONFIDENCE = 0.95
+PLAN, RESULT = "plan.json", "comparison.json"
+SLOW = ("rollout",)  # left out of "all" unless named
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the table: its name, its heading, how a number is written."""
+
+    name: str
+    heading: str
+    form: str
+    scale: float = 1.0
+
+
+MEASURES = (
+    Measure("generalized_s", "Generalized time, s", ",.1f"),
+    Measure("waiting_s", "Waiting, s", ",.1f"),
+    Measure("riding_s", "In vehicle, s", ",.1f"),
+    Measure("completion", "Completion, %", ".2f", 100.0),
+    Measure("unfinished", "Unfinished", ",.1f"),
+    Measure("mean_hold_s", "Mean hold, s", ".2f"),
+    Measure("headway_cv", "Headway CV", ".3f"),
+    Measure("bunched_share", "Bunched, %", ".2f", 100.0),
+    Measure("trip_duration_s", "Trip, s", ",.0f"),
+    Measure("excess_wait_s", "Excess wait, s", ",.1f"),
+)
+
+
+# -- one day --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """How evenly the buses of a day came."""
+
+    headway_cv: float
+    bunched_share: float
+    excess_wait_s: float
+
+
+def regularity(city: City, arrivals_s: Ints) -> Regularity:
+    """From the arrivals of all visits: headways over the timetable's, and the wait they cost.
+
+    Excess wait is the mean wait of people who come at random, less what the timetable would make
+    them wait, as a mean over service-stops (after the first, where the timetable rules).
+    """
+    first, (planned_s, _) = new_headways(city).first_visit, city.headway_targets()
+    ratios: list[Floats] = []
+    excess: list[Floats] = []
+    for trips in city.trips_of:
+        rows = [arrivals_s[first[trip] : first[trip + 1]] for trip in trips]
+        if len(rows) < 2:
+            continue
+        arrived = np.where(np.array(rows) >= 0, rows, np.nan)[:, 1:]
+        order = np.argsort(arrived, axis=0, kind="stable")
+        gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
+        plan = planned_s[np.array(trips)][order][1:]
+        known = np.isfinite(gap) & (plan > 0)
+        gap, plan = np.where(known, gap, 0.0), np.where(known, plan, 0.0)
+        ratios.append(gap[known] / plan[known])
+        served = (gap.sum(axis=0) > 0) & (plan.sum(axis=0) > 0)
+        excess.append(_random_wait(gap[:, served]) - _random_wait(plan[:, served]))
+    ratio = np.concatenate(ratios) if ratios else np.zeros(0)
+    wait = np.concatenate(excess) if excess else np.zeros(0)
+    if not len(ratio):
+        return Regularity(0.0, 0.0, 0.0)
+    return Regularity(
+        float(ratio.std() / ratio.mean()), float(np.mean(ratio < BUNCHED)), float(wait.mean())
+    )
+
+
+def _random_wait(gap: Floats) -> Floats:
+    """Mean wait of someone who comes at a random time, for each column of headways."""
+    return np.asarray((gap**2).sum(axis=0) / (2.0 * gap.sum(axis=0)))
+
+
+def measure(city: City, day: PolicyDay) -> dict[str, float]:
+    """Every figure of the table for one day."""
+    outcome: Outcome = day.outcome
+    known = {
+        "waiting_s": waiting_each_s(outcome),
+        "riding_s": riding_each_s(outcome),
+        **asdict(regularity(city, day.arrivals_s)),
+    }
+    return {
+        m.name: float(known[m.name] if m.name in known else getattr(outcome, m.name))
+        for m in MEASURES
+    }
+
+
+# -- many days ------------------------------------------------------------------------------------
+
+Days = dict[str, dict[Cell, dict[str, float]]]  # by policy, by cell
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference to the first policy; the interval is over blocks, none if there is one."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def difference(cells: Sequence[Cell], here: Floats, there: Floats) -> Difference:
+    """Differences averaged within a block first: its days share passengers and drivers."""
+    blocks: dict[tuple[int, int], list[float]] = {}
+    for cell, delta in zip(cells, here - there, strict=True):
+        blocks.setdefault((cell.sumo_seed, cell.demand_seed), []).append(float(delta))
+    means = np.array([np.mean(deltas) for deltas in blocks.values()])
+    if len(means) < 2:
+        return Difference(float(means.mean()), None, None)
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, len(means) - 1) * stats.sem(means)
+    return Difference(float(means.mean()), float(means.mean() - half), float(means.mean() + half))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All days of all policies, and what they come to."""
+
+    city: str
+    world: str
+    cells: tuple[Cell, ...]
+    digests: dict[str, str]
+    days: Days
+
+    @property
+    def policies(self) -> list[str]:
+        return list(self.days)
+
+    def column(self, policy: str, name: str) -> Floats:
+        """A measure over the cells."""
+        return np.array([self.days[policy][cell][name] for cell in self.cells])
+
+    def difference(self, policy: str, name: str) -> Difference:
+        """A policy's difference to the first one."""
+        return difference(
+            self.cells, self.column(policy, name), self.column(self.policies[0], name)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, ready for a file."""
+        return {
+            "city": self.city,
+            "world": self.world,
+            "evenline": evenline.__version__,
+            "compared_with": self.policies[0],
+            "blocks": len({(c.sumo_seed, c.demand_seed) for c in self.cells}),
+            "policies": [
+                {
+                    "name": policy,
+                    "sha256": self.digests[policy],
+                    "mean": {m.name: float(self.column(policy, m.name).mean()) for m in MEASURES},
+                    "difference": {
+                        m.name: asdict(self.difference(policy, m.name)) for m in MEASURES
+                    },
+                    "days": [asdict(cell) | self.days[policy][cell] for cell in self.cells],
+                }
+                for policy in self.policies
+            ],
+        }
+
+
+def named_policies(policies: str) -> list[str]:
+    """The sources of a comma-separated list; `all` stands for every quick built-in controller."""
+    names: list[str] = []
+    for name in filter(None, (part.strip() for part in policies.split(","))):
+        names += [n for n in BUILT_IN if n not in (*SLOW, "headway")] if name == "all" else [name]
+    names = list(dict.fromkeys(names))
+    if not names:
+        raise InputError("compare: no policies; name some, such as --policies zero,headway")
+    for name in names:
+        read_policy(name)
+    return names
+
+
+def compare(
+    city_name: str,
+    world: str,
+    sources: Sequence[str],
+    blocks: int,
+    out: Path,
+    workers: int | None = None,
+    docs: Path | None = None,
+) -> Comparison:
+    """Run what is missing, write the result's folder, and the document if one is named."""
+    if workers is not None and workers < 1:
+        raise InputError(f"workers {workers}: must be at least 1")
+    refuse_foreign(out, PLAN)
+    city, cells = open_city(city_name), tuple(PURPOSES[PURPOSE].cells(blocks))
+    digests = {source: policy_digest(source) for source in sources}
+    if world not in WORLDS:
+        raise InputError(f"world {world!r}: there are {' and '.join(WORLDS)}")
+    code = source_digest(source_files(EVALUATOR))
+    setting = (evenline.__version__, code, installed_version() or "", digest(city), world)
+    names = {source: (digests[source], _due_times(source, city)) for source in sources}
+    kept = {
+        Day(source, cell): out / "days" / f"{_key(*setting, *names[source], cell.name)}.json"
+        for source in sources
+        for cell in cells
+    }
+    slow = {s for s in sources if world == "sumo" or read_policy(s).spec["kind"] in SLOW}
+    write_text(out / PLAN, to_json({"city": digest(city), "world": world, "policies": digests}))
+    found = {day: read_json(path) for day, path in kept.items() if path.exists()}
+    todo = [day for day in kept if day not in found]
+    with progress_bar() as bar:
+        task = bar.add_task(f"{city.name}, {world}", total=len(kept), completed=len(found))
+        for day, result in run_days(city_name, world, todo, workers):
+            found[day] = measure(city, result)
+            if day.source in slow:
+                write_text(kept[day], to_json(found[day]))
+            bar.advance(task)
+    days: Days = {s: {cell: found[Day(s, cell)] for cell in cells} for s in sources}
+    comparison = Comparison(city.name, world, cells, digests, days)
+    named = ",".join(sources)
+    command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
+    _write(comparison, out, docs, command)
+    return comparison
+
+
+def _due_times(source: str, city: City) -> str:
+    """A hash of the timetable a built-in policy holds to, which its own digest does not cover."""
+    policy: Any = open_policy(source, city)
+    due_s = getattr(getattr(policy, "base", policy), "due_s", np.zeros(0))
+    return hashlib.sha256(due_s.tobytes()).hexdigest()
+
+
+def _key(*parts: str) -> str:
+    """Names a day by everything it depends on."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+# -- as text, figure, document --------------------------------------------------------------------
+
+
+def _write(comparison: Comparison, out: Path, docs: Path | None, command: str) -> None:
+    picture = png(figure(comparison))
+    write_bytes(out / "comparison.png", picture)
+    write_text(out / "comparison.txt", text_table(comparison))
+    write_text(out / RESULT, to_json(comparison.as_json()))
+    if docs is not None:
+        name = f"{docs.stem}-{comparison.city}-{comparison.world}.png"
+        write_bytes(docs.parent / "images" / name, picture)
+        mark = f"compare {comparison.city} {comparison.world}"
+        insert(docs, mark, document(comparison, command, name))
+
+
+def _number(value: float, m: Measure, sign: str = "") -> str:
+    """A measure's value in its own form, with a true minus."""
+    return format(m.scale * value, sign + m.form).replace("-", "\u2212")
+
+
+def _signed(difference: Difference, m: Measure) -> str:
+    """A difference with its interval."""
+    shown = _number(difference.mean, m, "+")
+    if difference.low is None or difference.high is None:
+        return shown
+    return f"{shown} ({_number(difference.low, m)} to {_number(difference.high, m)})"
+
+
+def _rows(comparison: Comparison, shown: Callable[[str, Measure], str]) -> list[list[str]]:
+    return [
+        [Path(policy).name, *(shown(policy, m) for m in MEASURES)] for policy in comparison.policies
+    ]
+
+
+def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
+    """Means of every policy, and differences of all but the first."""
+    means = _rows(comparison, lambda p, m: _number(comparison.column(p, m.name).mean(), m))
+    deltas = _rows(comparison, lambda p, m: _signed(comparison.difference(p, m.name), m))
+    return means, deltas[1:]
+
+
+def text_table(comparison: Comparison) -> str:
+    """Two plain tables: means, then differences to the first policy."""
+    means, deltas = _tables(comparison)
+    head = ["policy", *(m.heading for m in MEASURES)]
+    base = Path(comparison.policies[0]).name
+    titles = [f"{comparison.city}, {comparison.world}: mean of {len(comparison.cells)} days"]
+    titles.append(f"difference to {base}, {CONFIDENCE:.0%} interval by block")
+    lines: list[str] = []
+    for title, rows in zip(titles, (means, deltas), strict=True):
+        if not rows:
+            continue
+        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        lines += ["", title] if lines else [title]
+        for row in (head, *rows):
+            cells = [value.rjust(width) for value, width in zip(row, widths, strict=True)]
+            lines.append("  ".join([row[0].ljust(widths[0]), *cells[1:]]))
+    return "\n".join(lines) + "\n"
+
+
+def document(comparison: Comparison, command: str, picture: str) -> str:
+    """The result for a document in Markdown."""
+    means, deltas = _tables(comparison)
+    base = Path(comparison.policies[0]).name
+    head = ["Policy", *(m.heading for m in MEASURES)]
+    few = ("generalized_s", "waiting_s", "riding_s", "completion", "headway_cv", "excess_wait_s")
+    chosen = [i for i, m in enumerate(MEASURES, 1) if m.name in few]
+
+    def lines(rows: list[list[str]], columns: Sequence[int]) -> list[str]:
+        table = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+        return ["| " + " | ".join(row[i] for i in (0, *columns)) + " |" for row in table]
+
+    return "\n".join(
+        [
+            f"Made by `evenline compare {command}` (Evenline {evenline.__version__}), "
+            f"{len(comparison.cells)} days on the {PURPOSE} seeds.",
+            "",
+            *lines(means, range(1, len(head))),
+            "",
+            f"Differences to {base} with {CONFIDENCE:.0%} intervals by block:",
+            "",
+            *lines(deltas, chosen),
+            "",
+            f"![Differences to {base} in generalized time and completion](images/{picture})",
+        ]
+    )
+
+
+def figure(comparison: Comparison) -> Figure:
+    """Differences to the first policy in generalized time and completion, policies in rows."""
+    shown = comparison.policies[1:] or comparison.policies
+    panels = [m for m in MEASURES if m.name in ("generalized_s", "completion", "excess_wait_s")]
+    size = (11.0, 1.6 + 0.3 * len(shown))
+    result = Figure(figsize=size, layout="constrained", facecolor=LIGHT.paper)
+    axes = result.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    at = np.arange(len(shown))[::-1]
+    for axis, m in zip(axes, panels, strict=True):
+        found = [comparison.difference(policy, m.name) for policy in shown]
+        middle = m.scale * np.array([d.mean for d in found])
+        low = m.scale * np.array([d.mean if d.low is None else d.low for d in found])
+        high = m.scale * np.array([d.mean if d.high is None else d.high for d in found])
+        axis.axvline(0.0, color=LIGHT.muted, linewidth=1.0)
+        axis.hlines(at, low, high, color=LIGHT.policies[0], linewidth=2.0)
+        axis.plot(middle, at, "o", color=LIGHT.policies[0], markersize=5)
+        axis.set_title(m.heading, fontsize=10, color=LIGHT.ink)
+        axis.grid(axis="x", color=LIGHT.faint, linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        axis.tick_params(length=0, labelsize=9)
+    axes[0].set_yticks(at, [Path(policy).name for policy in shown])
+    base = Path(comparison.policies[0]).name
+    result.supxlabel(
+        f"difference to {base}, {CONFIDENCE:.0%} interval by block "
+        f"({comparison.city}, {comparison.world}, {len(comparison.cells)} days)",
+        fontsize=10,
+    )
+    return result

@@ -1,0 +1,144 @@
+"""The first thing a newcomer runs: a city without holding and with the headway rule, compared.
+
+A few days at three demand levels go through SUMO under both policies; the result is a folder
+with one HTML page (`index.html`), the outcomes it shows and the episodes behind them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evenline.city.cells import PURPOSES
+from evenline.city.model import City, Floats
+from evenline.city.tables import open_city
+from evenline.figures import plots as figures
+from evenline.figures.measure import (
+    BUNCHED,
+    HOUR_S,
+    headway_ratios,
+    most_bunched_service,
+    people_waiting,
+    read_visits,
+)
+from evenline.figures.page import Numbers, Pair, Picture, comparison_page
+from evenline.replay.episode import read_tokens
+from evenline.rules.behaviours import named_rule
+from evenline.runs.episodes import Answer, outcome_of, run_episodes
+from evenline.runs.pool import Job
+from evenline.support.files import new_folder, refuse_foreign, to_json, write_text
+
+PAGE = "index.html"
+BASE, OTHER = "no holding", "the headway rule"
+POLICIES = {BASE: "zero", OTHER: "headway"}
+WAITING_BIN_S = 600
+
+
+def demo(city_name: str, blocks: int, out: Path, workers: int | None = None) -> Path:
+    """Run the comparison and write the page; returns its path."""
+    city, cells = open_city(city_name), PURPOSES["demo"].cells(blocks)
+    refuse_foreign(out, PAGE)
+    with new_folder(out) as aside:
+        jobs = {
+            policy: [
+                Job(
+                    city_name,
+                    cell,
+                    named_rule(rule),
+                    tokens=aside / "tokens" / rule / f"{cell.name}.parquet",
+                    visits=aside / "stop_visits" / rule / f"{cell.name}.parquet",
+                )
+                for cell in cells
+            ]
+            for policy, rule in POLICIES.items()
+        }
+        every = [job for row in zip(*jobs.values(), strict=True) for job in row]
+        answers = run_episodes(every, f"{city.name}, two policies", city.horizon_s, workers)
+        pairs = [
+            Pair(base.cell, outcome_of(answers[base]), outcome_of(answers[other]))
+            for base, other in zip(jobs[BASE], jobs[OTHER], strict=True)
+        ]
+        made = _how_made(city_name, blocks, answers[every[0]])
+        page = comparison_page(city.name, BASE, OTHER, pairs, _pictures(city, jobs), made)
+        write_text(aside / "outcomes.json", to_json([answers[job] for job in every]))
+        write_text(aside / PAGE, page)
+    return out / PAGE
+
+
+def _pictures(city: City, jobs: dict[str, list[Job]]) -> list[Picture]:
+    return [_time_space(jobs), _headways(jobs), _waiting(city, jobs)]
+
+
+def _time_space(jobs: dict[str, list[Job]]) -> Picture:
+    """The most bunched service of the first day at demand 1.00, under both policies."""
+    shown = {policy: _at_demand_one(row)[0] for policy, row in jobs.items()}
+    panels = {policy: read_visits(_named(job.visits)) for policy, job in shown.items()}
+    service, cell = most_bunched_service(panels[BASE]), shown[BASE].cell
+    return Picture(
+        title=f"The buses of service {service}, seed {cell.sumo_seed}",
+        caption=f"Each line is a bus on its way from the first stop to the last, at demand "
+        f"{cell.demand:.2f}. Lines that touch are buses that run together.",
+        alt=f"Two time-space diagrams of service {service}: above with {BASE}, below with {OTHER}, "
+        "where holds are marked.",
+        draw=lambda theme: figures.time_space_diagram(panels, service, theme, width_in=5.8),
+    )
+
+
+def _headways(jobs: dict[str, list[Job]]) -> Picture:
+    ratios: dict[str, Floats] = {}
+    for policy, row in jobs.items():
+        found = np.concatenate([headway_ratios(read_visits(_named(job.visits))) for job in row])
+        ratios[policy] = found[np.isfinite(found)]
+    said = " and ".join(
+        f"{np.mean(values < BUNCHED):.1%} with {policy}" for policy, values in ratios.items()
+    )
+    return Picture(
+        title="How evenly the buses came",
+        caption=f"All days. Bunched, that is at less than {BUNCHED:.0%} of the timetable's "
+        f"headway behind the bus before, were {said}.",
+        alt=f"Histogram of headways over the timetable's headway. Bunched were {said}.",
+        draw=lambda theme: figures.headway_histogram(ratios, theme),
+    )
+
+
+def _waiting(city: City, jobs: dict[str, list[Job]]) -> Picture:
+    def curves(bin_s: int) -> dict[str, Floats]:
+        return {
+            policy: np.mean(
+                [
+                    people_waiting(read_tokens(_named(job.tokens)), city.horizon_s, bin_s)
+                    for job in _at_demand_one(row)
+                ],
+                axis=0,
+            )
+            for policy, row in jobs.items()
+        }
+
+    fine, hourly = curves(WAITING_BIN_S), curves(HOUR_S)
+    said = " and ".join(f"{curve.max():.0f} with {policy}" for policy, curve in fine.items())
+    hours = zip(*hourly.values(), strict=True)
+    rows = [[f"hour {n}", *(f"{count:.1f}" for count in row)] for n, row in enumerate(hours, 1)]
+    return Picture(
+        title="Who waits when",
+        caption=f"People at the stops, mean of each {WAITING_BIN_S // 60} minutes, days at demand "
+        "1.00. The area under a line is the time that passengers wait.",
+        alt=f"People waiting through the day; the highest figures are {said}.",
+        draw=lambda theme: figures.waiting_through_day(fine, WAITING_BIN_S, theme),
+        numbers=Numbers("People waiting, mean of each hour", ["", *hourly], rows),
+    )
+
+
+def _at_demand_one(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if job.cell.demand == 1.0]
+
+
+def _named(path: Path | None) -> Path:
+    assert path is not None
+    return path
+
+
+def _how_made(city_name: str, blocks: int, answer: Answer) -> str:
+    return (
+        f"Made by: evenline demo --city {city_name} --blocks {blocks}. "
+        f"Evenline {answer['evenline']}, SUMO {answer['sumo']}."
+    )

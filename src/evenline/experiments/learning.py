@@ -1,0 +1,113 @@
+"""What a training run came to: a table by learner, learning curves, the domain-ratio diagnostic.
+
+Reads the files of a finished run (`curve.json`, `ratio.json`, `summary.json`, `metrics.parquet`)
+and nothing else, so that a run made elsewhere can be shown here.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+
+from evenline.figures.document import insert
+from evenline.figures.plots import png
+from evenline.support.files import read_json, write_bytes
+
+PAPER_RATIO = {  # the paper's table of the diagnostic, means over five seeds
+    "training_joint_auc": 0.9477,
+    "held_out_joint_auc": 0.4520,
+    "held_out_effective_share": 0.0615,
+}
+
+
+def by_learner(curve: dict[str, Any]) -> dict[str, list[dict[str, float]]]:
+    """The actors at their end, seed by seed."""
+    rows: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for name, row in curve.items():
+        if "-at-" not in name:
+            rows[name.rsplit("-", 1)[0]].append(row)
+    return dict(rows)
+
+
+def learning_table(folder: Path) -> str:
+    """Generalized time, completion and mean hold of every learner, in Markdown."""
+    curve = read_json(folder / "curve.json")
+    zero = curve["zero"]["generalized_s"]
+    lines = [
+        "| learner | generalized time, s | against zero hold | completion | mean hold, s |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rows in by_learner(curve).items():
+        y, c, h = (
+            np.array([row[key] for row in rows])
+            for key in ("generalized_s", "completion", "mean_hold_s")
+        )
+        spread = f" ({y.min():,.0f} to {y.max():,.0f})" if len(y) > 1 else ""
+        change = 100 * (y.mean() / zero - 1)
+        lines.append(
+            f"| {name} | {y.mean():,.1f}{spread} | {change:+.1f} % | {c.mean():.4f} |"
+            f" {h.mean():.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def ratio_table(folder: Path, learner: str) -> str:
+    """The diagnostic of one learner over its seeds, beside the paper's."""
+    found = read_json(folder / "ratio.json")
+    rows = [row for name, row in found.items() if name.rsplit("-", 1)[0] == learner]
+    lines = ["| diagnostic | mean | least | most | paper's mean |", "|---|---|---|---|---|"]
+    for key, paper in PAPER_RATIO.items():
+        values = np.array([row[key] for row in rows])
+        lines.append(
+            f"| {key.replace('_', ' ')} | {values.mean():.4f} | {values.min():.4f} |"
+            f" {values.max():.4f} | {paper:.4f} |"
+        )
+    return "\n".join(lines)
+
+
+def learning_figure(folder: Path, learner: str) -> Figure:
+    """Generalized time from the IQL start on, and what the learner went through on the way."""
+    curve = read_json(folder / "curve.json")
+    metrics = pq.read_table(folder / "metrics.parquet").to_pylist()
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    time, hold, gate, heat = figure.subplots(2, 2).flat
+    seeds = sorted({n.split("-")[1] for n in curve if n.startswith(f"{learner}-")})
+    for seed in seeds:
+        points = sorted(
+            (int(name.rsplit("-", 1)[1]), row)
+            for name, row in curve.items()
+            if name.startswith(f"{learner}-{seed}-at-")
+        )
+        if f"iql-{seed}" in curve:
+            points.insert(0, (0, curve[f"iql-{seed}"]))
+        events = [event for event, _ in points]
+        time.plot(events, [row["generalized_s"] for _, row in points], ".-", label=seed)
+        hold.plot(events, [row["mean_hold_s"] for _, row in points], ".-")
+        own = [r for r in metrics if r["lane"] == f"{learner}-{seed}" and r["phase"] == "online"]
+        updates = [row["update"] for row in own]
+        gate.plot(updates, [row["gate"] for row in own], lw=0.8)
+        heat.plot(updates, [row["temperature"] for row in own], lw=0.8)
+    time.axhline(curve["zero"]["generalized_s"], color="0.5", lw=0.8, label="zero hold")
+    time.set(title="Generalized time on fresh days, fast world", ylabel="s per passenger")
+    time.legend(frameon=False, fontsize=8)
+    hold.set(title="Mean hold", ylabel="s")
+    gate.set(title="Share of buses the policy would hold", xlabel="simulated events")
+    heat.set(title="Temperature", xlabel="simulated events", yscale="log")
+    return figure
+
+
+def write_learning(folder: Path, city: str, learner: str, document: Path) -> None:
+    """Put tables and figure of a run into a document, between its markers."""
+    image = document.parent / "images" / f"learning-{city}.png"
+    write_bytes(image, png(learning_figure(folder, learner)))
+    seconds = read_json(folder / "summary.json")["seconds"]
+    phases = {"iql": "IQL", "compiling": "compiling", "continuation": "continuation"}
+    took = [f"{said} {seconds[key]:,.0f} s" for key, said in phases.items() if key in seconds]
+    parts = [f"Training took {', '.join(took)}.", learning_table(folder)]
+    if (folder / "ratio.json").exists():
+        parts.append(ratio_table(folder, learner))
+    parts.append(f"![Learning curves of {learner} in {city}](images/{image.name})")
+    insert(document, f"learning-{city}", "\n\n".join(parts))

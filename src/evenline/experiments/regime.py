@@ -1,0 +1,200 @@
+"""The measured regime of a city: what its days are like when no bus is held.
+
+Runs some seeds at three demand levels in SUMO and writes tables into `cities.md`, between marks
+that leave the prose around them alone, and a map and a time-space diagram beside it. Finished
+episodes are kept, so a run that was interrupted goes on where it stopped.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import evenline
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.model import City
+from evenline.city.tables import digest, open_city
+from evenline.figures.document import insert
+from evenline.figures.measure import Day, measure_day, most_bunched_service, read_visits
+from evenline.figures.plots import network_map, png, time_space_diagram
+from evenline.rules.behaviours import named_rule
+from evenline.runs.episodes import Answer, outcome_of, run_episodes
+from evenline.runs.pool import Job
+from evenline.support.files import read_json, to_json, write_bytes, write_text
+from evenline.worlds.sumo.runtime import installed_version
+
+Days = dict[float, list[Day]]
+ROWS: tuple[tuple[str, Callable[[Day], float], str], ...] = (
+    ("Generalized passenger time Y, s per departed passenger", lambda d: d.generalized_s, ",.0f"),
+    ("Waiting, s per departed passenger", lambda d: d.waiting_s, ",.0f"),
+    ("In vehicle, s per departed passenger", lambda d: d.riding_s, ",.0f"),
+    ("Completion, share of departed passengers", lambda d: d.completion, ".4f"),
+    ("Unfinished passengers", lambda d: d.unfinished, ",.0f"),
+    ("of these: set out after the last bus had left", lambda d: d.after_last_bus, ",.0f"),
+    ("of these: left by full buses, or missed a change", lambda d: d.left_waiting, ",.0f"),
+    ("Denied boardings", lambda d: d.denied_boardings, ",.0f"),
+    ("Headway CV (headway over the timetable's)", lambda d: d.headway_cv, ".3f"),
+    ("Bunched arrivals (under 25 % of the timetable's), %", lambda d: 100 * d.bunched_share, ".1f"),
+    ("Mean load of a bus leaving a stop", lambda d: d.mean_load, ".1f"),
+    ("Buses leaving a stop full, %", lambda d: 100 * d.full_share, ".2f"),
+    ("Mean duration of a vehicle trip, s", lambda d: d.trip_duration_s, ",.0f"),
+    ("Zero-duration tokens, %", lambda d: 100 * d.zero_token_share, ".1f"),
+)
+
+
+def write_regime(city_name: str, seeds: int, out: Path, workers: int | None = None) -> Path:
+    """Measure a city, write tables and pictures under `out`; returns the document."""
+    city = open_city(city_name)
+    cells = PURPOSES["demo"].cells(seeds, DEMAND_LEVELS)
+    shown = next(cell for cell in cells if cell.demand == 1.0)
+    jobs = [_job(city, city_name, cell, "zero") for cell in cells]
+    compared = {
+        "no holding": _job(city, city_name, shown, "zero"),
+        "headway rule": _job(city, city_name, shown, "headway"),
+    }
+    answers = _run_missing(city, [*jobs, compared["headway rule"]], workers)
+    days: Days = {level: [] for level in DEMAND_LEVELS}
+    for job in jobs:
+        outcome, visits = outcome_of(answers[job]), read_visits(_visits(job))
+        days[job.cell.demand].append(measure_day(city, job.cell, outcome, visits))
+    service = most_bunched_service(read_visits(_visits(compared["no holding"])))
+    panels = {
+        f"service {service}, {policy}": read_visits(_visits(job))
+        for policy, job in compared.items()
+    }
+    images = out / "images"
+    write_bytes(images / f"{city.name}-map.png", png(network_map(city)))
+    write_bytes(images / f"{city.name}-time-space.png", png(time_space_diagram(panels, service)))
+    parts = (
+        _command(city_name, seeds, answers[jobs[0]]),
+        _service_table(city),
+        regime_tables(days),
+        _pictures(city, service),
+    )
+    text = "\n".join(line for part in parts for line in part)
+    insert(out / "cities.md", f"regime of {city.name}", text)
+    return out / "cities.md"
+
+
+# -- episodes -------------------------------------------------------------------------------------
+
+
+def _job(city: City, city_name: str, cell: Cell, policy: str) -> Job:
+    rule = named_rule(policy)
+    folder = Path("results") / f"regime-{city.name}" / rule.name
+    return Job(city_name, cell, rule, visits=folder / f"{cell.name}.parquet")
+
+
+def _visits(job: Job) -> Path:
+    assert job.visits is not None
+    return job.visits
+
+
+def _run_missing(city: City, jobs: Sequence[Job], workers: int | None) -> dict[Job, Answer]:
+    """The answers of all jobs; those that an earlier run finished are read, not run."""
+    made_with = {
+        "city": digest(city),
+        "sumo": installed_version(),
+        "evenline": evenline.__version__,
+    }
+
+    def kept(job: Job) -> Answer | None:
+        path = _visits(job).with_suffix(".json")
+        answer: Answer | None = read_json(path) if path.exists() else None
+        if answer is None or {key: answer[key] for key in made_with} != made_with:
+            return None
+        return answer
+
+    def keep(job: Job, answer: Answer) -> None:
+        write_text(_visits(job).with_suffix(".json"), to_json(answer))
+
+    answers = {job: answer for job in jobs if (answer := kept(job)) is not None}
+    missing = [job for job in jobs if job not in answers]
+    if missing:
+        label = f"regime of {city.name}"
+        answers |= run_episodes(missing, label, city.horizon_s, workers, keep=keep)
+    return answers
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+def regime_tables(days: Days) -> list[str]:
+    """Mean and range over seeds of every measure at each level, then denied boardings by hour."""
+    levels = [f"demand {level:.2f}" for level in days]
+    lines = ["", *_head(["Mean (range over seeds)", *levels])]
+    for name, measure, form in ROWS:
+        cells = [_mean_and_range([measure(day) for day in days[level]], form) for level in days]
+        lines.append(_row([name, *cells]))
+    pairs = zip(days[1.25], days[1.0], strict=True)
+    growth = [more.unfinished / max(1, base.unfinished) for more, base in pairs]
+    lines += [
+        "",
+        f"Unfinished at demand 1.25 over unfinished at 1.00: {_mean_and_range(growth, '.2f')}.",
+        "",
+        *_head(["Denied boardings, mean over seeds", *levels]),
+    ]
+    for hour in range(len(days[1.0][0].denied_by_hour)):
+        means = [statistics.mean(d.denied_by_hour[hour] for d in days[level]) for level in days]
+        lines.append(_row([f"hour {hour + 1}", *(f"{mean:,.1f}" for mean in means)]))
+    return lines
+
+
+def _mean_and_range(values: Sequence[float], form: str) -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return f"{statistics.mean(values):{form}} ({low} to {high})"
+
+
+def _service_table(city: City) -> list[str]:
+    signals = {node.id for node in city.nodes if node.signal}
+    roads = {road.id: road for road in city.roads}
+    names = (
+        "Service",
+        "Stops",
+        "Trips",
+        "First, s",
+        "Last, s",
+        "Length, km",
+        "Signals",
+        "Bus lane",
+    )
+    lines = ["", *_head(names)]
+    for index, service in enumerate(city.services):
+        starts = [city.trips[trip].departure_s for trip in city.trips_of[index]]
+        way = [roads[road] for road in service.roads]
+        lane_m = sum(road.length_m for road in way if road.bus_lane)
+        values = [service.id, len(service.stops), len(starts), f"{starts[0]:,}", f"{starts[-1]:,}"]
+        values += [f"{service.length_m / 1000:.1f}", sum(road.to_node in signals for road in way)]
+        lines.append(_row([*values, f"{lane_m / service.length_m:.0%}"]))
+    total = f"{len(city.stops)} stops, {sum(len(s.stops) for s in city.services)} service-stops"
+    return [
+        *lines,
+        "",
+        f"In all {total}, {len(city.trips)} trips, {city.decisions:,} decisions a day.",
+    ]
+
+
+def _command(city_name: str, seeds: int, answer: Answer) -> list[str]:
+    command = f"evenline city regime --city {city_name} --seeds {seeds}"
+    return [f"Made by `{command}` in SUMO {answer['sumo']}, without holding, seeds 1 to {seeds}."]
+
+
+def _pictures(city: City, service: str) -> list[str]:
+    name = city.name
+    return [
+        "",
+        f"![Map of {name}: routes, stops, signals and bus lanes](images/{name}-map.png)",
+        "",
+        f"![Time-space diagram of service {service} of {name}: without holding buses bunch, "
+        f"under the headway rule they stay apart](images/{name}-time-space.png)",
+        "",
+        "Both panels show seed 1 at demand 1.00; the service is the one that bunches most.",
+    ]
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [_row(names), _row(["---", *["---:"] * (len(names) - 1)])]
+
+
+def _row(values: Sequence[object]) -> str:
+    return "| " + " | ".join(map(str, values)) + " |"

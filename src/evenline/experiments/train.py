@@ -1,0 +1,82 @@
+"""The `evenline train` command: opens what a training run needs, runs it, measures its actors.
+
+Imports nothing that an accelerator machine lacks: no SUMO, no environments, no plotting.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file
+
+from evenline.city.tables import digest, open_city
+from evenline.learn.counterfactual import teach
+from evenline.learn.run import Plan, chosen_device, training_cell, write_actor
+from evenline.learn.schedule import Budget, named_learners
+from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
+from evenline.policies.actor import check_tensors
+from evenline.replay.store import open_store
+from evenline.support.errors import InputError
+from evenline.worlds.calibration import embedded_calibration, load_calibration
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """Seeds from text such as `6201-6205` or `6201,6203`."""
+    try:
+        first, dash, last = text.partition("-")
+        if dash:
+            return tuple(range(int(first), int(last) + 1))
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"seeds {text!r}: write 6201-6205 or 6201,6203") from None
+
+
+def replay_folder(city: str) -> Path:
+    """Where the replay of a city is: collected here, or the one that comes with the project."""
+    own, sealed = Path("results") / f"replay-{city}", Path("data") / f"replay-{city}"
+    return own if (own / "manifest.json").exists() or not sealed.exists() else sealed
+
+
+def run_training(
+    city_name: str,
+    learners: str,
+    seeds: str,
+    replay: Path | None,
+    folder: Path,
+    device: str,
+    budget: Budget,
+    widths: tuple[int, int, int],
+    diagnostic: bool,
+    blocks: int = CURVE_BLOCKS,
+    calibration_file: Path | None = None,
+) -> dict[str, Any]:
+    """Train, then measure every kept actor on fresh days of the fast world.
+
+    The fast world is calibrated by the file, or as the embedded city is if none is named.
+    """
+    where = chosen_device(device)
+    city = open_city(city_name)
+    plan = Plan(tuple(named_learners(learners)), seeds_of(seeds), diagnostic=diagnostic)
+    plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
+    plan = shortened(plan, budget)
+    store = open_store(replay or replay_folder(city.name), city)
+    calibration = (
+        embedded_calibration(city)
+        if calibration_file is None
+        else load_calibration(calibration_file, city, digest(city))
+    )
+    summary = train(folder, plan, city, calibration, store, device)
+    packed = where.platform == "cpu"
+    summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)
+    return summary
+
+
+def teach_actor(start: Path, out: Path, city_name: str, seed: int, days: int) -> None:
+    """Teach an actor that was trained before, and write what it has become."""
+    city = open_city(city_name)
+    if not start.exists():
+        raise InputError(f"{start}: no such actor")
+    tensors: Any = load_file(start)
+    check_tensors(tensors, len(city.services))
+    cells = [training_cell(seed, day) for day in range(days)]
+    write_actor(out, teach(tensors, city, embedded_calibration(city), cells, seed))

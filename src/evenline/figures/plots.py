@@ -1,0 +1,353 @@
+"""The pictures: a city's map, time-space diagrams, headways and waiting, for paper and screen.
+
+Each function returns a matplotlib `Figure` and touches nothing else; `png` and `svg` turn one
+into bytes, the same bytes for the same figure. Colours are those of Okabe and Ito, which
+colour-blind readers can tell apart, and no meaning hangs on colour alone.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+from evenline.city.model import City, Floats, Node, Road, Service
+from evenline.figures.measure import BUNCHED, column, headway_ratios
+
+ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ("-", (0, (4, 1.5)))
+RATIO_SHOWN = 3.0  # headways of the histogram end here; longer ones are put into the last bar
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of a figure: paper and ink, two greys, and one colour for each of two policies."""
+
+    paper: str
+    ink: str
+    muted: str
+    faint: str
+    policies: tuple[str, str]
+    bunched: str
+    held: str
+
+
+LIGHT = Theme(
+    "#ffffff", "#1b1f24", "#6a737d", "#d8dde3", ("#0072B2", "#D55E00"), "#D55E00", "#009E73"
+)
+DARK = Theme(
+    "#14181d", "#e8ebee", "#98a2ad", "#39424c", ("#56B4E9", "#E69F00"), "#E69F00", "#35C79A"
+)
+
+
+# -- the map --------------------------------------------------------------------------------------
+
+
+def network_map(city: City) -> Figure:
+    """Streets, bus lanes, signals, stops and routes; routes on one street lie side by side."""
+    nodes = {node.id: node for node in city.nodes}
+    xs, ys = [node.x_m for node in city.nodes], [node.y_m for node in city.nodes]
+    width_m, height_m = max(xs) - min(xs), max(ys) - min(ys)
+    width_in = 11.0 if width_m > 10_000 else 8.0
+    figure = _figure(width_in, width_in * height_m / max(width_m, 1.0) + 1.0)
+    axes = figure.add_subplot()
+    gap_m = max(width_m, height_m) / 190
+    _draw_streets(axes, city, nodes)
+    _draw_routes(axes, city, nodes, gap_m)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    _draw_scale(axes, min(xs), min(ys) - 6 * gap_m, width_m)
+    axes.legend(
+        handles=_map_legend(city), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=5,
+        frameon=False, fontsize=10, handlelength=1.6,
+    )  # fmt: skip
+    return figure
+
+
+def _draw_streets(axes: Axes, city: City, nodes: Mapping[str, Node]) -> None:
+    def ends(road: Road) -> list[tuple[float, float]]:
+        start, end = nodes[road.from_node], nodes[road.to_node]
+        return [(start.x_m, start.y_m), (end.x_m, end.y_m)]
+
+    lanes = [ends(road) for road in city.roads if road.bus_lane]
+    axes.add_collection(LineCollection(lanes, colors="#f0e442", linewidths=15, alpha=0.6, zorder=0))
+    streets = [ends(road) for road in city.roads]
+    axes.add_collection(LineCollection(streets, colors=LIGHT.faint, linewidths=1.0, zorder=1))
+    signals = [(node.x_m, node.y_m) for node in city.nodes if node.signal]
+    axes.plot(*_columns(signals), "s", color=LIGHT.ink, markersize=3.6, zorder=4)
+    stops = [(stop.x_m, stop.y_m) for stop in city.stops]
+    axes.plot(
+        *_columns(stops), "o", markersize=3.4, markerfacecolor="white", zorder=5,
+        markeredgecolor=LIGHT.ink, markeredgewidth=0.7,
+    )  # fmt: skip
+
+
+def _draw_routes(axes: Axes, city: City, nodes: Mapping[str, Node], gap_m: float) -> None:
+    routes = _routes(city)
+    ends_of = {road.id: (road.from_node, road.to_node) for road in city.roads}
+    on_street: dict[tuple[str, str], set[str]] = {}
+    for service in city.services:
+        for road in service.roads:
+            start, end = sorted(ends_of[road])
+            on_street.setdefault((start, end), set()).add(service.route)
+    lines: dict[str, list[list[tuple[float, float]]]] = {route: [] for route in routes}
+    for (first, second), here in on_street.items():
+        a, b = nodes[first], nodes[second]
+        across = np.array([a.y_m - b.y_m, b.x_m - a.x_m])
+        # Always to the same side of the map, so that a route does not jump at each junction.
+        across *= np.sign(across[1] if abs(across[1]) > abs(across[0]) else across[0])
+        across /= np.hypot(*across)
+        side_by_side = [route for route in routes if route in here]
+        for slot, route in enumerate(side_by_side):
+            dx, dy = across * gap_m * (slot - (len(side_by_side) - 1) / 2)
+            lines[route].append([(a.x_m + dx, a.y_m + dy), (b.x_m + dx, b.y_m + dy)])
+    for route, colour in routes.items():
+        axes.add_collection(
+            LineCollection(lines[route], colors=colour, linewidths=2.4, capstyle="round", zorder=3)
+        )
+    for route, x_m, y_m in _terminals(city, 3 * gap_m):
+        box = {"boxstyle": "round,pad=0.25", "facecolor": routes[route], "edgecolor": "white"}
+        axes.annotate(
+            route, (x_m, y_m), color="white", fontsize=10, fontweight="bold", ha="center",
+            va="center", zorder=7, bbox=box,
+        )  # fmt: skip
+
+
+def _terminals(city: City, apart_m: float) -> list[tuple[str, float, float]]:
+    """Where a route's name stands: at both ends of its first service, clear of other names."""
+    first: dict[str, Service] = {}
+    for service in city.services:
+        first.setdefault(service.route, service)
+    names: list[tuple[str, float, float]] = []
+    for route, service in first.items():
+        for stop in (city.stops[service.stops[0]], city.stops[service.stops[-1]]):
+            y_m = stop.y_m
+            while any(
+                abs(stop.x_m - x) < 2 * apart_m and abs(y_m - y) < apart_m for _, x, y in names
+            ):
+                y_m += apart_m
+            names.append((route, stop.x_m, y_m))
+    return names
+
+
+def _map_legend(city: City) -> list[Line2D]:
+    routes = [
+        Line2D([], [], color=colour, linewidth=3, label=f"route {route}")
+        for route, colour in _routes(city).items()
+    ]
+    return [
+        *routes,
+        Line2D(
+            [], [], linestyle="none", marker="o", markersize=5, label="stop",
+            markerfacecolor="white", markeredgecolor=LIGHT.ink,
+        ),
+        Line2D([], [], linestyle="none", marker="s", markersize=5, color=LIGHT.ink, label="signal"),
+        Line2D([], [], color="#f0e442", alpha=0.6, linewidth=9, label="bus lane"),
+        Line2D([], [], color=LIGHT.faint, linewidth=1.5, label="other street"),
+    ]  # fmt: skip
+
+
+def _draw_scale(axes: Axes, x_m: float, y_m: float, width_m: float) -> None:
+    length_m = 1000 if width_m < 10_000 else 2000
+    axes.plot([x_m, x_m + length_m], [y_m, y_m], color=LIGHT.ink, linewidth=2)
+    axes.annotate(
+        f"{length_m // 1000} km", (x_m + length_m / 2, y_m), (0, 4), textcoords="offset points",
+        ha="center", fontsize=10, color=LIGHT.ink,
+    )  # fmt: skip
+
+
+def _routes(city: City) -> dict[str, str]:
+    names = list(dict.fromkeys(service.route for service in city.services))
+    return {name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(names)}
+
+
+# -- time and space -------------------------------------------------------------------------------
+
+
+def time_space_diagram(
+    panels: Mapping[str, pa.Table], service: str, theme: Theme = LIGHT, width_in: float = 9.0
+) -> Figure:
+    """The buses of one service over the day, one panel for each of several days or policies."""
+    figure = _figure(width_in, 2.9 * len(panels) + 0.5, theme)
+    all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, (title, visits) in zip(all_axes, panels.items(), strict=True):
+        _draw_trips(axes, visits, service, theme)
+        _label(axes, theme, title=title, y="km along the route")
+    _label(all_axes[-1], theme, x="time of day (h:mm)")
+    shown = [*panels.values()]
+    held = any((column(visits, "hold_s") > 0).any() for visits in shown)
+    _legend(figure, theme, _trip_legend(theme, held))
+    return figure
+
+
+def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
+    """Every service of a day in a panel of its own."""
+    services = list(dict.fromkeys(column(visits, "service").tolist()))
+    columns = 2 if len(services) <= 6 else 3
+    rows = -(-len(services) // columns)
+    figure = _figure(5.2 * columns, 2.7 * rows + 0.5, theme)
+    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    for axes in grid.flat[len(services) :]:
+        axes.set_axis_off()
+    for axes, service in zip(grid.flat, services, strict=False):
+        _draw_trips(axes, visits, service, theme)
+        _label(axes, theme, title=f"service {service}")
+    for axes in grid[:, 0]:
+        _label(axes, theme, y="km")
+    for axes in grid[-1]:
+        _label(axes, theme, x="time of day (h:mm)")
+    _legend(figure, theme, _trip_legend(theme, bool((column(visits, "hold_s") > 0).any())))
+    return figure
+
+
+def _draw_trips(axes: Axes, visits: pa.Table, service: str, theme: Theme) -> None:
+    here = column(visits, "service").astype(str) == service
+    trip, bunched = column(visits, "trip")[here], headway_ratios(visits)[here] < BUNCHED
+    arrival_h, departure_h = (
+        column(visits, f"{n}_s")[here] / 3600 for n in ("arrival", "departure")
+    )
+    km, hold_s = column(visits, "distance_m")[here] / 1000, column(visits, "hold_s")[here]
+    lines = []
+    for name in np.unique(trip.astype(str)):
+        rows = trip == name
+        hours = np.stack([arrival_h[rows], departure_h[rows]], axis=1).ravel()
+        lines.append(np.column_stack([hours, np.repeat(km[rows], 2)]))
+    axes.add_collection(LineCollection(lines, colors=theme.muted, linewidths=0.9, zorder=2))
+    held = hold_s > 0
+    axes.scatter(
+        departure_h[held], km[held], s=hold_s[held] * 0.5, c=theme.held, alpha=0.75,
+        linewidths=0, zorder=3,
+    )  # fmt: skip
+    axes.plot(
+        arrival_h[bunched], km[bunched], "x", color=theme.bunched, markersize=3.6,
+        markeredgewidth=1.0, zorder=4,
+    )  # fmt: skip
+    axes.set_ylim(0, max(km, default=1.0) * 1.03)
+    _clock(axes, max(departure_h, default=1.0) * 1.01)
+
+
+def _clock(axes: Axes, end_h: float) -> None:
+    """A time axis from the start of the day, in hours and minutes."""
+    axes.set_xlim(0, end_h)
+    axes.xaxis.set_major_locator(MultipleLocator(1.0 if end_h > 3 else 0.25))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda hour, _: f"{int(hour)}:{round(hour % 1 * 60):02d}")
+    )
+
+
+def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
+    bunched = f"bunched: under {BUNCHED:.0%} of the scheduled headway"
+    entries = [
+        Line2D([], [], color=theme.muted, linewidth=1.2, label="a bus"),
+        Line2D([], [], linestyle="none", marker="x", color=theme.bunched, label=bunched),
+    ]
+    if held:
+        entries.append(
+            Line2D([], [], linestyle="none", marker="o", color=theme.held, alpha=0.75,
+                   label="held (area: how long)")
+        )  # fmt: skip
+    return entries
+
+
+# -- comparisons ----------------------------------------------------------------------------------
+
+
+def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Figure:
+    """How regularly buses came: headways over the timetable's, one outline for each policy."""
+    figure = _figure(5.8, 3.3, theme)
+    axes = figure.add_subplot()
+    edges = np.linspace(0, RATIO_SHOWN, 25)
+    axes.axvspan(0, BUNCHED, color=theme.faint, alpha=0.7, linewidth=0)
+    for (name, values), colour, dash in zip(ratios.items(), theme.policies, DASHES, strict=False):
+        counts, _ = np.histogram(np.clip(values, 0, RATIO_SHOWN - 1e-9), edges)
+        share = 100 * counts / max(1, counts.sum())
+        axes.stairs(share, edges, color=colour, linestyle=dash, linewidth=1.8, label=name)
+    axes.set_xlim(0, RATIO_SHOWN)
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda x, _: f"{x:g}+" if x == RATIO_SHOWN else f"{x:g}")
+    )
+    _label(axes, theme, x="headway as a multiple of the timetable's", y="% of arrivals")
+    axes.annotate(
+        "bunched", (BUNCHED / 2, 0.5), xycoords=("data", "axes fraction"), rotation=90,
+        ha="center", va="center", fontsize=9, color=theme.muted,
+    )  # fmt: skip
+    _legend(figure, theme, axes.get_legend_handles_labels()[0])
+    return figure
+
+
+def waiting_through_day(curves: Mapping[str, Floats], bin_s: int, theme: Theme = LIGHT) -> Figure:
+    """Mean number of people waiting at stops in each bin of the day, for each policy."""
+    figure = _figure(5.8, 3.3, theme)
+    axes = figure.add_subplot()
+    for (name, curve), colour, dash in zip(curves.items(), theme.policies, DASHES, strict=False):
+        edges = np.arange(len(curve) + 1) * bin_s / 3600
+        axes.stairs(
+            curve, edges, baseline=None, color=colour, linestyle=dash, linewidth=1.8, label=name
+        )
+    _clock(axes, max(len(curve) for curve in curves.values()) * bin_s / 3600)
+    axes.set_ylim(bottom=0)
+    _label(axes, theme, x="time of day (h:mm)", y="people waiting")
+    _legend(figure, theme, axes.get_legend_handles_labels()[0])
+    return figure
+
+
+# -- house style and bytes ------------------------------------------------------------------------
+
+
+def png(figure: Figure, dpi: int = 130) -> bytes:
+    """The figure as PNG."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
+    return out.getvalue()
+
+
+def svg(figure: Figure) -> bytes:
+    """The figure as SVG that needs no font and names no date."""
+    out = io.BytesIO()
+    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "evenline"}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def _figure(width_in: float, height_in: float, theme: Theme = LIGHT) -> Figure:
+    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=theme.paper)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _label(axes: Axes, theme: Theme, title: str = "", x: str = "", y: str = "") -> None:
+    """Words and house style for one panel; what is not given stays as it is."""
+    axes.set_facecolor(theme.paper)
+    axes.tick_params(colors=theme.muted, labelsize=9)
+    axes.grid(color=theme.faint, linewidth=0.5)
+    axes.set_axisbelow(True)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(theme.faint)
+    if title:
+        axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=theme.ink)
+    if x:
+        axes.set_xlabel(x, fontsize=9.5, color=theme.ink)
+    if y:
+        axes.set_ylabel(y, fontsize=9.5, color=theme.ink)
+
+
+def _legend(figure: Figure, theme: Theme, entries: Sequence[Any]) -> None:
+    columns = len(entries) if figure.get_figwidth() > 7 else 2
+    figure.legend(
+        handles=list(entries), loc="outside upper left", ncols=columns, frameon=False,
+        fontsize=9, labelcolor=theme.ink,
+    )  # fmt: skip
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

@@ -1,0 +1,327 @@
+"""A study's folder as plain data for its report: what each part holds, ready for JSON.
+
+Every reader answers None where its part is not there; what is there but cannot be read is an
+`InputError`. Outcomes of a trial are read only once its analysis is written: the report never
+breaks a seal.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evenline.city.model import City, Service
+from evenline.city.tables import open_city
+from evenline.figures.plots import ROUTE_COLOURS
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, sha256
+from evenline.trial.used import LEDGER, other_ledgers, used_by_trials
+
+Part = dict[str, Any] | None
+LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
+QUANTITIES = {
+    "critic_loss": "critic loss",
+    "actor_loss": "actor loss",
+    "q_mean": "mean value of the critics",
+    "entropy": "entropy of the policy",
+    "temperature": "temperature",
+    "gate": "share of positive holds",
+    "gradient": "norm of the gradient",
+}
+CURVE_POINTS = 60
+MEASURED = (
+    *("generalized_s", "waiting_each_s", "riding_each_s", "completion", "unfinished"),
+    *("mean_hold_s", "denied_boardings", "trip_duration_s"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """All parts of a study; None where it has no such part."""
+
+    folder: Path
+    city: City | None
+    trial: Part
+    training: Part
+    ratio: Part
+    fidelity: Part
+    replay: Part
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+
+def read_study(folder: Path) -> Study:
+    """Everything that lies in a study's folder."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; a study is made by: evenline study run PLAN")
+    city = open_city(str(folder / "city")) if (folder / "city").is_dir() else None
+    study = Study(
+        folder,
+        city,
+        read_trial(folder / "trial"),
+        read_training(folder / "train"),
+        read_ratio(folder / "train"),
+        _json(folder / "fidelity" / "fidelity.json"),
+        _json(folder / "replay-audit" / "replay.json"),
+    )
+    parts = (city, study.trial, study.training, study.fidelity, study.replay)
+    if all(part is None for part in parts):
+        raise InputError(f"{folder}: holds no part of a study")
+    return study
+
+
+def _json(path: Path) -> Part:
+    return dict(read_json(path)) if path.is_file() else None
+
+
+# -- the trial ------------------------------------------------------------------------------------
+
+
+def read_trial(folder: Path) -> Part:
+    """Claim, verdict, means by method and the paired differences of a finished trial."""
+    if not (folder / "analysis.json").is_file():
+        return None
+    registered, analysis = read_json(folder / "trial.json"), read_json(folder / "analysis.json")
+    records = [read_json(path) for path in sorted((folder / "records").glob("*.json"))]
+    plan = registered["plan"]
+    blocks = sorted(tuple(block) for block in plan["blocks"])
+    closeout = _json(folder / "closeout.json")
+    pairs = _pairs(records, plan["claim"], blocks)
+    _agree(folder, pairs, analysis["claim"]["primary"]["block_differences"])
+    return {
+        "name": registered["name"],
+        "sumo": registered["sumo"],
+        "jobs": registered["jobs"],
+        "registered_at": registered["registered_at"],
+        "sha256": sha256(folder / "trial.json"),
+        "verified": (folder / "verification.json").is_file(),
+        "merkle_root": closeout["merkle_root"] if closeout else None,
+        "used_by": _used_by(folder, registered),
+        "city": registered["city"],
+        "claim": plan["claim"],
+        "margin": float(Fraction(plan["claim"]["completion_margin"])),
+        "levels": plan["levels"],
+        "seeds": plan["seeds"],
+        "blocks": [list(block) for block in blocks],
+        "policies": registered["policies"],
+        "analysis": analysis,
+        "methods": _methods(records, plan["claim"]),
+        "pairs": pairs,
+    }
+
+
+def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
+    """Other trials of the same city that share a seed with this one, by name."""
+    study, own = folder.parent, sha256(folder / "trial.json")
+    seeds = {seed for block in registered["plan"]["blocks"] for seed in block}
+    found = [
+        entry["name"]
+        for ledger in (study / LEDGER, *other_ledgers(study))
+        for entry in used_by_trials(ledger)
+        if entry["trial"] != own
+        and entry["city"] == registered["city"]["digest"]
+        and not seeds.isdisjoint(seed for block in entry["blocks"] for seed in block)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _each(outcome: Mapping[str, Any]) -> dict[str, float]:
+    departed = max(1, outcome["departed"])
+    return {
+        "waiting_each_s": outcome["waiting_s"] / departed,
+        "riding_each_s": outcome["riding_s"] / departed,
+    }
+
+
+def _methods(records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Means by method over all its days; candidate and parent first."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        day = record["outcome"] | _each(record["outcome"])
+        rows.setdefault(record["method"], []).append(day)
+    first = [claim["candidate"], claim["parent"]]
+    return {
+        method: {name: float(np.mean([day[name] for day in rows[method]])) for name in MEASURED}
+        | {"days": len(rows[method])}
+        for method in [*first, *sorted(rows.keys() - set(first))]
+    }
+
+
+def _pairs(
+    records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any], blocks: list[tuple[int, ...]]
+) -> list[dict[str, Any]]:
+    """Candidate minus parent on every day they share: block number, level, seed, differences."""
+    sides: dict[str, dict[tuple[Any, ...], Mapping[str, Any]]] = {}
+    for record in records:
+        cell = record["cell"]
+        block = blocks.index((cell["sumo_seed"], cell["demand_seed"]))
+        key = (block, cell["demand"], record["seed"])
+        sides.setdefault(record["method"], {})[key] = record["outcome"]
+    ours, theirs = (sides.get(claim[role], {}) for role in ("candidate", "parent"))
+    names = ("generalized_s", "completion", "unfinished")
+    return [
+        dict(zip(("block", "level", "seed"), key, strict=True))
+        | {name: ours[key][name] - theirs[key][name] for name in names}
+        for key in sorted(ours.keys() & theirs.keys())
+    ]
+
+
+def _agree(folder: Path, pairs: list[dict[str, Any]], analysed: list[float]) -> None:
+    """The records must give the blocks that the verdict speaks of."""
+    for block, expected in enumerate(analysed):
+        days = [pair["generalized_s"] for pair in pairs if pair["block"] == block]
+        if not days or abs(float(np.mean(days)) - expected) > 1e-6:
+            raise InputError(
+                f"{folder}: the records do not give what analysis.json says of block {block + 1}; "
+                f"see: evenline trial verify {folder}"
+            )
+
+
+# -- training -------------------------------------------------------------------------------------
+
+
+def read_training(folder: Path) -> Part:
+    """Where the actors ended and went through, and the metrics of their updates."""
+    curve, metrics = _json(folder / "curve.json"), folder / "metrics.parquet"
+    if curve is None and not metrics.is_file():
+        return None
+    config = _json(folder / "config.json") or {}
+    learners = config.get("plan", {}).get("learners", [])
+    ends, on_the_way = [], []
+    for lane, row in (curve or {}).items():
+        if not (found := LANE.fullmatch(lane)):
+            continue
+        entry = {"learner": found["learner"], "seed": int(found["seed"]), **row}
+        if found["at"]:
+            on_the_way.append(entry | {"at": int(found["at"])})
+        else:
+            ends.append(entry)
+    return {
+        "titles": {each["name"]: each.get("title", each["name"]) for each in learners},
+        "ends": ends,
+        "on_the_way": on_the_way,
+        "zero": (curve or {}).get("zero"),
+        "quantities": QUANTITIES,
+        "metrics": _metrics(metrics) if metrics.is_file() else [],
+    }
+
+
+def _metrics(path: Path) -> list[dict[str, Any]]:
+    """Each quantity of each learner and phase: mean and range over seeds, at few enough points."""
+    try:
+        table = pq.read_table(path, use_threads=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a whole Parquet file ({error})") from None
+    lanes, phases = (table.column(n).to_pylist() for n in ("lane", "phase"))
+    learners = [match["learner"] if (match := LANE.fullmatch(s)) else s for s in lanes]
+    keys = np.array(["\t".join(pair) for pair in zip(phases, learners, strict=True)])
+    update = table.column("update").to_numpy()
+    series = []
+    for key in dict.fromkeys(keys.tolist()):
+        here = keys == key
+        steps = np.unique(update[here])
+        bins = np.array_split(steps, min(CURVE_POINTS, len(steps)))
+        phase, learner = key.split("\t")
+        for name in QUANTITIES:
+            if name not in table.column_names:
+                continue
+            values = table.column(name).to_numpy(zero_copy_only=False)[here].astype(float)
+            if np.isfinite(values).any():
+                rows = [_summary(values, update[here], each) for each in bins]
+                series.append(
+                    {"phase": phase, "learner": learner, "quantity": name, "points": rows}
+                )
+    return series
+
+
+def _summary(values: Any, update: Any, steps: Any) -> list[float | None]:
+    """A bin of updates: where it ends, then mean, lowest and highest value."""
+    chosen = values[(update >= steps[0]) & (update <= steps[-1])]
+    chosen = chosen[np.isfinite(chosen)]
+    if not len(chosen):
+        return [int(steps[-1]), None, None, None]
+    found = (chosen.mean(), chosen.min(), chosen.max())
+    return [int(steps[-1]), *(float(f"{value:.4g}") for value in found)]
+
+
+def read_ratio(folder: Path) -> Part:
+    """The domain-ratio diagnostic, a row for each learner and seed."""
+    found = _json(folder / "ratio.json")
+    if not found:
+        return None
+    rows = []
+    for lane, row in found.items():
+        match = LANE.fullmatch(lane)
+        learner, seed = (match["learner"], match["seed"]) if match else (lane, "")
+        rows.append({"learner": learner, "seed": seed, **row})
+    return {"rows": rows}
+
+
+# -- the city -------------------------------------------------------------------------------------
+
+
+def city_data(city: City) -> dict[str, Any]:
+    """The network as lines and dots, in metres, y upwards."""
+    nodes = {node.id: node for node in city.nodes}
+    streets = []
+    for road in city.roads:
+        a, b = nodes[road.from_node], nodes[road.to_node]
+        streets.append([a.x_m, a.y_m, b.x_m, b.y_m, int(road.bus_lane)])
+    routes = list(dict.fromkeys(service.route for service in city.services))
+    return {
+        "name": city.name,
+        "horizon_s": city.horizon_s,
+        "capacity": city.vehicle.capacity,
+        "streets": streets,
+        "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],
+        "stops": [[stop.id, stop.x_m, stop.y_m] for stop in city.stops],
+        "routes": {name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(routes)},
+        "lines": _route_lines(city, routes),
+        "services": [
+            {
+                "id": service.id,
+                "route": service.route,
+                "stops": list(service.stops),
+                "path": _path(city, service),
+                "km": [round(at / 1000, 3) for at in service.distance_m],
+                "trips": [city.trips[trip].id for trip in city.trips_of[index]],
+                "starts": [city.trips[trip].departure_s for trip in city.trips_of[index]],
+            }
+            for index, service in enumerate(city.services)
+        ],
+    }
+
+
+def _path(city: City, service: Service) -> list[list[float]]:
+    """The junctions that a service passes, between its first and its last stop."""
+    nodes = {node.id: [node.x_m, node.y_m] for node in city.nodes}
+    starts = {road.id: nodes[road.from_node] for road in city.roads}
+    first, last = (city.stops[service.stops[place]] for place in (0, -1))
+    roads = service.roads[service.roads.index(first.road) + 1 : service.roads.index(last.road) + 1]
+    return [[first.x_m, first.y_m], *(starts[road] for road in roads), [last.x_m, last.y_m]]
+
+
+def _route_lines(city: City, routes: list[str]) -> list[list[Any]]:
+    """A line for each route on each street, with its place among the routes that share it."""
+    nodes = {node.id: node for node in city.nodes}
+    ends = {road.id: sorted((road.from_node, road.to_node)) for road in city.roads}
+    shared: dict[tuple[str, str], set[str]] = {}
+    for service in city.services:
+        for road in service.roads:
+            start, end = ends[road]
+            shared.setdefault((start, end), set()).add(service.route)
+    lines: list[list[Any]] = []
+    for (start, end), here in shared.items():
+        a, b = nodes[start], nodes[end]
+        beside = [route for route in routes if route in here]
+        for slot, route in enumerate(beside):
+            lines.append([route, a.x_m, a.y_m, b.x_m, b.y_m, slot - (len(beside) - 1) / 2])
+    return lines

@@ -1,0 +1,116 @@
+"""Days of a trial under candidate and parent, simulated anew in the fast world for the report.
+
+The trial's own days ran in SUMO and keep totals only; these show where and when buses were held.
+The page says so beside every figure that is drawn from them.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenline.city.demand import Cell
+from evenline.city.model import City
+from evenline.city.tables import digest
+from evenline.control.world import run_episode
+from evenline.figures.measure import column, headway_ratios
+from evenline.policies.bundle import open_policy
+from evenline.rules.chain import ELEMENTS
+from evenline.rules.explain import HOUR_S, Witness, changes
+from evenline.worlds.calibration import Calibration, embedded_calibration, load_calibration
+from evenline.worlds.fast.world import FastWorld
+
+VISITS = 60_000  # as many stop visits as a page takes along, at least one block
+ROLES = ("candidate", "parent")
+CHANGES = ("", *ELEMENTS.values())
+
+
+def calibration_of(study: Path, city: City) -> Calibration:
+    """The study's own calibration, or the one that comes with the city."""
+    own = study / "calibration" / "calibration.json"
+    if own.is_file():
+        return load_calibration(own, city, digest(city))
+    return embedded_calibration(city)
+
+
+def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, Any]:
+    """The first blocks of the trial at its middle demand level, under the first training seed."""
+    world = FastWorld(city, calibration_of(study, city), keep_visits=True)
+    level, seed = sorted(trial["levels"])[len(trial["levels"]) // 2], trial["seeds"][0]
+    sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in ROLES}
+    visits = sum(len(city.services[trip.service].stops) for trip in city.trips)
+    count = max(1, min(len(trial["blocks"]), VISITS // (2 * visits)))
+    blocks = []
+    changed: dict[str, Counter[tuple[str, str, int]]] = {role: Counter() for role in ROLES}
+    decided: Counter[tuple[str, int]] = Counter()
+    for number, (sumo_seed, demand_seed) in enumerate(trial["blocks"][:count]):
+        days: dict[str, Any] = {}
+        for role, source in sources.items():
+            witness = Witness(open_policy(source, city))
+            outcome = run_episode(world, Cell(sumo_seed, demand_seed, level), witness)
+            table = witness.table(city, world.visits)
+            days[role] = {
+                "generalized_s": round(outcome.generalized_s, 1),
+                "completion": round(outcome.completion, 4),
+                "mean_hold_s": round(outcome.mean_hold_s, 2),
+                "services": _by_service(city, table),
+            }
+            changed[role].update(changes(table))
+            if role == "candidate":
+                decided.update(_decisions(table))
+        blocks.append({"number": number, "seeds": [sumo_seed, demand_seed], **days})
+    return {
+        "level": level,
+        "seed": seed,
+        "blocks": blocks,
+        "changes": list(CHANGES),
+        "activations": {
+            role: [[*key, times] for key, times in sorted(found.items())]
+            for role, found in changed.items()
+        },
+        "decisions": [[*key, times] for key, times in sorted(decided.items())],
+    }
+
+
+def source_of(study: Path, trial: dict[str, Any], method: str, seed: int) -> str:
+    """A registered policy: the trial's own copy of a bundle, or a built-in name."""
+    for policy in trial["policies"]:
+        if (policy["method"], policy["seed"]) == (method, seed):
+            copied = study / "trial" / "inputs" / policy["path"]
+            return str(copied) if copied.is_dir() else str(policy["path"])
+    raise AssertionError(f"{method} {seed} is not in the trial")
+
+
+def _by_service(city: City, table: pa.Table) -> dict[str, dict[str, list[Any]]]:
+    """Stop visits as short columns: trip, stop, arrival, departure, load, hold, headway, change."""
+    ratio = headway_ratios(table)
+    service = column(table, "service").astype(str)
+    numbers = {
+        city.trips[trip].id: place for trips in city.trips_of for place, trip in enumerate(trips)
+    }
+    load = column(table, "load") - column(table, "alighted") + column(table, "boarded")
+    change = [CHANGES.index(name or "") for name in table.column("changed_by").to_pylist()]
+    columns: dict[str, list[Any]] = {
+        "t": [numbers[name] for name in column(table, "trip").tolist()],
+        "q": column(table, "stop_sequence").tolist(),
+        "a": column(table, "arrival_s").tolist(),
+        "d": column(table, "departure_s").tolist(),
+        "l": load.tolist(),
+        "h": np.round(column(table, "hold_s"), 1).tolist(),
+        "r": [round(float(r), 2) if np.isfinite(r) else None for r in ratio],
+        "c": change,
+    }
+    found: dict[str, dict[str, list[Any]]] = {}
+    for each in city.services:
+        rows = np.flatnonzero(service == each.id).tolist()
+        found[each.id] = {name: [values[i] for i in rows] for name, values in columns.items()}
+    return found
+
+
+def _decisions(table: pa.Table) -> Counter[tuple[str, int]]:
+    """How many decisions there were, by service and hour."""
+    names = ("proposal_s", "service", "arrival_s")
+    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    return Counter((service, at // HOUR_S) for asked, service, at in rows if asked is not None)

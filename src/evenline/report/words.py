@@ -1,0 +1,406 @@
+"""What a study came to, in words: the verdict with its limits, captions, provenance.
+
+Every sentence is a function of the study's data, so that the page can say no more than its files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.report.data import Study
+from evenline.support.files import sha256
+from evenline.trial.used import has_outcomes
+
+GATES = {
+    "mean direction": "passengers lose less time on average",
+    "demand direction": "passengers lose less time at every level of demand",
+    "completeness": "every planned day was run and counted",
+    "artifacts": "nothing was changed after registration",
+    "stability": "the training of the compared policies was stable",
+}
+
+
+TIE_S = 0.05  # a difference of generalized time that no figure on the page would show
+
+
+def change(value: float, digits: int = 1) -> str:
+    """A difference with its sign; a true minus."""
+    shown = f"{abs(value):,.{digits}f}"
+    if not any(digit in shown for digit in "123456789"):
+        return shown
+    return ("+" if value > 0 else "\u2212") + shown
+
+
+def share(value: float, digits: int = 1) -> str:
+    """A share in per cent."""
+    return f"{100 * value:.{digits}f} %"
+
+
+def named(method: str) -> str:
+    """A method's name as it stands in a sentence."""
+    return f"\u201c{method}\u201d"
+
+
+def which(candidate: str) -> str:
+    """The candidate at the beginning of a sentence."""
+    if candidate == "candidate":
+        return "the candidate policy"
+    return f"the policy {named(candidate)}"
+
+
+def called(parent: str) -> str:
+    """The parent's name after the word parent, unless that is its name."""
+    return "" if parent == "parent" else f" {named(parent)}"
+
+
+# -- the verdict ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first thing on the page: one word, what was found, what was checked, what it is not."""
+
+    word: str
+    confirmed: bool | None
+    lead: str
+    checks: tuple[tuple[str, bool], ...]
+    limits: tuple[str, ...]
+
+
+def verdict(study: Study) -> Verdict:
+    """What the trial says, or that there is none."""
+    trial = study.trial
+    if trial is None:
+        return Verdict(
+            "No verdict",
+            None,
+            "A finished trial is not part of this study, so nothing is confirmed or refuted. "
+            "What follows describes its other parts.",
+            (),
+            (),
+        )
+    confirmed = bool(trial["analysis"]["confirmed"])
+    return Verdict(
+        "Confirmed" if confirmed else "Not confirmed",
+        confirmed,
+        _lead(trial, confirmed),
+        _checks(trial),
+        _limits(study, trial),
+    )
+
+
+def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
+    primary = trial["analysis"]["claim"]["primary"]
+    found = f"{_difference(trial)} {_count(primary)}"
+    if confirmed:
+        return f"{found} Every condition that was fixed before the trial is met."
+    if primary["passed"]:
+        found = f"This describes the days of the trial and proves nothing: {_lower(found)}"
+    elif not _is_tie(trial):
+        found = f"The difference may be chance: {_lower(found)}"
+    if not primary["passed"]:
+        found += (
+            " Two policies that are equally good would give the candidate as many blocks or more "
+            f"in {share(primary['p'], 0)} of trials."
+        )
+    missed = _missed(trial)
+    return (
+        f"{found} The claim as registered does not hold, because "
+        f"{'this condition is' if len(missed) == 1 else 'these conditions are'} not met: "
+        f"{'; '.join(missed)}."
+    )
+
+
+def _difference(trial: Mapping[str, Any]) -> str:
+    """What passengers lost under both policies, on average."""
+    claim, analysis = trial["claim"], trial["analysis"]
+    candidate, parent = claim["candidate"], claim["parent"]
+    before, after = _means(trial)
+    finished = change(100 * analysis["difference"]["completion"], 2)
+    whom = f"On average over these days, passengers in {trial['city']['name']} lost"
+    with_both = f"with {which(candidate)}{{}} with its parent{called(parent)}"
+    if _is_tie(trial):
+        compared = f"as much time {with_both.format(' as')}: {after:,.0f} s each"
+    else:
+        gain = "less" if after < before else "more"
+        compared = (
+            f"{gain} time {with_both.format(' than')}: {after:,.0f} instead of {before:,.0f} s "
+            f"each ({change(100 * (after / before - 1))} %)"
+        )
+    return (
+        f"{whom} {compared}, and the share of journeys completed changed by {finished} "
+        "percentage points."
+    )
+
+
+def _means(trial: Mapping[str, Any]) -> tuple[float, float]:
+    """Mean generalized time of the parent and of the candidate."""
+    means, claim = trial["analysis"]["means"], trial["claim"]
+    return means[claim["parent"]]["generalized_s"], means[claim["candidate"]]["generalized_s"]
+
+
+def _is_tie(trial: Mapping[str, Any]) -> bool:
+    before, after = _means(trial)
+    return abs(after - before) < TIE_S
+
+
+def _count(primary: Mapping[str, Any]) -> str:
+    return (
+        f"The candidate was ahead in {primary['wins']} of {primary['blocks']} independent blocks "
+        f"of simulated days; the rule fixed in advance asks for {primary['required_wins']}."
+    )
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def _missed(trial: Mapping[str, Any]) -> list[str]:
+    """The conditions of the claim that are not met, in a few words each."""
+    analysis, claim = trial["analysis"], trial["claim"]
+    primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
+    needed = f"in at least {primary['required_wins']} blocks"
+    conditions = [
+        (f"less passenger time {needed}", primary["passed"]),
+        (f"completion within the margin {needed}", service["passed"]),
+        *((GATES.get(name, name), analysis["gates"][name]) for name in claim["gates"]),
+    ]
+    return [words for words, passed in conditions if not passed]
+
+
+def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    analysis, claim = trial["analysis"], trial["claim"]
+    primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
+    margin = 100 * trial["margin"]
+    return (
+        (
+            f"less passenger time in {primary['wins']} of {primary['blocks']} blocks "
+            f"({primary['required_wins']} needed; p = {primary['p']:.4f})",
+            primary["passed"],
+        ),
+        (
+            f"completion no worse than {margin:g} points below the parent's in "
+            f"{service['wins']} of {service['blocks']} blocks ({service['required_wins']} needed)",
+            service["passed"],
+        ),
+        *((GATES.get(name, name), bool(analysis["gates"][name])) for name in claim["gates"]),
+    )
+
+
+def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
+    claim = trial["claim"]
+    days = len(trial["pairs"])
+    limits = [
+        f"These are {days:,} pairs of simulated days (SUMO {trial['sumo']}) in one network, "
+        f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
+        f"The claim compares {which(claim['candidate'])} with its direct parent"
+        f"{called(claim['parent'])} and nothing else. Other methods are described, not tested.",
+        "Time is generalized passenger time: a second of waiting at a stop counts twice, a second "
+        "on board once, for everyone who sets out, including those who never arrive.",
+        "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
+        "their intervals below are descriptive.",
+    ]
+    if len(trial["seeds"]) == 1:
+        limits.append("The policies were trained once; another training seed may end elsewhere.")
+    elif len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1:
+        limits.append("The candidate is the same under every training seed: seeds add no evidence.")
+    if study.fidelity is not None and not study.fidelity["accepted"]:
+        limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
+    return (*limits, *on_record(trial))
+
+
+def on_record(trial: Mapping[str, Any]) -> list[str]:
+    """What must stand beside a verdict, wherever it is told."""
+    lines = []
+    if missing := _unfinished(trial):
+        lines.append(
+            f"This verdict is not final: the trial has not been {missing}. Until then its files "
+            "can still change."
+        )
+    if others := trial["used_by"]:
+        lines.append(
+            f"These days were not fresh for all: {', '.join(map(named, others))} used seeds of "
+            "theirs too, and whoever chose the policies may have seen what came out."
+        )
+    return [*lines, *(f"On record: {notice}" for notice in trial["analysis"]["notices"])]
+
+
+def _unfinished(trial: Mapping[str, Any]) -> str:
+    """What has not happened yet to an analysed trial."""
+    steps = {"verified by other code": trial["verified"], "closed": trial["merkle_root"]}
+    return " or ".join(words for words, done in steps.items() if not done)
+
+
+def _of(trial: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
+    return [policy for policy in trial["policies"] if policy["method"] == method]
+
+
+# -- captions: what a figure shows, said without it -----------------------------------------------
+
+
+def forest_words(trial: Mapping[str, Any]) -> str:
+    """The block differences of generalized time."""
+    found = trial["analysis"]["claim"]["primary"]["block_differences"]
+    return (
+        f"Candidate minus parent in {len(found)} blocks: generalized time changed by "
+        f"{change(min(found))} to {change(max(found))} s per passenger, and fell in "
+        f"{sum(value < 0 for value in found)} of them."
+    )
+
+
+def effects_words(trial: Mapping[str, Any]) -> str:
+    """The mean difference at each level and its range over seeds."""
+    levels = ", ".join(
+        f"{change(row['generalized_s'])} s at demand \u00d7 {float(level):.2f}"
+        for level, row in trial["analysis"]["by_level"].items()
+    )
+    seeds = [row["generalized_s"] for row in trial["analysis"]["by_seed"].values()]
+    low, high = change(min(seeds)), change(max(seeds))
+    seeds_words = f"{low} s" if low == high else f"{low} to {high} s"
+    return (
+        f"Mean change of generalized time per passenger: {levels}; by training seed {seeds_words}."
+    )
+
+
+def reserve_words(days: Mapping[str, Any]) -> str:
+    """How often the completion reserve changed a hold, and where most."""
+    asked = sum(row[-1] for row in days["decisions"])
+    acted = [row for row in days["activations"]["candidate"] if row[0] == "completion reserve"]
+    total = sum(row[-1] for row in acted)
+    if not acted:
+        return "The completion reserve changed no hold on the simulated days."
+    by_service: dict[str, int] = {}
+    for _, service, _, times in acted:
+        by_service[service] = by_service.get(service, 0) + times
+    most = max(by_service, key=lambda name: by_service[name])
+    return (
+        f"The completion reserve set {total / len(days['blocks']):,.0f} holds a day, "
+        f"{share(total / max(1, asked))} of all decisions, most of them on service {most}."
+    )
+
+
+def ends_words(training: Mapping[str, Any]) -> str:
+    """Where the learners ended on fresh days of the fast world."""
+    means: dict[str, list[float]] = {}
+    for row in training["ends"]:
+        means.setdefault(row["learner"], []).append(row["generalized_s"])
+    if not means:
+        return "No actor has been evaluated."
+    best = min(means, key=lambda name: sum(means[name]) / len(means[name]))
+    zero = training["zero"]
+    words = f"{len(means)} learners on fresh days of the fast world; the lowest mean time "
+    words += f"has {best} ({sum(means[best]) / len(means[best]):,.0f} s per passenger"
+    return words + (f"; {zero['generalized_s']:,.0f} s without holding)." if zero else ").")
+
+
+def fidelity_words(audit: Mapping[str, Any]) -> str:
+    """Whether the fast world passed, and its largest gap."""
+    lines = audit["lines"]
+    outside = sum(not line["passed"] for line in lines)
+    gap = audit["largest_zero_gaps"].get("generalized time")
+    words = f"{len(lines)} comparisons of the fast world with SUMO: " + (
+        "every interval lies inside its limit." if not outside else f"{outside} lie outside."
+    )
+    if gap is None:
+        return words
+    return f"{words} Generalized time without holding differs by at most {share(gap)}."
+
+
+def replay_words(audit: Mapping[str, Any]) -> str:
+    """Whether the claims about the logged days hold."""
+    rows = next((f["value"] for f in audit["figures"] if f["name"] == "rows"), 0)
+    failed = [f["name"] for f in audit["figures"] if f["passed"] is False]
+    holds = "every claim that can fail holds."
+    return (
+        f"{rows:,.0f} logged decisions from SUMO {audit['sumo']}, recomputed from the files: "
+        + (f"these claims fail: {', '.join(failed)}." if failed else holds)
+    )
+
+
+def ratio_words(ratio: Mapping[str, Any]) -> str:
+    """How far simulated transitions can be told from logged ones."""
+    held = [row["held_out_joint_auc"] for row in ratio["rows"] if "held_out_joint_auc" in row]
+    if not held:
+        return "No held-out figure."
+    span = f"{min(held):.2f}" if len(held) == 1 else f"{min(held):.2f} to {max(held):.2f}"
+    return (
+        f"On held-out days the classifier reaches an AUC of {span} (0.5: cannot tell). "
+        "A diagnostic only: no update of a policy ever uses it."
+    )
+
+
+# -- provenance -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file that the page was made from, its hash, and the command that makes it again."""
+
+    what: str
+    file: str
+    sha256: str
+    redo: str
+
+
+MADE = {
+    "plan.toml": ("plan", ""),
+    "city/manifest.json": ("city", "city"),
+    "replay/manifest.json": ("replay", "replay"),
+    "replay-audit/replay.json": ("replay audit", "replay-audit"),
+    "calibration/calibration.json": ("calibration", "calibration"),
+    "fidelity/fidelity.json": ("fidelity audit", "fidelity"),
+    "train/config.json": ("training", "train"),
+    "train/metrics.parquet": ("training metrics", "train"),
+    "train/curve.json": ("learning results", "train"),
+    "train/ratio.json": ("domain ratio", "train"),
+    "trial/trial.json": ("registration", "register"),
+    "trial/matrix.json": ("trial days", "trial"),
+    "trial/analysis.json": ("analysis", "analyse"),
+    "trial/verification.json": ("verification", "verify"),
+    "trial/closeout.json": ("closeout", "closeout"),
+}
+
+
+def origins(study: Study) -> list[Origin]:
+    """Every file that is there, with the step of the study that makes it."""
+    return [
+        Origin(what, file, sha256(study.folder / Path(file)), again(study, step))
+        for file, (what, step) in MADE.items()
+        if (study.folder / Path(file)).is_file()
+    ]
+
+
+def again(study: Study, step: str) -> str:
+    """The command that makes a part of the study again; a trial's days are never run twice.
+
+    Once there are outcomes, what lies before them is made again in a folder of its own.
+    """
+    name = study.name
+    if step in ("analyse", "verify", "closeout"):
+        return f"evenline trial {step} {name}/trial"
+    if step == "trial":
+        return f"evenline trial run {name}/trial"
+    command = f"evenline study run {name}/plan.toml --out {name}"
+    if step == "register":
+        return f"{command} --until register"
+    if step and has_outcomes(study.folder):
+        return f"{command}-again --until {step}"
+    return f"{command} --from {step} --until {step}" if step else command
+
+
+def facts(study: Study) -> list[tuple[str, str]]:
+    """Hashes and versions that identify the study as a whole."""
+    found = [("evenline", evenline.__version__)]
+    if (trial := study.trial) is not None:
+        found += [
+            ("SUMO", trial["sumo"]),
+            ("registered at", trial["registered_at"]),
+            ("trial", trial["sha256"]),
+            ("all results", trial["analysis"]["results_sha256"]),
+            ("city", trial["city"]["digest"]),
+        ]
+        if trial["merkle_root"]:
+            found.append(("Merkle root at closeout", trial["merkle_root"]))
+    return found

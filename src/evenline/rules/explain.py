@@ -1,0 +1,95 @@
+"""Why each bus was held: the account of a day's decisions, beside its stop visits.
+
+A `Witness` stands between a world and a policy and notes every event and proposal. From these
+alone follow the columns that the stop-visit table carries and the count of activations.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from evenline.city.model import City
+from evenline.control.event import STOP, Array, Batch
+from evenline.control.visits import Visit, visit_table
+from evenline.rules.behaviours import Rule
+from evenline.rules.chain import CHAINS, ELEMENTS, explain, seconds_column
+from evenline.rules.controller import Chained, Decision
+
+HOUR_S = 3600
+
+
+class Witness:
+    """A policy that remembers what it was asked and what it proposed."""
+
+    def __init__(self, policy: Chained) -> None:
+        self.policy = policy
+        self._trips: list[int] = []
+        self._raw: list[Array] = []
+        self._proposals: list[Array] = []
+
+    def __call__(self, batch: Batch) -> Sequence[float]:
+        decision = self.policy.decide(batch)
+        self._trips += batch.trips.tolist()
+        self._raw.append(batch.raw)
+        self._proposals.append(decision.proposals_s)
+        return [float(hold) for hold in decision.holds_s]
+
+    def table(self, city: City, visits: Iterable[Visit]) -> pa.Table:
+        """The stop visits with the account of each decision; null where nothing was decided."""
+        rows = sorted(visits)
+        table = visit_table(city, rows)
+        raw = np.concatenate(self._raw) if self._raw else np.zeros((0, 16))
+        proposals = np.concatenate(self._proposals) if self._proposals else np.zeros(0)
+        account = explain(self.policy.chain, raw, proposals, self.policy.horizon_s)
+        stops = raw[:, STOP].astype(int).tolist()
+        number = {key: i for i, key in enumerate(zip(self._trips, stops, strict=True))}
+        where = [number.get((row.trip, row.position)) for row in rows]
+        for name, column in account.items():
+            values = column.tolist()
+            found = pa.array([None if i is None else values[i] for i in where])
+            if name == "changed_by":
+                found = found.cast(pa.string()).dictionary_encode()
+            table = table.append_column(name, found)
+        return table
+
+
+@dataclass(frozen=True)
+class Unchained:
+    """A plain rule, explained like any other policy: nothing changes what it proposes."""
+
+    rule: Rule
+    horizon_s: float
+    chain: int = CHAINS["raw"]
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    def decide(self, batch: Batch) -> Decision:
+        holds = np.asarray(self.rule(batch))
+        return Decision(holds, holds)
+
+    def __call__(self, batch: Batch) -> Sequence[float]:
+        return self.rule(batch)
+
+
+def changes(visits: pa.Table) -> Counter[tuple[str, str, int]]:
+    """How often each element of the chain changed a hold, by element, service and hour."""
+    service, arrival_s = (visits.column(name).to_pylist() for name in ("service", "arrival_s"))
+    return Counter(
+        (element, service[i], arrival_s[i] // HOUR_S)
+        for element in ELEMENTS.values()
+        for i, seconds in enumerate(visits.column(seconds_column(element)).to_pylist())
+        if seconds  # neither 0 nor null
+    )
+
+
+def activations(visits: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
+    """The changes of a day as a file holds them: by element, service and hour of the day."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for (element, service, hour), times in sorted(changes(visits).items()):
+        found.setdefault(element, {}).setdefault(service, {})[f"hour {hour + 1}"] = times
+    return found

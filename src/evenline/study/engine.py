@@ -1,0 +1,438 @@
+"""The order of it all: steps that know their inputs by hash, in one folder, resumable.
+
+A step runs when what it depends on is not what it was made from, or when what it made is not as it
+was left; it says which. `state.json` is the only memory: what was begun with which inputs, what
+was finished with which outputs, and how long it took. A kill at any moment costs the work of the
+step under way since its own last safe point; the next run goes on there.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import evenline
+from evenline.city.tables import digest
+from evenline.study.plan import StudyPlan, read_study_plan
+from evenline.support.errors import InputError
+from evenline.support.files import (
+    read_json,
+    refuse_foreign,
+    sha256,
+    to_json,
+    write_bytes,
+    write_text,
+)
+from evenline.trial.used import check_fresh, has_outcomes, other_ledgers
+
+FORMAT = "evenline-study-1"
+PLAN, STATE, MANIFEST, TRIAL = "plan.toml", "state.json", "manifest.json", "trial"
+FRESH = "name fresh seeds under [trial] in the plan"
+Say = Callable[[str], None]
+Hashes = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study under way: its folder, its plan, and how many processes it may use."""
+
+    folder: Path
+    plan: StudyPlan
+    workers: int | None = None
+
+    @property
+    def city(self) -> str:
+        """The city's folder, as every command takes it."""
+        return str(self.folder / "city")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: what it needs, what of the plan it reads, what it makes and how.
+
+    `run` does whatever is missing and returns one line. `owns` is the folder that is emptied when
+    the inputs have changed; a step without one looks after what is there itself. `leaves` names
+    what a step writes there besides, such as checkpoints; anything else is a stranger's and never
+    removed. Where `mends` is set, damaged files alone are removed (and the first of `makes`, the
+    seal) and made again. `stale` may tell of a reason to run that no input shows.
+    """
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    settings: Callable[[StudyPlan], dict[str, Any]]
+    makes: tuple[str, ...]
+    run: Callable[[Study], str]
+    about_s: Callable[[Study], float]
+    owns: str | None = None
+    mends: bool = False
+    leaves: tuple[str, ...] = ()
+    stale: Callable[[Study], str | None] = lambda study: None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished step: made from what, what it made, how long it took, what it said."""
+
+    inputs: dict[str, str]
+    outputs: Hashes
+    seconds: float
+    finished_at: str
+    said: str
+
+    @property
+    def digest(self) -> str:
+        """One hash for everything the step made."""
+        return hashlib.sha256(to_json(self.outputs).encode()).hexdigest()
+
+
+@dataclass
+class State:
+    """What `state.json` remembers."""
+
+    begun: dict[str, dict[str, str]] = field(default_factory=dict)
+    done: dict[str, Done] = field(default_factory=dict)
+    took_s: dict[str, float] = field(default_factory=dict)
+    spent_s: dict[str, float] = field(default_factory=dict)  # on steps that were stopped
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a step stands: why it has to run (None: it is up to date), what it took or will."""
+
+    step: Step
+    reason: str | None
+    done: Done | None
+    about_s: float
+
+
+# -- state ----------------------------------------------------------------------------------------
+
+
+def load_state(folder: Path) -> State:
+    """The memory of a study's folder; empty if it has none."""
+    path = folder / STATE
+    if not path.exists():
+        return State()
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path}: format is not {FORMAT!r}")
+    try:
+        done = {name: Done(**row) for name, row in found["done"].items()}
+        return State(dict(found["begun"]), done, dict(found["took_s"]), found.get("spent_s", {}))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: not what a study has written ({error!r})") from None
+
+
+def _save(folder: Path, state: State) -> None:
+    write_text(folder / STATE, to_json({"format": FORMAT, **asdict(state)}))
+
+
+def files_of(folder: Path, patterns: Sequence[str]) -> Hashes:
+    """The SHA-256 of every file that a pattern names, by path inside the folder."""
+    return {name: sha256(folder / name) for name in _names(folder, patterns)}
+
+
+def _names(folder: Path, patterns: Sequence[str]) -> list[str]:
+    """Every file that a pattern names, by path inside the folder; nothing hidden."""
+    paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    inside = sorted(path.relative_to(folder) for path in paths)
+    return [
+        path.as_posix() for path in inside if not any(part.startswith(".") for part in path.parts)
+    ]
+
+
+def inputs_of(study: Study, step: Step, state: State) -> dict[str, str]:
+    """What a step depends on: settings as text, other steps by the hash of what they made."""
+    own = {key: json.dumps(value) for key, value in step.settings(study.plan).items()}
+    needs = {name: state.done[name].digest for name in step.needs if name in state.done}
+    return own | needs
+
+
+def why(study: Study, step: Step, state: State) -> tuple[str | None, list[str]]:
+    """Why a step has to run, or None; and which files are not as it left them."""
+    inputs, done = inputs_of(study, step, state), state.done.get(step.name)
+    if done is None:
+        begun = state.begun.get(step.name)
+        return ("goes on where it stopped" if begun == inputs else "not done yet"), []
+    for name in dict.fromkeys([*done.inputs, *inputs]):
+        before, now = done.inputs.get(name), inputs.get(name)
+        if before != now and name in step.needs:
+            return f"step {name} has made something else", []
+        if before != now:
+            return f"{name} is {now}, was {before}", []
+    found = files_of(study.folder, step.makes)
+    names = sorted(found.keys() | done.outputs.keys())
+    damaged = [name for name in names if found.get(name) != done.outputs.get(name)]
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        what = "is not as it was left" if damaged[0] in found else "is gone"
+        what = what if damaged[0] in done.outputs else "was not made by this step"
+        return f"{damaged[0]} {what}{more}", damaged
+    return step.stale(study), []
+
+
+def strangers(study: Study, step: Step, state: State) -> list[str]:
+    """What lies in a step's folder and was not put there by it."""
+    if not step.owns:
+        return []
+    done, ours = state.done.get(step.name), set[str]()
+    if done is not None:
+        ours = {*done.outputs, *_names(study.folder, step.leaves)}
+    elif step.name in state.begun:
+        ours = {*_names(study.folder, (*step.makes, *step.leaves))}
+    there = _names(study.folder, (f"{step.owns}/**/*",))
+    return [name for name in there if name not in ours]
+
+
+def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
+    """Every step with the reason it would run for; changes nothing."""
+    state, standings = load_state(study.folder), []
+    waiting, resized = set[str](), set[str]()
+    forced = False
+    for step in steps:
+        forced = forced or step.name == again_from
+        reason, _ = why(study, step, state)
+        if reason is None and forced:
+            reason = "asked for"
+        if reason is None and (first := [name for name in step.needs if name in waiting]):
+            reason = f"if step {first[0]} makes something else"
+        if reason is not None:
+            waiting.add(step.name)
+        # What the last run took says nothing of more days or another network.
+        if _is_resized(study, step, state) or not resized.isdisjoint(step.needs):
+            resized.add(step.name)
+        took_s = None if step.name in resized else state.took_s.get(step.name)
+        about_s = took_s or step.about_s(study)
+        standings.append(Standing(step, reason, state.done.get(step.name), about_s))
+    return standings
+
+
+def _is_resized(study: Study, step: Step, state: State) -> bool:
+    """Whether a step's own settings are others than when it was last begun."""
+    begun = state.begun.get(step.name)
+    own = {key: json.dumps(value) for key, value in step.settings(study.plan).items()}
+    return begun is not None and any(begun.get(key) != value for key, value in own.items())
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def open_study(plan_path: Path, out: Path | None, workers: int | None = None) -> Study:
+    """A study from its plan; the folder is not touched yet."""
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: must be at least 1")
+    plan = read_study_plan(plan_path)
+    folder = out or Path("results") / f"study-{plan.name}"
+    refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave no more than the lock
+    return Study(folder, plan, workers)
+
+
+def chosen(steps: Sequence[Step], first: str | None, last: str | None) -> list[Step]:
+    """The steps up to the last one asked for; refuses names that are not among them."""
+    names = [step.name for step in steps]
+    for name in (first, last):
+        if name is not None and name not in names:
+            raise InputError(f"step {name!r}: there are {', '.join(names)}")
+    if first and last and names.index(first) > names.index(last):
+        raise InputError(f"--from {first} comes after --until {last}")
+    return list(steps[: names.index(last) + 1] if last else steps)
+
+
+def run_study(
+    study: Study,
+    plan_path: Path,
+    steps: Sequence[Step],
+    again_from: str | None = None,
+    until: str | None = None,
+    say: Say = lambda line: None,
+) -> bool:
+    """Run what has to run, in order; True if the whole study is done and its manifest written."""
+    todo = chosen(steps, again_from, until)
+    study.folder.mkdir(parents=True, exist_ok=True)
+    with _alone(study.folder):
+        refuse_seen(study, todo, again_from)
+        if plan_path.resolve() != (study.folder / PLAN).resolve():
+            write_bytes(study.folder / PLAN, plan_path.read_bytes())
+        _sweep(study)
+        state = load_state(study.folder)
+        asked_for = _asked_for(todo, again_from)
+        _forget(study, asked_for, state)
+        for number, step in enumerate(todo, start=1):
+            reason, damaged = why(study, step, state)
+            label = f"{number:2}/{len(steps)} {step.title}"
+            if reason is None:
+                say(f"{label}: up to date")
+                continue
+            say(f"{label}: {'asked for' if step in asked_for else reason}")
+            done = _run_step(study, step, state, damaged)
+            say(f"      {done.said} ({done.seconds:.1f} s)")
+        if len(todo) < len(steps):
+            return False
+        _write_manifest(study, steps, state)
+    return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One runner a folder; the lock goes with the process, however it ends."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{folder}: another study is at work here") from None
+        yield
+
+
+def _asked_for(steps: Sequence[Step], again_from: str | None) -> list[Step]:
+    """The steps that are to be done again whatever is there."""
+    names = [step.name for step in steps]
+    return list(steps[names.index(again_from) :]) if again_from else []
+
+
+def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
+    """Forget that steps were done, all at once: whoever goes on after a stop does them all."""
+    for step in steps:
+        _refuse_strangers(study, step, state)
+    for step in steps:
+        _put_aside(study, step)
+        for memory in (state.done, state.begun, state.spent_s):
+            memory.pop(step.name, None)
+    if steps:
+        _save(study.folder, state)
+        _sweep(study)
+
+
+def _refuse_strangers(study: Study, step: Step, state: State) -> None:
+    if found := strangers(study, step, state):
+        raise InputError(
+            f"{study.folder / found[0]}: is no file of step {step.name}, whose folder has to be "
+            "emptied; move it away"
+        )
+
+
+def _put_aside(study: Study, step: Step) -> None:
+    """Take a step's folder away in one stroke: no kill leaves half of it under its name."""
+    if step.owns and (study.folder / step.owns).exists():
+        aside = study.folder / f".old-{step.owns}"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(study.folder / step.owns, aside)
+
+
+def _sweep(study: Study) -> None:
+    for aside in study.folder.glob(".old-*"):
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Done:
+    """Make room, remember what is begun, run, remember what was made."""
+    inputs, folder = inputs_of(study, step, state), study.folder
+    resumes = state.begun.get(step.name) == inputs
+    if damaged or not resumes:
+        _refuse_strangers(study, step, state)
+    if damaged and resumes and step.mends:
+        # Before anything is forgotten: a kill in here leaves damage that is found again.
+        for name in [*damaged, *files_of(folder, step.makes[:1])]:
+            (folder / name).unlink(missing_ok=True)
+    elif damaged and step.owns:
+        resumes = False
+    if _is_resized(study, step, state):
+        state.took_s.pop(step.name, None)
+    if not resumes:
+        _put_aside(study, step)
+        state.spent_s.pop(step.name, None)
+    state.done.pop(step.name, None)
+    state.begun[step.name] = inputs
+    _save(folder, state)
+    _sweep(study)
+    began, before_s = time.monotonic(), state.spent_s.get(step.name, 0.0)
+    try:
+        said = step.run(study)
+    except BaseException:
+        state.spent_s[step.name] = round(before_s + time.monotonic() - began, 2)
+        _save(folder, state)
+        raise
+    outputs = files_of(folder, step.makes)
+    if not outputs:
+        raise InputError(f"{folder}: step {step.name} has made nothing")
+    seconds = round(before_s + time.monotonic() - began, 2)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    done = Done(inputs, outputs, seconds, at, said)
+    state.done[step.name] = done
+    state.spent_s.pop(step.name, None)
+    # What a kill has cut short tells too little of how long the whole takes.
+    state.took_s[step.name] = max(seconds, state.took_s.get(step.name, 0.0) if resumes else 0.0)
+    _save(folder, state)
+    return done
+
+
+def refuse_seen(study: Study, steps: Sequence[Step], again_from: str | None = None) -> None:
+    """Once a trial has outcomes, its cells cannot judge policies that are made after them."""
+    names = [step.name for step in steps]
+    shared = _seen(study) & {seed for pair in study.plan.checked_trial().blocks for seed in pair}
+    if not shared:
+        if "register" in names:
+            _refuse_used(study)
+        return
+    state, asked_for = load_state(study.folder), _asked_for(steps, again_from)
+    for step in steps[: names.index(TRIAL) if TRIAL in names else None]:
+        done = state.done.get(step.name)
+        changed = done is not None and done.inputs != inputs_of(study, step, state)
+        if changed or step in asked_for:
+            reason = why(study, step, state)[0] if changed else "asked for"
+            raise InputError(
+                f"{study.folder}: its trial has seen the outcomes of seed {min(shared)}, and step "
+                f"{step.name} would be made anew ({reason}); {FRESH}"
+            )
+
+
+def _seen(study: Study) -> set[int]:
+    """The seeds whose outcomes the study's trial has."""
+    if not has_outcomes(study.folder):
+        return set()
+    registered = read_json(study.folder / TRIAL / "trial.json")
+    return {seed for block in registered["plan"]["blocks"] for seed in block}
+
+
+def _refuse_used(study: Study) -> None:
+    """Refuse cells that a trial elsewhere has used, before the work of days leads up to them."""
+    trial, city = study.plan.checked_trial(), digest(study.plan.open_city())
+    try:
+        check_fresh(trial.blocks, city, *other_ledgers(study.folder))
+    except InputError as error:
+        raise InputError(f"{study.folder}: {error}; {FRESH}") from None
+
+
+def _write_manifest(study: Study, steps: Sequence[Step], state: State) -> None:
+    """Every file of the study with its hash, and what was made from what."""
+    kept = {
+        name: study.folder / name
+        for name in _names(study.folder, ("**/*",))
+        if name not in (STATE, MANIFEST)
+    }
+    manifest = {
+        "format": "evenline-study-manifest-1",
+        "name": study.plan.name,
+        "evenline": evenline.__version__,
+        "steps": {
+            step.name: {
+                "title": step.title,
+                "inputs": state.done[step.name].inputs,
+                "made": state.done[step.name].digest,
+                "finished_at": state.done[step.name].finished_at,
+                "seconds": state.done[step.name].seconds,
+            }
+            for step in steps
+        },
+        "files": {name: sha256(path) for name, path in kept.items()},
+    }
+    path = study.folder / MANIFEST
+    if not path.exists() or read_json(path) != manifest:
+        write_text(path, to_json(manifest))

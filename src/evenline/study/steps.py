@@ -1,0 +1,457 @@
+"""The steps of a study, from a city to its page. Each calls what the single commands call.
+
+Where things lie in a study's folder is fixed and written down here: `city/`, `replay/`,
+`replay-audit/`, `calibration/`, `fidelity/`, `train/`, `policies/<method>-<seed>/`, `trial/`,
+`report.html`. A trial with outcomes is never deleted: one that is replaced goes to `earlier/`.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import evenline
+from evenline.city.tables import digest, open_city, save_city
+from evenline.learn.schedule import named_learners
+from evenline.policies.bundle import policy_digest
+from evenline.runs.source import source_digest, source_files
+from evenline.study.engine import TRIAL, Step, Study
+from evenline.study.plan import StudyPlan
+from evenline.support.errors import InputError
+from evenline.support.files import new_folder, read_json, sha256, to_json, write_text
+from evenline.support.progress import progress_bar
+from evenline.trial.used import LEDGER, has_outcomes, other_ledgers
+from evenline.worlds.sumo.runtime import installed_version
+
+EARLIER, TRIAL_PLAN = "earlier", "trial.toml"
+PAGE = ("report/*.py", "report/assets/*")
+BEHAVIOURS, LEVELS = 8, 3  # of the replay: episodes a block
+WriteReport = Callable[[Path], Path]
+
+
+# -- city, replay, calibration --------------------------------------------------------------------
+
+
+def _city(study: Study) -> str:
+    city = study.plan.open_city()
+    save_city(city, study.folder / "city")
+    return f"{len(city.services)} services, {len(city.stops)} stops, {city.decisions:,} decisions"
+
+
+def _replay(study: Study) -> str:
+    from evenline.experiments.collect import collect, missing_episodes, planned
+
+    folder, blocks = study.folder / "replay", study.plan.replay.blocks
+    source = Path(study.plan.place(study.plan.replay.reuse))
+    if study.plan.replay.reuse and source.is_dir() and not folder.exists():
+        _take_over(study, source, folder)
+    every = planned(folder, study.city, blocks)
+    missing = missing_episodes(folder, study.city, blocks)
+    with progress_bar() as bar:
+        task = bar.add_task("days", total=len(every), completed=len(every) - len(missing))
+        failures = collect(
+            folder, study.city, blocks, study.workers, on_result=lambda result: bar.advance(task)
+        )
+    if failures:
+        raise InputError(f"{folder}: {len(failures)} days failed; first: {failures[0].error}")
+    return f"{len(every)} days, {len(missing)} of them simulated now"
+
+
+def _take_over(study: Study, source: Path, folder: Path) -> None:
+    """Copy a sealed replay, once it is known to be whole and of this city and size."""
+    from evenline.replay.sealed import check_sealed
+
+    asked = check_sealed(source)["plan"]
+    wanted = {"city": digest(open_city(study.city)), "blocks": study.plan.replay.blocks}
+    for name, value in wanted.items():
+        if asked[name] != value:
+            raise InputError(f"{source}: is a replay of another {name}; take `reuse` off the plan")
+    with new_folder(folder) as aside:
+        shutil.copytree(
+            source, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "log.txt")
+        )
+
+
+def _replay_audit(study: Study) -> str:
+    from evenline.experiments.replay_audit import write_audit
+
+    figures = write_audit(study.folder / "replay", study.city, study.folder / "replay-audit")
+    failed = [figure.name for figure in figures if figure.passed is False]
+    if failed:
+        raise InputError(f"{study.folder / 'replay'}: does not hold: {', '.join(failed)}")
+    judged = sum(figure.passed is not None for figure in figures)
+    return f"{len(figures)} figures recomputed, all {judged} that can fail hold"
+
+
+def _calibration(study: Study) -> str:
+    from evenline.experiments.calibrate import calibrate
+
+    folder = study.folder / "calibration"
+    found, _ = calibrate(study.city, folder, study.plan.calibration.blocks, study.workers)
+    return f"fitted to {found.residuals['runs']:,.0f} runs between stops"
+
+
+def _fidelity(study: Study) -> str:
+    from evenline.experiments.fidelity import fidelity_audit
+    from evenline.worlds.fidelity import accepted
+
+    lines = fidelity_audit(
+        study.city, study.folder / "calibration" / "calibration.json", study.folder / "replay",
+        study.folder / "fidelity", study.workers, blocks=study.plan.replay.blocks,
+    )  # fmt: skip
+    outside = sum(not line.passed for line in lines)
+    if not accepted(lines) and study.plan.fidelity.required:
+        raise InputError(
+            f"{study.folder / 'fidelity'}: {outside} of {len(lines)} intervals are outside their "
+            "limits, and the plan requires the fast world to be accepted"
+        )
+    return f"{len(lines) - outside} of {len(lines)} intervals inside their limits"
+
+
+# -- learning -------------------------------------------------------------------------------------
+
+
+def _train(study: Study) -> str:
+    from evenline.experiments.train import run_training
+
+    asked = study.plan.train
+    slot, fused, hidden = asked.widths
+    found = run_training(
+        study.city,
+        ",".join(study.plan.learners),
+        ",".join(str(seed) for seed in study.plan.seeds),
+        study.folder / "replay",
+        study.folder / "train",
+        asked.device,
+        asked.budget,
+        (slot, fused, hidden),
+        asked.diagnostic,
+        asked.curve_blocks,
+        calibration_file=study.folder / "calibration" / "calibration.json",
+    )
+    curve = found["curve"]
+    ends = [r["generalized_s"] for n, r in curve.items() if n != "zero" and "-at-" not in n]
+    return (
+        f"{len(ends)} actors; on fresh days of the fast world the best takes {min(ends):,.0f} s, "
+        f"no holding {curve['zero']['generalized_s']:,.0f} s"
+    )
+
+
+def _policies(study: Study) -> str:
+    from evenline.policies.bundle import export_bundle
+
+    city, folder = open_city(study.city), study.folder
+    made_from = {
+        "made_by": "evenline study run",
+        "city": digest(city),
+        "replay": sha256(folder / "replay" / "manifest.json"),
+        "calibration": sha256(folder / "calibration" / "calibration.json"),
+    }
+    for label, method in study.plan.methods.items():
+        for seed in study.plan.seeds:
+            target = folder / "policies" / f"{label}-{seed}"
+            if method.source:
+                origin = {"made_by": made_from["made_by"], "source": method.source}
+                source = study.plan.policy(method)
+                export_bundle(target, source, city, None, origin | {"city": digest(city)})
+                continue
+            told = made_from | {"learner": method.learner, "seed": seed}
+            actor = folder / "train" / "actors" / f"{method.learner}-{seed}.safetensors"
+            told |= {"stable": training_is_stable(folder / "train", method.learner, seed)}
+            export_bundle(target, str(actor), city, method.chain, told)
+    return f"{len(study.plan.methods) * len(study.plan.seeds)} bundles"
+
+
+def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
+    """Whether an actor and every metric of its training are finite numbers from first to last.
+
+    A learner that does not go on in the simulator starts from IQL and adds no metrics of its own.
+    """
+    import pyarrow.parquet as pq
+    from safetensors.numpy import load_file
+
+    (found,) = named_learners(learner)
+    lane = f"{learner if found.continues else 'iql'}-{seed}"
+    rows = [r for r in pq.read_table(folder / "metrics.parquet").to_pylist() if r["lane"] == lane]
+    actor = load_file(folder / "actors" / f"{learner}-{seed}.safetensors")
+    numbers = [v for row in rows for v in row.values() if isinstance(v, float)]
+    finite = all(np.isfinite(tensor).all() for tensor in actor.values())
+    return bool(rows) and bool(actor) and finite and bool(np.isfinite(numbers).all())
+
+
+# -- trial ----------------------------------------------------------------------------------------
+
+
+def _register(study: Study) -> str:
+    """Freeze the trial. What was registered from the same stays; what has outcomes is kept."""
+    from evenline.trial.registration import register
+    from evenline.trial.used import FORMAT, check_fresh
+
+    folder, trial = study.folder, study.folder / TRIAL
+    if (trial / "trial.json").exists() and _is_registered(study):
+        return f"registered before as {sha256(trial / 'trial.json')}"
+    write_text(folder / LEDGER, to_json({"format": FORMAT, "trials": _earlier(folder)}))
+    blocks, own = study.plan.checked_trial().blocks, digest(open_city(study.city))
+    check_fresh(blocks, own, folder / LEDGER, *other_ledgers(folder))
+    _retire(study)
+    write_text(folder / TRIAL_PLAN, trial_toml(study.plan.trial(folder)))
+    made = register(folder / TRIAL_PLAN, trial, folder / LEDGER)
+    return f"{made.registered['jobs']:,} jobs, registered as {made.sha256}"
+
+
+def _is_registered(study: Study) -> bool:
+    """Whether the trial that is there asks the same of the same policies."""
+    found = read_json(study.folder / TRIAL / "trial.json")
+    asked = json.loads(json.dumps(asdict(study.plan.checked_trial())))
+    paths = ("city", "methods")  # where things lay is no part of the question
+    same = all(found["plan"][key] == asked[key] for key in asked if key not in paths)
+    policies = {f"{p['method']}-{p['seed']}": p["digest"] for p in found["policies"]}
+    here = {path.name: policy_digest(str(path)) for path in (study.folder / "policies").iterdir()}
+    return same and policies == here and _overtaken(study) is None
+
+
+def _overtaken(study: Study) -> str | None:
+    """Why a trial without outcomes has to be registered anew: source or SUMO are others now.
+
+    Once there are outcomes that is a deviation, which only a person can sign off.
+    """
+    from evenline.trial.registration import Trial, changed_source
+
+    path = study.folder / TRIAL / "trial.json"
+    if not path.exists() or has_outcomes(study.folder):
+        return None
+    found = read_json(path)
+    if changed := changed_source(Trial(path.parent, found, "")):
+        return f"evenline/{changed[0][0]} is not the source that was registered"
+    sumo = installed_version()
+    return None if found["sumo"] == sumo else f"sumo is {sumo}, was {found['sumo']}"
+
+
+def trial_toml(plan: dict[str, Any]) -> str:
+    """A trial's plan as TOML: JSON writes the same numbers, words and lists."""
+    lines = [f"{k} = {json.dumps(v)}" for k, v in plan.items() if not isinstance(v, dict)]
+    for name, table in plan.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
+    return "\n".join(["# Made from the study's plan.", *lines]) + "\n"
+
+
+def _earlier(folder: Path) -> list[dict[str, Any]]:
+    """What trials of this study have seen: those replaced, and the present one."""
+    places = [*sorted((folder / EARLIER).glob("*")), folder / TRIAL]
+    return [
+        {
+            "name": found["name"],
+            "trial": sha256(place / "trial.json"),
+            "city": found["city"]["digest"],
+            "blocks": found["plan"]["blocks"],
+        }
+        for place in places
+        if any(place.glob("records/*.json")) and (found := read_json(place / "trial.json"))
+    ]
+
+
+def _retire(study: Study) -> None:
+    """Put a trial with outcomes aside; one without has told nobody anything and goes."""
+    trial = study.folder / TRIAL
+    if not trial.exists():
+        return
+    if has_outcomes(study.folder):
+        aside = study.folder / EARLIER / f"trial-{sha256(trial / 'trial.json')[:12]}"
+        aside.parent.mkdir(exist_ok=True)
+        os.replace(trial, aside)
+    else:
+        shutil.rmtree(trial)
+
+
+def _trial(study: Study) -> str:
+    from evenline.runs import executors
+    from evenline.trial import matrix
+    from evenline.trial.registration import open_trial
+
+    folder = study.folder / TRIAL
+    trial = open_trial(folder)
+    done = len(matrix.standing(trial).done)
+    with progress_bar() as bar:
+        task = bar.add_task("days", total=trial.registered["jobs"], completed=done)
+        found = matrix.run(
+            folder,
+            executors.local(study.workers),
+            retry=True,
+            on_end=lambda job, finished: bar.advance(task, int(finished)),
+        )
+    if found.quarantined:
+        raise InputError(matrix.quarantine_lines(trial, found)[0])
+    return f"{len(found.done):,} days, {len(found.done) - done:,} of them simulated now"
+
+
+def _analyse(study: Study) -> str:
+    from evenline.trial.evidence import write_analysis
+
+    found = write_analysis(study.folder / TRIAL)
+    primary = found["claim"]["primary"]
+    return (
+        f"{'confirmed' if found['confirmed'] else 'not confirmed'}: lower generalized time in "
+        f"{primary['wins']} of {primary['blocks']} blocks, {primary['required_wins']} required"
+    )
+
+
+def _verify(study: Study) -> str:
+    from evenline.trial.registration import CLOSEOUT
+    from evenline.trial.verify import VERIFICATION, verify
+
+    folder = study.folder / TRIAL
+    opinion = verify(folder)
+    if opinion.problems:
+        raise InputError(f"{folder}: {opinion.problems[0]} ({len(opinion.problems)} problems)")
+    if not (folder / CLOSEOUT).exists():
+        write_text(folder / VERIFICATION, to_json(opinion.report))
+    return f"{opinion.report['records']:,} records: nothing wrong"
+
+
+def _closeout(study: Study) -> str:
+    from evenline.trial.closeout import closeout
+
+    return f"root {closeout(study.folder / TRIAL)['merkle_root']}"
+
+
+def _report(study: Study) -> str:
+    from evenline.report.page import write_report
+
+    return str(write_report(study.folder))
+
+
+# -- the graph ------------------------------------------------------------------------------------
+
+
+def _sumo() -> dict[str, Any]:
+    return {"sumo": installed_version()}
+
+
+def _nothing(plan: StudyPlan) -> dict[str, Any]:
+    return {}
+
+
+def _city_settings(plan: StudyPlan) -> dict[str, Any]:
+    return {"city": digest(plan.open_city())}
+
+
+def _train_settings(plan: StudyPlan) -> dict[str, Any]:
+    return vars(plan.train) | {"learner": plan.learners, "seeds": plan.seeds}
+
+
+def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
+    """Methods by what they are: a bundle by its content, wherever it lies."""
+    methods = {
+        name: policy_digest(plan.policy(method)) if method.source else vars(method)
+        for name, method in plan.methods.items()
+    }
+    return {"methods": methods, "seeds": plan.seeds}
+
+
+def _report_settings(plan: StudyPlan) -> dict[str, Any]:
+    """The page prints the plan's hash and is drawn by our own source."""
+    return {"plan": sha256(plan.file), "source": source_digest(source_files(PAGE))}
+
+
+def _register_settings(plan: StudyPlan) -> dict[str, Any]:
+    trial = plan.trial(Path())
+    named = ("name", "seeds", "levels", "blocks", "claim", "limits")
+    return {key: trial[key] for key in named} | _sumo()
+
+
+def _day_s(study: Study, alone: bool = False) -> float:
+    """About how long a SUMO day takes here, on all cores together."""
+    cores = study.workers or os.cpu_count() or 1
+    return (0.75 + 0.00075 * study.plan.open_city().decisions + 1.2 * alone) / cores
+
+
+def _train_s(study: Study) -> float:
+    asked, seeds = study.plan.train, len(study.plan.seeds)
+    size: float = sum(width**2 for width in asked.widths) / (64**2 + 2 * 128**2)
+    updates = asked.iql_updates + 1.5 * asked.events * len(study.plan.learners)
+    return 40.0 + 0.006 * float(size**0.7) * seeds * updates
+
+
+def _analysis(name: str, title: str, needs: str, makes: str, run: Callable[[Study], str]) -> Step:
+    return Step(name, title, (needs,), _nothing, (f"{TRIAL}/{makes}",), run, lambda study: 2.0)
+
+
+GRAPH = (
+    Step("city", "build the city", (), _city_settings, ("city/*",), _city, lambda s: 1.0, "city"),
+    Step(
+        "replay", "collect the replay in SUMO", ("city",),
+        lambda plan: {"blocks": plan.replay.blocks} | _sumo(),
+        ("replay/manifest.json", "replay/plan.json", "replay/episodes/*/*.parquet"), _replay,
+        lambda s: _day_s(s) * BEHAVIOURS * LEVELS * s.plan.replay.blocks, "replay", mends=True,
+        leaves=("replay/log.txt",),
+    ),
+    Step(
+        "replay-audit", "audit the replay", ("city", "replay"), _nothing, ("replay-audit/*",),
+        _replay_audit, lambda s: 2.0 + 0.3 * s.plan.replay.blocks, "replay-audit",
+    ),
+    Step(
+        "calibration", "calibrate the fast world to SUMO", ("city",),
+        lambda plan: {"blocks": plan.calibration.blocks} | _sumo(),
+        ("calibration/calibration.json", "calibration/*.*", "calibration/visits/*/*.parquet"),
+        _calibration, lambda s: 3.0 + _day_s(s) * 4 * s.plan.calibration.blocks, "calibration",
+        mends=True,
+    ),
+    Step(
+        "fidelity", "audit the fast world", ("city", "replay", "calibration"),
+        lambda plan: {"required": plan.fidelity.required}, ("fidelity/*",), _fidelity,
+        lambda s: 5.0 + s.plan.replay.blocks, "fidelity",
+    ),
+    Step(
+        "train", "train", ("city", "replay", "calibration"), _train_settings,
+        ("train/actors/*", "train/config.json", "train/curve.json", "train/ratio.json",
+         "train/metrics.parquet"),
+        _train, _train_s, "train",
+        leaves=("train/*.safetensors", "train/summary.json", "train/events/**/*"),
+    ),
+    Step(
+        "policies", "export the policies", ("city", "train"), _policy_settings,
+        ("policies/*/*",), _policies, lambda s: 2.0, "policies",
+    ),
+    Step(
+        "register", "register the trial", ("city", "policies"), _register_settings,
+        (f"{TRIAL}/trial.json", f"{TRIAL}/plan.toml", f"{TRIAL}/inputs/**/*"), _register,
+        lambda s: 2.0, stale=_overtaken,
+    ),
+    Step(
+        TRIAL, "run the trial in SUMO", ("register",), _nothing,
+        (f"{TRIAL}/matrix.json", f"{TRIAL}/journal.jsonl", f"{TRIAL}/records/*"), _trial,
+        lambda s: _day_s(s, alone=True) * s.plan.checked_trial().jobs,
+    ),
+    _analysis("analyse", "analyse", TRIAL, "analysis.json", _analyse),
+    _analysis("verify", "verify by other code", "analyse", "verification.json", _verify),
+    _analysis("closeout", "close the trial", "verify", "closeout.json", _closeout),
+    Step(
+        "report", "write the page",
+        ("city", "replay", "replay-audit", "calibration", "fidelity", "train", "closeout"),
+        _report_settings,
+        ("report.html",), _report, lambda s: 20.0,
+    ),
+)  # fmt: skip
+
+
+def _versioned(step: Step) -> Step:
+    """The step, done again by another version of ours."""
+    return replace(
+        step, settings=lambda plan: step.settings(plan) | {"evenline": evenline.__version__}
+    )
+
+
+STEPS = tuple(_versioned(step) for step in GRAPH)
+
+
+def steps_with(write_report: WriteReport | None = None) -> tuple[Step, ...]:
+    """The graph; the page can be written by something else than the report."""
+    if write_report is None:
+        return STEPS
+    return (*STEPS[:-1], replace(STEPS[-1], run=lambda study: str(write_report(study.folder))))

@@ -1,0 +1,81 @@
+"""How our hot functions are compiled: cached, without reference counts, helpers inlined.
+
+Nothing compiled here allocates, so counting references only costs time (five times the work, in
+the fast world's kernel). Helpers are inlined because a call passes every array header by value.
+The cache holds until a file changes that a function's file imports.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, register_jitable
+
+from evenline.support.sources import closure
+
+F = TypeVar("F", bound=Callable[..., Any])
+_njit = cast(Any, numba.njit)
+_intrinsic = cast(Any, intrinsic)
+
+
+@cache
+def _sources(file: str) -> str:
+    """What compiled code of a file is made from: that file and all of ours that it imports.
+
+    Numba looks at a function's own file alone, and would go on with what it made of old helpers.
+    """
+    return " ".join(f"{path} {path.stat().st_mtime_ns}" for path in closure(Path(file)))
+
+
+def _kept(function: Any) -> Any:
+    if hasattr(function, "_cache"):  # it has none where Numba is told not to compile
+        file = function._cache._cache_file
+        stamp = _sources(function.py_func.__code__.co_filename)
+        file._source_stamp = (file._source_stamp, stamp)
+    return function
+
+
+def compiled(function: F) -> F:
+    """Compile a function that Python calls; other threads of Python go on meanwhile."""
+    return cast(F, _kept(_njit(cache=True, _nrt=False, nogil=True)(function)))
+
+
+def inlined(function: F) -> F:
+    """Compile a function that becomes part of whatever compiled function calls it."""
+    return cast(F, _kept(_njit(cache=True, _nrt=False, forceinline=True)(function)))
+
+
+def shared(function: F) -> F:
+    """Inlined in compiled code and plain Python elsewhere, where lists may stand for arrays."""
+    return register_jitable(_nrt=False, forceinline=True)(function)
+
+
+@_intrinsic
+def lowest_bit(_context: Any, bits: Any) -> Any:
+    """The number of the lowest bit that is set, of 64 of which one must be."""
+
+    def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code
+
+
+@_intrinsic
+def fetch_row(_context: Any, table: Any, row: Any) -> Any:
+    """Ask for the line of memory where a row of a table begins, without waiting for it."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        offset = builder.mul(args[1], builder.extract_value(array.strides, 0))
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        at = builder.gep(builder.bitcast(array.data, byte), [offset])
+        builder.call(prefetch, [at, number(0), number(3), number(1)])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(table, types.intp), code

@@ -1,0 +1,64 @@
+"""Which of our source files a piece of code depends on: the closure of its imports, and hashes.
+
+Imports are read from the text of the files, those inside functions included, so that nothing has
+to be imported to know what it would load. A change outside the closure cannot change a result.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from evenline.support.files import sha256, to_json
+
+PACKAGE = Path(__file__).parents[1]
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from (evenline[\w.]*) import (\([^)]*\)|[^\n]*)|import (evenline[\w.]*))", re.M
+)
+
+
+@cache
+def imports_of(path: Path) -> tuple[Path, ...]:
+    """The files of ours that a file imports, with the packages they lie in."""
+    found: dict[Path, None] = {}
+    for source, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        module = source or plain
+        parts = re.findall(r"(\w+)(?:\s+as\s+\w+)?", names)
+        for name in (module, *(f"{module}.{part}" for part in parts)):
+            found |= dict.fromkeys(_files_of(name))
+    return tuple(found)
+
+
+def _files_of(module: str) -> Iterator[Path]:
+    """The file of a module and those of its packages; none if there is no such module."""
+    parts = module.split(".")[1:]
+    for end in range(len(parts) + 1):
+        base = PACKAGE.joinpath(*parts[:end])
+        if (base / "__init__.py").is_file():
+            yield base / "__init__.py"
+        elif base.with_suffix(".py").is_file():
+            yield base.with_suffix(".py")
+
+
+def closure(start: str | Path) -> list[Path]:
+    """All files of ours that a module or a file depends on, itself included, sorted."""
+    todo = list(_files_of(start)) if isinstance(start, str) else [start] * start.is_file()
+    found: set[Path] = set()
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            # The front door only names what it loads on demand; whoever asks imports it.
+            todo += () if path == PACKAGE / "__init__.py" else imports_of(path)
+    return sorted(found)
+
+
+def file_hashes(paths: Iterable[Path]) -> dict[str, str]:
+    """The SHA-256 of files of ours, by path inside the package."""
+    return {path.relative_to(PACKAGE).as_posix(): sha256(path) for path in sorted(paths)}
+
+
+def digest_of(hashes: dict[str, str]) -> str:
+    """One hash for a list of files."""
+    return hashlib.sha256(to_json(hashes).encode()).hexdigest()

@@ -1,0 +1,360 @@
+"""The door: commands do what they say on `town`; bad input is one line and leaves nothing behind.
+
+The command line runs in this process, SUMO in worker processes as always. A broken SUMO is the
+real one in a runtime folder of its own, wrapped so that it fails at a chosen second.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from evenline.city.embedded import embedded_city
+from evenline.city.tables import digest, load_city, save_city
+from evenline.cli.main import main
+from evenline.support.errors import InputError
+from evenline.support.files import sha256
+from evenline.worlds.sumo.runtime import installed_version
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Evenline = Callable[..., Ended]
+
+
+@pytest.fixture
+def evenline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Evenline:
+    """Runs a command in a folder of its own, where results go unless told otherwise."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENLINE_RUNTIMES", str(tmp_path / "runtimes"))
+
+    def run(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["evenline", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+def assert_refused(ended: Ended, *words: str) -> None:
+    """One line that names what is at fault, code 2, no traceback."""
+    assert ended.code == 2, ended
+    assert ended.err.startswith("evenline: ") and ended.err.count("\n") == 1, ended.err
+    for word in words:
+        assert word in ended.err
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+# -- what works -----------------------------------------------------------------------------------
+
+
+def test_simulate_prints_the_day_and_writes_its_folder(evenline: Evenline, tmp_path: Path) -> None:
+    ended = evenline("simulate", "--policy", "headway", "--seed", 2, "--out", "day")
+    assert ended.code == 0, ended.err
+    kept = json.loads((tmp_path / "day" / "outcome.json").read_text())
+    outcome = kept["outcome"]
+    assert f"{outcome['generalized_s']:,.1f}" in ended.out
+    assert f"{outcome['completion']:.4f}" in ended.out
+    assert f"{outcome['unfinished']} of {outcome['departed']:,}" in ended.out
+    assert kept["sumo"] == installed_version() and kept["cell"]["sumo_seed"] == 2
+    assert kept["city"] == digest(embedded_city("town")) and kept["policy"]["name"] == "headway-1.0"
+    visits = pq.read_table(tmp_path / "day" / "stop_visits.parquet")
+    assert len(visits) == outcome["decisions"] + outcome["trips_completed"]
+    assert sum(visits["hold_s"].to_pylist()) == pytest.approx(outcome["hold_total_s"])
+    decided = visits.filter(visits["proposal_s"].is_valid())
+    assert len(decided) == outcome["decisions"] and set(decided["changed_by"].to_pylist()) == {""}
+    assert decided["proposal_s"].to_pylist() == decided["hold_s"].to_pylist()
+    followed = [row["guard_no_bus_behind"] for row in decided.to_pylist()]
+    assert True in followed and False in followed, "the guard's terms are there for every rule"
+    assert (tmp_path / "day" / "time_space.png").read_bytes().startswith(b"\x89PNG")
+    assert files_in(tmp_path / "day") == ["outcome.json", "stop_visits.parquet", "time_space.png"]
+
+
+def test_a_result_records_the_version_that_sumo_reports(evenline: Evenline, tmp_path: Path) -> None:
+    wrap_sumo(tmp_path / "runtimes" / "9.9.9", "pass")
+    assert "9.9.9" in evenline("runtime", "list").out
+    assert evenline("simulate", "--sumo", "9.9.9", "--out", "day").code == 0
+    kept = json.loads((tmp_path / "day" / "outcome.json").read_text())
+    assert kept["sumo"] == installed_version()
+
+
+def test_demo_writes_one_page_and_says_where(evenline: Evenline, tmp_path: Path) -> None:
+    ended = evenline("demo", "--blocks", 1, "--out", "shown")
+    assert (ended.code, ended.out) == (0, "shown/index.html\n"), ended.err
+    page = (tmp_path / "shown" / "index.html").read_text()
+    outcomes = json.loads((tmp_path / "shown" / "outcomes.json").read_text())
+    assert len(outcomes) == 6 and page.count("<img ") == 3
+    for kept in outcomes:
+        assert f"<td>{kept['outcome']['generalized_s']:,.1f}</td>" in page
+
+
+def test_a_city_can_be_built_edited_sealed_and_checked(evenline: Evenline, tmp_path: Path) -> None:
+    assert evenline("city", "build", "town", "--out", "mine").code == 0
+    folder = tmp_path / "mine"
+    assert "694" in evenline("city", "check", folder).out, "decisions a day"
+    volumes = folder / "car_volumes.csv"
+    volumes.write_text(volumes.read_text().replace("0,700.0", "0,100.0"))
+    assert_refused(evenline("city", "check", folder), "car_volumes.csv", "evenline city seal")
+    assert evenline("city", "seal", folder).code == 0
+    assert load_city(folder).traffic.cars_per_hour[0] == 100.0
+    assert evenline("city", "check", folder).code == 0
+
+
+def test_sealing_refuses_what_is_wrong_and_changes_nothing(
+    evenline: Evenline, tmp_path: Path
+) -> None:
+    evenline("city", "build", "town", "--out", "mine")
+    trips, manifest = tmp_path / "mine" / "trips.csv", tmp_path / "mine" / "manifest.json"
+    trips.write_text(trips.read_text().replace("1E.00,1E,0", "1E.00,9Z,0"))
+    before = manifest.read_text()
+    assert_refused(evenline("city", "seal", "mine"), "trips.csv row 1", "'9Z'")
+    assert manifest.read_text() == before
+
+
+def test_the_regime_is_measured_once_and_written_between_its_marks(
+    evenline: Evenline, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").mkdir()
+    document = tmp_path / "docs" / "cities.md"
+    document.write_text("Prose.\n")
+    assert evenline("city", "regime", "--city", "town", "--seeds", 1).code == 0
+    first, made = document.read_text(), tmp_path / "results" / "regime-town"
+    assert first.startswith("Prose.\n") and "Generalized passenger time" in first
+    assert (tmp_path / "docs" / "images" / "town-map.png").stat().st_size > 10_000
+    episodes = {path: path.stat().st_mtime_ns for path in made.rglob("*.parquet")}
+    assert len(episodes) == 4, "three levels without holding, one day of the headway rule"
+    lost = min(episodes)
+    lost.with_suffix(".json").unlink()
+    assert evenline("city", "regime", "--city", "town", "--seeds", 1).code == 0
+    rerun = [path for path, at in episodes.items() if path.stat().st_mtime_ns != at]
+    assert rerun == [lost], "only what is missing runs again"
+    assert document.read_text() == first
+
+
+def test_the_benchmark_prints_json_and_nothing_else(evenline: Evenline) -> None:
+    ended = evenline("bench", "sumo", "--city", "town", "--repeats", 1, "--json")
+    found = json.loads(ended.out)
+    assert found["ratio"] == pytest.approx(found["world_s"] / found["bare_s"], rel=0.02)
+    assert 0 < found["bare_s"] < 60 and 50 < found["peak_mib"] < 600
+
+
+# -- bad words ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "hope"], ["'hope'", "zero", "headway"]),
+        (["--city", "atlantis"], ["'atlantis'", "town"]),
+        (["--world", "flat"], ["'flat'", "sumo"]),
+        (["--sumo", "0.0.1"], ["0.0.1", "evenline runtime install 0.0.1"]),
+        (["--demand", "-1"], ["-1.0"]),
+        (["--demand", "nan"], ["nan"]),
+        (["--demand", "3"], ["3.0", "1.25"]),
+        (["--seed", "0"], ["seed 0"]),
+    ],
+)
+def test_a_wrong_value_is_named_and_leaves_nothing(
+    evenline: Evenline, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    assert_refused(evenline("simulate", *arguments, "--out", "day"), *words)
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["simulate", "--seed", "x"], ["simulate", "--no-such"], ["fly"], ["city", "check"]],
+)
+def test_a_wrong_usage_ends_with_code_2(evenline: Evenline, arguments: list[str]) -> None:
+    ended = evenline(*arguments)
+    assert ended.code == 2 and "Traceback" not in ended.err
+
+
+def test_debug_shows_where_an_error_came_from(
+    evenline: Evenline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del evenline
+    monkeypatch.setattr(sys, "argv", ["evenline", "simulate", "--policy", "hope", "--debug"])
+    with pytest.raises(InputError, match="hope"):
+        main()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["simulate"], ["demo", "--blocks", "1"], ["city", "build", "town"]],
+)
+def test_a_folder_of_somebody_else_is_never_replaced(
+    evenline: Evenline, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("irreplaceable")
+    assert_refused(evenline(*arguments, "--out", "thesis"), "thesis", "choose another --out")
+    assert files_in(tmp_path) == ["thesis", "thesis/chapter.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_named(evenline: Evenline, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    assert_refused(evenline("simulate", "--out", "file/day"), "file")
+    assert files_in(tmp_path) == ["file"]
+
+
+# -- bad tables -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def town_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cities") / "town"
+    save_city(embedded_city("town"), folder)
+    return folder
+
+
+def edit_row(folder: Path, name: str, row: int, column: str, value: str) -> None:
+    """Change one value of a table and make the manifest agree, so that only the row is wrong."""
+    path = folder / name
+    lines = path.read_text().splitlines()
+    values = lines[row].split(",")
+    values[lines[0].split(",").index(column)] = value
+    lines[row] = ",".join(values)
+    path.write_text("\n".join(lines) + "\n")
+    agree(folder, files={name: sha256(path)})
+
+
+def agree(folder: Path, files: dict[str, str], **settings: object) -> None:
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"] |= files
+    path.write_text(json.dumps(manifest | settings))
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "column", "value", "words"),
+    [
+        ("trips.csv", 3, "service_id", "9Z", ["trips.csv row 3", "unknown service '9Z'"]),
+        ("trips.csv", 3, "departure_s", "soon", ["trips.csv row 3", "'soon' is not a number"]),
+        ("trips.csv", 3, "departure_s", "0", ["trips row 3 (1E.02)", "runs backwards"]),
+        ("trips.csv", 3, "departure_s", "0,0", ["trips.csv row 3", "4 values for 3 columns"]),
+        ("trips.csv", 0, "trip_id", "name", ["trips.csv", "header"]),
+        ("legs.csv", 5, "services", "9Z", ["legs.csv row 5", "unknown service '9Z'"]),
+        ("legs.csv", 5, "services", "", ["legs.csv row 5", "no service carries it"]),
+        ("legs.csv", 5, "alight_stop_id", "s999", ["legs.csv row 5", "unknown stop 's999'"]),
+        ("passengers.csv", 7, "min_demand", "-0.5", ["passengers row 7", "demand -0.5"]),
+        ("stops.csv", 2, "pos_m", "9999", ["stops row 2", "9999"]),
+        ("car_volumes.csv", 1, "cars_per_hour", "-3", ["car_volumes.csv row 1", "-3"]),
+    ],
+)
+def test_a_wrong_row_is_named_and_no_result_is_left(
+    evenline: Evenline,
+    tmp_path: Path,
+    town_folder: Path,
+    table: str,
+    row: int,
+    column: str,
+    value: str,
+    words: list[str],
+) -> None:
+    shutil.copytree(town_folder, tmp_path / "mine")
+    edit_row(tmp_path / "mine", table, row, column, value)
+    before = files_in(tmp_path)
+    assert_refused(evenline("city", "check", "mine"), "mine", *words)
+    assert_refused(evenline("simulate", "--city", "mine", "--out", "day"), "mine", *words)
+    assert files_in(tmp_path) == before
+
+
+def test_a_leg_that_its_service_does_not_carry_is_named(
+    evenline: Evenline, tmp_path: Path, town_folder: Path
+) -> None:
+    shutil.copytree(town_folder, tmp_path / "mine")
+    header, leg = (town_folder / "legs.csv").read_text().splitlines()[:2]
+    board, alight = (
+        leg.split(",")[header.split(",").index(f"{n}_stop_id")] for n in ("board", "alight")
+    )
+    edit_row(tmp_path / "mine", "legs.csv", 1, "board_stop_id", alight)
+    edit_row(tmp_path / "mine", "legs.csv", 1, "alight_stop_id", board)
+    ended = evenline("city", "check", "mine")
+    assert_refused(ended, "legs row 1", f"does not carry it from {alight} to {board}")
+
+
+def test_a_missing_table_is_named(evenline: Evenline, tmp_path: Path, town_folder: Path) -> None:
+    shutil.copytree(town_folder, tmp_path / "mine")
+    (tmp_path / "mine" / "stops.csv").unlink()
+    for command in (["city", "check", "mine"], ["city", "seal", "mine"]):
+        assert_refused(evenline(*command), "mine/stops.csv: no such file")
+    (tmp_path / "mine" / "manifest.json").unlink()
+    assert_refused(evenline("city", "check", "mine"), "mine/manifest.json: no such file")
+
+
+def test_a_day_that_ends_before_the_first_trip_is_named(
+    evenline: Evenline, tmp_path: Path, town_folder: Path
+) -> None:
+    shutil.copytree(town_folder, tmp_path / "mine")
+    agree(tmp_path / "mine", files={}, horizon_s=0)
+    assert_refused(evenline("city", "check", "mine"), "mine", "horizon_s 0", "first trip")
+
+
+# -- a SUMO that fails ----------------------------------------------------------------------------
+
+
+def wrap_sumo(runtime: Path, at_second_500: str) -> None:
+    """A runtime whose libsumo is the installed one, but does something at second 500."""
+    package = runtime / "libsumo"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        f"""
+import os, sys
+sys.path.remove({str(runtime)!r})
+del sys.modules["libsumo"]
+import libsumo
+from libsumo import _libsumo
+real_step = _libsumo.simulation_step
+def step(*arguments):
+    if libsumo.simulation.getTime() == 500:
+        {at_second_500}
+    return real_step(*arguments)
+_libsumo.simulation_step = step
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        ("os.kill(os.getpid(), 9)", ["ended with code -9"]),
+        ("raise RuntimeError('out of road')", ["SUMO stopped at 500 s", "out of road"]),
+    ],
+)
+def test_a_sumo_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
+    evenline: Evenline,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+    words: list[str],
+) -> None:
+    """Without a compiler, so that SUMO is stepped from Python, where it can be made to fail."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("EVENLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
+    wrap_sumo(tmp_path / "runtimes" / "9.9.9", failure)
+    before = [name for name in files_in(tmp_path) if "__pycache__" not in name]
+    ended = evenline("simulate", "--sumo", "9.9.9", "--out", "day")
+    assert_refused(ended, "town, zero 1-501-1.00", *words)
+    assert [name for name in files_in(tmp_path) if "__pycache__" not in name] == before

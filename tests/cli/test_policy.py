@@ -1,0 +1,182 @@
+"""The commands about controllers, as a shell meets them."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from evenline.cli import policy as commands
+from evenline.cli.main import main
+from evenline.experiments.tune import TRIES
+from evenline.policies import onnx_graph
+from evenline.policies.bundle import POLICY, export_bundle, load_bundle
+from evenline.rules.classics import CLASSICS
+from evenline.support.errors import InputError
+from small_actors import save_actor, town
+from spoilt_bundles import rehash, rewrite
+
+whole = typer.Typer(pretty_exceptions_enable=False)
+whole.add_typer(commands.app, name="policy")
+whole.command()(commands.tune)
+whole.command()(commands.compare)
+
+
+def evenline(*arguments: object) -> str:
+    """What a command prints; a refusal comes out as it would reach the user."""
+    result = CliRunner().invoke(whole, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def refusal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Refusal:
+    """What the whole command line says, in one line, to what it refuses with code 2."""
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["evenline", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capfd.readouterr().err
+        assert ended.value.code == 2 and told.count("\n") == 1, told
+        return told
+
+    return run
+
+
+def test_a_rule_is_exported_shown_and_checked(tmp_path: Path) -> None:
+    folder = tmp_path / "schedule"
+    assert evenline("policy", "export", "schedule", "--out", folder).strip() == str(folder)
+    shown = json.loads(evenline("policy", "show", folder))
+    assert shown["rule"] == "schedule" and list(shown["tensors"]) == ["timetable_s"]
+    checked = json.loads(evenline("policy", "check", folder))
+    assert checked["sha256"] == shown["sha256"] and checked["decisions"] > 400
+
+
+def test_an_actor_is_exported_with_its_graph_and_checked(tmp_path: Path) -> None:
+    actor = save_actor(tmp_path / "actor")
+    told = evenline(
+        "policy", "export", actor, "--chain", "candidate", "--out", tmp_path / "deployed",
+        "--onnx", tmp_path / "actor.onnx",
+    )  # fmt: skip
+    assert "states of fast days" in told and (tmp_path / "actor.onnx").stat().st_size > 1_000_000
+    assert json.loads(evenline("policy", "show", tmp_path / "deployed"))["chain"] == "candidate"
+    checked = json.loads(evenline("policy", "check", tmp_path / "deployed"))
+    assert checked["onnx_states"] > 5_000
+    assert checked["onnx_error_s"] <= 1e-5
+
+
+def test_a_rule_has_no_graph(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="only actors go into ONNX graphs"):
+        evenline("policy", "export", "zero", "--out", tmp_path / "z", "--onnx", tmp_path / "z.onnx")
+
+
+def test_tuning_prints_the_front_and_names_the_bundle(tmp_path: Path) -> None:
+    told = evenline(
+        "tune", "forward", "--blocks", 1, "--budget", 30, "--out", tmp_path / "tuned"
+    ).splitlines()
+    assert told[0].split() == ["time,", "s", "completed", "slack_s,", "gain"]
+    assert sum("chosen" in line for line in told) == 1
+    assert told[-1] == str(tmp_path / "tuned" / "forward-tuned")
+    assert json.loads(evenline("policy", "show", told[-1]))["rule"] == "forward"
+
+
+def test_comparing_prints_a_table_or_json(tmp_path: Path) -> None:
+    asked = ["compare", "--policies", "zero,headway", "--blocks", 2, "--out", tmp_path / "c"]
+    text = evenline(*asked)
+    assert text.startswith("town, fast: mean of 6 days") and "difference to zero" in text
+    found = json.loads(evenline(*asked, "--json"))
+    assert [policy["name"] for policy in found["policies"]] == ["zero", "headway"]
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["forward", "prediction"])
+def test_a_bundles_constants_are_there_and_in_range(
+    rule: str, tmp_path: Path, refusal: Refusal
+) -> None:
+    folder = tmp_path / "rule"
+    export_bundle(folder, rule, town(), None, {})
+    constants = load_bundle(folder).spec["constants"]
+    for constant in CLASSICS[rule].constants:
+        name, high = constant.name, constant.high
+        for bad in (2**64, 10**400, 1e15, high + 0.1, constant.low - 0.1, "1", True, None, [1]):
+            rewrite(folder, {"constants": constants | {name: bad}})
+            assert f"constant {name}" in refusal("policy", "show", folder)
+        rewrite(folder, {"constants": {n: v for n, v in constants.items() if n != name}})
+        assert f"constant {name}: missing" in refusal("policy", "show", folder)
+        rewrite(folder, {"constants": constants | {name: high}})
+        assert load_bundle(folder).spec["constants"][name] == high
+
+
+@pytest.mark.parametrize("part", ["kind", "chain", "rule"])
+@pytest.mark.parametrize("bad", [["raw"], {"name": "raw"}, 7, None])
+def test_names_in_a_bundle_are_names(part: str, bad: Any, tmp_path: Path, refusal: Refusal) -> None:
+    export_bundle(tmp_path / "rule", "forward", town(), None, {})
+    rewrite(tmp_path / "rule", {part: bad})
+    assert f"{part} {bad!r}: there are" in refusal("policy", "check", tmp_path / "rule")
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1" * 5000])
+def test_numbers_in_a_bundle_are_finite(number: str, tmp_path: Path, refusal: Refusal) -> None:
+    folder = tmp_path / "rule"
+    export_bundle(folder, "forward", town(), None, {"score": 12345})
+    path = folder / POLICY
+    path.write_text(path.read_text().replace("12345", number))
+    rehash(folder)
+    assert "not valid JSON" in refusal("policy", "show", folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("seed", -1), ("seed", 0), ("budget", 2), ("blocks", 0)]
+)
+def test_a_search_has_a_seed_and_a_budget(
+    option: str, value: int, tmp_path: Path, refusal: Refusal
+) -> None:
+    told = refusal("tune", "forward", f"--{option}", value, "--out", tmp_path / "out")
+    assert option in told and str(value) in told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "foreign", [[], 3, {}, {"setting": {}, "tries": []}, {"setting": None, "tries": [{}]}]
+)
+def test_a_file_of_tries_that_is_not_ours_is_refused(
+    foreign: Any, tmp_path: Path, refusal: Refusal
+) -> None:
+    (tmp_path / TRIES).write_text(json.dumps(foreign))
+    assert TRIES in refusal("tune", "forward", "--blocks", 1, "--out", tmp_path)
+
+
+@pytest.mark.parametrize("tries", [7, [7], [{"constants": 1}], [{"constants": [1, "a"]}]])
+def test_tries_that_are_none_are_refused(tries: Any, tmp_path: Path, refusal: Refusal) -> None:
+    asked = ["tune", "forward", "--blocks", 1, "--budget", 3, "--out", tmp_path / "out"]
+    evenline(*asked)
+    path = tmp_path / "out" / TRIES
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tries": tries}))
+    assert "holds no tries" in refusal(*asked)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_a_comparison_has_workers(workers: int, tmp_path: Path, refusal: Refusal) -> None:
+    told = refusal("compare", "--workers", workers, "--out", tmp_path / "out")
+    assert f"workers {workers}: must be at least 1" in told and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["check", "export"])
+def test_a_graph_that_gives_no_number_fails(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_graph, "worst_error_s", lambda *arguments: float("nan"))
+    actor = save_actor(tmp_path / "actor")
+    more = ["--out", tmp_path / "out", "--onnx", tmp_path / "a.onnx"] if command == "export" else []
+    asked = ["policy", command, actor, *more]
+    assert CliRunner().invoke(whole, [str(a) for a in asked]).exit_code == 1

@@ -1,0 +1,176 @@
+"""The commands from register to closeout on `town`; nothing is said of outcomes before the end."""
+
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from evenline.cli.trial import app
+from evenline.support.errors import InputError
+from evenline.trial.matrix import Shard, run
+from evenline.trial.verify import endpoints
+from made import day, finished_trial, made_up, plan_text, registered
+
+ROOT = Path(__file__).parents[2]
+FEW = {
+    "seeds": "[1]",
+    "levels": "[0.75]",
+    "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
+    "claim": '{ candidate = "better", parent = "worse", level = "0.25" }',
+}
+
+
+def trial(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(*arguments: object) -> str:
+    """The one line of an error that the user is meant to read."""
+    ended = trial(*arguments)
+    assert isinstance(ended.exception, InputError), ended.output
+    assert "\n" not in str(ended.exception)
+    return str(ended.exception)
+
+
+def test_a_trial_from_register_to_closeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plan.toml").write_text(plan_text(**FEW))
+    ended = trial("register", "plan.toml")
+    assert ended.exit_code == 0 and ended.stdout == "results/trial-small\n", ended.output
+    folder = Path("results/trial-small")
+    assert "SUMO seed 9101: trial 'small' has used it" in refused(
+        "register", "plan.toml", "--out", "again"
+    )
+    assert trial("run", folder, "--shard", "1/2", "--workers", "1").exit_code == 0
+    assert "2 of 4 jobs are not done, and outcomes stay sealed" in refused("analyse", folder)
+    assert trial("run", folder).exit_code == 0
+
+    ended = trial("analyse", folder)
+    verdict = json.loads((folder / "analysis.json").read_text())
+    assert ended.exit_code == (0 if verdict["confirmed"] else 1), ended.output
+    assert "not part of the registered claim" in ended.stdout
+    assert json.loads(trial("analyse", folder, "--json").stdout) == verdict
+    ended = trial("verify", folder)
+    assert (ended.exit_code, ended.stdout) == (0, "4 records: nothing wrong\n"), ended.output
+    ended = trial("closeout", folder)
+    assert ended.exit_code == 0, ended.output
+    root = ended.stdout.split()[-1]
+    assert trial("verify", folder, "--root", root).exit_code == 0
+    ended = trial("verify", folder, "--root", "0" * 64)
+    assert ended.exit_code == 1 and "not the one you kept" in ended.stdout
+
+
+def test_no_command_tells_an_endpoint_while_the_matrix_is_incomplete(tmp_path: Path) -> None:
+    half = registered(tmp_path)
+    run(half.folder, made_up(half), Shard(1, 2))
+    said = trial("status", half.folder).output + refused("analyse", half.folder)
+    said += trial("verify", half.folder).output + refused("closeout", half.folder)
+    for path in (half.folder / "records").iterdir():
+        outcome = json.loads(path.read_text())["outcome"]
+        for name, value in endpoints(outcome).items():
+            if name != "unfinished":  # a small count may be a count of jobs
+                assert f"{float(value):.2f}" not in said
+
+
+def test_a_peek_is_said_to_be_one_and_every_later_output_shows_it(tmp_path: Path) -> None:
+    half = registered(tmp_path)
+    run(half.folder, made_up(half), Shard(1, 2))
+    assert "seal broken" in trial("analyse", half.folder, "--peek").output
+    run(half.folder, made_up(half))
+    for command in ("status", "analyse", "verify", "closeout"):
+        assert "outcomes of 24 jobs shown" in trial(command, half.folder).output, command
+
+
+def test_a_deviation_is_shown_by_every_later_output(tmp_path: Path) -> None:
+    whole = finished_trial(tmp_path)
+    trial("deviate", whole.folder, "--why", "one machine was replaced", "--by", "A. Person")
+    for command in ("run", "status", "analyse", "verify", "closeout"):
+        said = trial(command, whole.folder).output
+        assert "A. Person): one machine was replaced" in said, command
+
+
+def test_a_denied_claim_is_exit_code_1(tmp_path: Path) -> None:
+    whole = finished_trial(tmp_path, day)
+    ended = trial("analyse", whole.folder)
+    assert ended.exit_code == 1 and "confirmed" in ended.stdout
+
+
+def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None:
+    stuck = registered(tmp_path, **FEW, limits="{ time_s = 1, memory_gib = 0.1, tries = 1 }")
+    assert "4 jobs failed every try; mend the cause, then: evenline trial run" in refused(
+        "run", stuck.folder
+    )
+    said = trial("status", stuck.folder).output
+    assert said.count("quarantined: ") == 4 and "quarantined: worse 1 9102-9202-0.75" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "nowhere"), "begin with: evenline trial register PLAN"),
+        (("verify", "nowhere"), "no such folder"),
+        (("register", "nowhere.toml"), "nowhere.toml: no such file"),
+        (("run", "nowhere", "--executor", "cloud"), "there are local and ray"),
+        (("run", "nowhere", "--workers", "0"), "must be at least 1"),
+        (("run", "nowhere", "--shard", "9"), "should look like 2/8"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(*arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_scaling_is_measured_by_a_command() -> None:
+    ended = trial("bench", "--jobs", 1, "--repeats", 1)
+    found = json.loads(ended.stdout)
+    assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
+
+
+def test_the_closed_trial_of_city_verifies_and_says_what_its_page_says(tmp_path: Path) -> None:
+    """It was closed by an earlier version: its own source is bound in it, and ours is another."""
+    with tarfile.open(ROOT / "data" / "trial-city-taught.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    closed, page = tmp_path / "trial-city-taught", (ROOT / "docs" / "trial.md").read_text()
+    (root,) = re.findall(r"closed under `(\w{64})`", page)
+    ended = trial("verify", closed, "--root", root)
+    assert (ended.exit_code, ended.stdout) == (0, "600 records: nothing wrong\n"), ended.output
+    assert trial("analyse", closed, "--docs", tmp_path / "trial.md").exit_code == 1
+    begin, end = "**Not confirmed.**", "![Candidate"
+    made = (tmp_path / "trial.md").read_text()
+    assert made[made.index(begin) : made.index(end)] == page[page.index(begin) : page.index(end)]
+
+
+def test_a_document_says_what_is_on_record_against_a_verdict(tmp_path: Path) -> None:
+    done, document = registered(tmp_path), tmp_path / "trial.md"
+    run(done.folder, made_up(done), Shard(1, 2))
+    assert "cannot go into a document" in refused(
+        "analyse", done.folder, "--peek", "--docs", document
+    )
+    assert trial("analyse", done.folder, "--peek").exit_code == 0
+    run(done.folder, made_up(done))
+    trial("analyse", done.folder, "--docs", document)
+    said = document.read_text()
+    assert "On record: " in said and "This verdict is not final" in said
+
+
+def test_a_document_gets_the_verdict_the_methods_and_a_forest_plot(tmp_path: Path) -> None:
+    done, document = finished_trial(tmp_path), tmp_path / "docs" / "trial.md"
+    document.parent.mkdir()
+    document.write_text("before\n<!-- begin trial small -->\n<!-- end trial small -->\nafter\n")
+    assert trial("analyse", done.folder, "--docs", document).exit_code == 0
+    said = document.read_text()
+    assert said.startswith("before\n") and said.endswith("after\n")
+    assert "**Confirmed.**" in said and "Gates that failed: none." in said
+    analysis = json.loads((done.folder / "analysis.json").read_text())
+    for name, row in analysis["means"].items():
+        assert f"| {name} | {row['generalized_s']:,.1f} |" in said
+    assert f"{analysis['difference']['generalized_s']:+.1f}" in said
+    assert "-90.0 s at demand 0.75, -90.0 s at demand 1.25." in said
+    image = document.parent / "images" / "trial-small.png"
+    assert image.read_bytes().startswith(b"\x89PNG") and f"images/{image.name}" in said

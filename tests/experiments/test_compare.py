@@ -1,0 +1,208 @@
+"""Policies side by side: measures, pairing, intervals, the result's folder."""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import evenline.experiments.compare as module
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import Cell
+from evenline.city.embedded import embedded_city
+from evenline.control.visits import visit_table
+from evenline.control.world import run_episode
+from evenline.experiments.compare import (
+    MEASURES,
+    Regularity,
+    compare,
+    difference,
+    figure,
+    measure,
+    named_policies,
+    regularity,
+    text_table,
+)
+from evenline.figures.measure import measure_day
+from evenline.policies.bundle import BUILT_IN, open_policy
+from evenline.runs.days import Day, PolicyDay, run_days
+from evenline.support.errors import InputError
+from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.fast.world import FastWorld
+from small_actors import save_actor, town
+
+CELL = PURPOSES["development"].cells(1)[1]
+
+
+@pytest.mark.parametrize("policy", ["zero", "headway", "random-often"])
+@pytest.mark.parametrize("name", ["town", "city"])
+def test_regularity_is_what_the_stop_visits_say(name: str, policy: str) -> None:
+    city = embedded_city(name)
+    world = FastWorld(city, embedded_calibration(city), keep_visits=True)
+    outcome = run_episode(world, CELL, open_policy(policy, city))
+    day = measure_day(city, CELL, outcome, visit_table(city, world.visits))
+    found = measure(city, PolicyDay(outcome, world.arrivals_s))
+    for name in ("generalized_s", "waiting_s", "riding_s", "completion", "unfinished"):
+        assert found[name] == pytest.approx(getattr(day, name))
+    assert found["headway_cv"] == pytest.approx(day.headway_cv)
+    assert found["bunched_share"] == pytest.approx(day.bunched_share)
+    assert found["trip_duration_s"] == pytest.approx(day.trip_duration_s)
+
+
+def planned_arrivals() -> np.ndarray:
+    """Every bus of the town exactly on its headway at every stop."""
+    rows = [
+        trip.departure_s + 60 * np.arange(len(town().services[trip.service].stops))
+        for trip in town().trips
+    ]
+    return np.concatenate(rows).astype(np.int32)
+
+
+def test_buses_on_their_headways_cost_no_excess_wait() -> None:
+    assert regularity(town(), planned_arrivals()) == Regularity(
+        pytest.approx(0.0), 0.0, pytest.approx(0.0)
+    )
+
+
+def test_excess_wait_is_that_of_people_who_come_at_random() -> None:
+    """Every second bus moved by a third of its headway: simulated passengers tell the wait."""
+    arrivals, first = planned_arrivals(), 0
+    for number, trip in enumerate(town().trips):
+        stops = len(town().services[trip.service].stops)
+        arrivals[first : first + stops] += 90 * (number % 2)
+        first += stops
+    rng, excess = np.random.default_rng(0), []
+    visit = np.cumsum([0, *(len(town().services[t.service].stops) for t in town().trips)])
+    for trips in town().trips_of:
+        came = np.sort([arrivals[visit[trip] + 1] for trip in trips])
+        plan = np.sort([planned_arrivals()[visit[trip] + 1] for trip in trips])
+        waits = []
+        for line in (came, plan):
+            people = rng.uniform(line[0], line[-1], 200_000)
+            waits.append(np.mean(line[np.searchsorted(line, people)] - people))
+        excess.append(
+            (waits[0] - waits[1], len(town().services[town().trips[trips[0]].service].stops) - 1)
+        )
+    expected = np.average([e for e, _ in excess], weights=[n for _, n in excess])
+    assert regularity(town(), arrivals).excess_wait_s == pytest.approx(expected, abs=1.0)
+
+
+def test_no_bus_at_all_is_no_error() -> None:
+    nobody = np.full(len(planned_arrivals()), -1, np.int32)
+    assert regularity(town(), nobody) == Regularity(0.0, 0.0, 0.0)
+
+
+def test_the_interval_is_students_over_blocks() -> None:
+    rng = np.random.default_rng(3)
+    cells = [Cell(1 + b, 501 + b, level) for b in range(6) for level in (0.75, 1.0, 1.25)]
+    here, there = rng.normal(5, 2, 18), rng.normal(0, 2, 18)
+    means = (here - there).reshape(6, 3).mean(axis=1)
+    expected = stats.ttest_1samp(means, 0.0).confidence_interval(0.95)
+    found = difference(cells, here, there)
+    assert found.mean == pytest.approx(means.mean())
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_one_block_has_no_interval() -> None:
+    cells = [Cell(1, 501, level) for level in (0.75, 1.0)]
+    found = difference(cells, np.array([1.0, 2.0]), np.zeros(2))
+    assert (found.mean, found.low, found.high) == (1.5, None, None)
+
+
+def test_a_comparison_is_written_whole(tmp_path: Path) -> None:
+    actor, docs = save_actor(tmp_path / "my-actor", "candidate"), tmp_path / "docs" / "page.md"
+    docs.parent.mkdir()
+    docs.write_text("# Page\n")
+    sources = ["zero", "headway+parent", "schedule", str(actor)]
+    found = compare("town", "fast", sources, 2, tmp_path / "out", 1, docs)
+    kept = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [policy["name"] for policy in kept["policies"]] == sources
+    assert kept == found.as_json() and kept["blocks"] == 2
+    world = FastWorld(town(), embedded_calibration(town()))
+    for policy in kept["policies"]:
+        day = policy["days"][1]
+        again = run_episode(world, CELL, open_policy(policy["name"], town()))
+        assert day["generalized_s"] == pytest.approx(again.generalized_s, rel=1e-9)
+        assert {key: day[key] for key in asdict(CELL)} == asdict(CELL)
+        assert set(policy["difference"]) == {m.name for m in MEASURES}
+    zero = kept["policies"][0]["difference"]
+    assert all(d == {"mean": 0.0, "low": 0.0, "high": 0.0} for d in zero.values())
+    text = (tmp_path / "out" / "comparison.txt").read_text()
+    assert text == text_table(found) and "my-actor" in text
+    assert "| my-actor |" in docs.read_text() and docs.read_text().startswith("# Page")
+    assert (docs.parent / "images" / f"{docs.stem}-town-fast.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_difference_of_a_day_is_to_the_same_day(tmp_path: Path) -> None:
+    found = compare("town", "fast", ["zero", "headway"], 2, tmp_path / "out")
+    gaps = found.column("headway", "waiting_s") - found.column("zero", "waiting_s")
+    assert found.difference("headway", "waiting_s").mean == pytest.approx(gaps.mean())
+    assert figure(found).axes[0].get_title() == "Generalized time, s"
+
+
+def test_sumo_days_are_kept_and_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compare("town", "sumo", ["zero"], 1, tmp_path / "out", 2)
+    ran: list[Day] = []
+
+    def noted(city: str, world: str, days: list[Day], workers: int | None) -> object:
+        ran.extend(days)
+        return run_days(city, world, days, workers)
+
+    def killed(*arguments: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "run_days", killed)
+    with pytest.raises(KeyboardInterrupt):
+        compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", 2)
+    monkeypatch.setattr(module, "run_days", noted)
+    again = compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", 2)
+    assert {day.source for day in ran} == {"schedule"}
+    assert again.days["zero"] == first.days["zero"]
+
+
+def test_a_kept_day_is_run_again_after_a_change_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Day] = []
+
+    def noted(city: str, world: str, days: list[Day], workers: int | None) -> object:
+        ran.extend(days)
+        return run_days(city, world, days, workers)
+
+    monkeypatch.setattr(module, "run_days", noted)
+    for _ in range(2):
+        compare("town", "fast", ["rollout"], 1, tmp_path / "out", 1)
+    assert len(ran) == 3
+    source = module.source_files(module.EVALUATOR)
+    assert "rules/classics.py" in source and "worlds/fast/kernel.py" in source
+    changed = source | {"rules/classics.py": "0" * 64}
+    monkeypatch.setattr(module, "source_files", lambda patterns: changed)
+    compare("town", "fast", ["rollout"], 1, tmp_path / "out", 1)
+    assert len(ran) == 6
+
+
+def test_all_stands_for_every_quick_controller() -> None:
+    names = named_policies("all")
+    assert set(names) == set(BUILT_IN) - {"rollout", "headway"}
+    assert named_policies("zero, headway,zero") == ["zero", "headway"]
+
+
+@pytest.mark.parametrize("bad", ["", " , ", "zero,no-such", "zero+v3"])
+def test_policies_that_are_not_there_are_refused(bad: str) -> None:
+    with pytest.raises(InputError):
+        named_policies(bad)
+
+
+def test_worlds_and_folders_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="world 'moon': there are fast and sumo"):
+        compare("town", "moon", ["zero"], 1, tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=re.escape("holds no plan.json")):
+        compare("town", "fast", ["zero"], 1, tmp_path / "mine")

@@ -1,0 +1,62 @@
+"""The document keeps its prose, and the tables say mean and range."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evenline.experiments.regime import insert, regime_tables
+from evenline.figures.measure import Day
+from evenline.support.errors import InputError
+
+DAY = Day(
+    generalized_s=2300.0,
+    waiting_s=480.0,
+    riding_s=1340.0,
+    completion=0.96,
+    unfinished=600,
+    after_last_bus=450,
+    denied_boardings=30,
+    denied_by_hour=(10, 20),
+    headway_cv=0.4,
+    bunched_share=0.05,
+    mean_load=20.0,
+    full_share=0.01,
+    trip_duration_s=3000.0,
+    zero_token_share=0.3,
+)
+
+
+def test_tables_go_between_their_marks_and_leave_the_rest_alone(tmp_path: Path) -> None:
+    document = tmp_path / "cities.md"
+    document.write_text("before\n<!-- begin x -->\nold\n<!-- end x -->\nafter\n")
+    insert(document, "x", "new")
+    insert(document, "x", "newer")
+    wanted = "before\n<!-- begin x -->\nnewer\n<!-- end x -->\nafter\n"
+    assert document.read_text() == wanted
+
+
+def test_a_document_without_marks_gets_them_at_the_end(tmp_path: Path) -> None:
+    document = tmp_path / "new" / "cities.md"
+    insert(document, "x", "text")
+    insert(document, "y", "more")
+    assert document.read_text().index("text") < document.read_text().index("more")
+
+
+def test_half_a_pair_of_marks_is_refused(tmp_path: Path) -> None:
+    document = tmp_path / "cities.md"
+    document.write_text("<!-- begin x -->\n")
+    with pytest.raises(InputError, match=r"cities.md: has only one of the marks"):
+        insert(document, "x", "new")
+    assert document.read_text() == "<!-- begin x -->\n"
+
+
+def test_tables_give_mean_and_range_and_the_growth_of_the_unfinished() -> None:
+    low, high = DAY, replace(DAY, generalized_s=2400.0, unfinished=1000, denied_by_hour=(20, 20))
+    more = [replace(low, unfinished=1200), replace(high, unfinished=1500)]
+    text = "\n".join(regime_tables({1.0: [low, high], 1.25: more}))
+    assert "| 2,350 (2,300 to 2,400) | 2,350 (2,300 to 2,400) |" in text
+    assert "| Unfinished passengers | 800 (600 to 1,000) | 1,350 (1,200 to 1,500) |" in text
+    assert "| of these: left by full buses, or missed a change | 350 (150 to 550) |" in text
+    assert "unfinished at 1.00: 1.75 (1.50 to 2.00)" in text
+    assert "| hour 1 | 15.0 | 15.0 |" in text

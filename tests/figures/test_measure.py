@@ -1,0 +1,85 @@
+"""What is measured from stop visits is what a person with a pencil would get."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evenline.city.cells import demo_cell
+from evenline.city.demand import realise
+from evenline.city.embedded import embedded_city
+from evenline.control.visits import Visit, visit_table
+from evenline.figures.measure import (
+    after_last_bus,
+    denied_by_hour,
+    headway_ratios,
+    most_bunched_service,
+    people_waiting,
+    read_visits,
+)
+from evenline.replay.episode import Tokens
+from evenline.support.errors import InputError
+from small_days import two_services, visit
+
+
+def test_a_headway_is_the_time_since_the_last_bus_over_the_timetables() -> None:
+    ratios = headway_ratios(two_services())
+    expected = {  # row: ratio, for all visits that have one
+        4: (700 - 100) / 600,
+        5: (900 - 200) / 600,
+        7: (1150 - 700) / 600,
+        8: (1000 - 900) / 600,
+        12: (3650 - 100) / 300,
+    }
+    assert {int(row): ratios[row] for row in np.flatnonzero(np.isfinite(ratios))} == expected
+
+
+def test_after_an_overtaking_the_headway_is_to_the_bus_that_came_last() -> None:
+    first, second = visit("A", 0, 1, 0, 500), visit("A", 1, 1, 400, 450)
+    ratios = headway_ratios(pa.Table.from_pylist([first, second]))
+    assert np.isnan(ratios).all(), "the bus in front has no bus before it, the first trip no plan"
+    third = visit("A", 2, 1, 800, 600)
+    ratios = headway_ratios(pa.Table.from_pylist([first, second, third]))
+    assert ratios[2] == (600 - 500) / 400
+
+
+def test_the_most_bunched_service_is_found() -> None:
+    assert most_bunched_service(two_services()) == "A"
+
+
+def test_denied_boardings_belong_to_the_hour_in_which_the_bus_leaves() -> None:
+    assert denied_by_hour(two_services(), horizon_s=7200) == (2, 3)
+    assert denied_by_hour(two_services(), horizon_s=7201) == (2, 3, 0)
+
+
+def test_people_who_set_out_after_the_last_bus_are_counted() -> None:
+    town, cell = embedded_city("town"), demo_cell(1)
+
+    def visits(last_s: int) -> pa.Table:
+        rows = [
+            Visit(trips[0], position, last_s - 12, last_s, 0, 0, 0, 0, 12, 0.0)
+            for service, trips in enumerate(town.trips_of)
+            for position in range(len(town.services[service].stops))
+        ]
+        return visit_table(town, rows)
+
+    departures = realise(town, cell).departure_s
+    for last_s in (0, 3000, town.horizon_s):
+        assert after_last_bus(town, cell, visits(last_s)) == np.sum(departures > last_s)
+
+
+def test_the_people_waiting_are_averaged_over_time_and_not_over_decisions() -> None:
+    columns = {name: np.zeros(3, np.int32) for name in Tokens.__annotations__}
+    columns |= {"time_s": np.array([0, 300, 500]), "system_waiting": np.array([10, 20, 0])}
+    means = people_waiting(Tokens(**columns), horizon_s=1000, bin_s=400)
+    assert means.tolist() == [(300 * 10 + 100 * 20) / 400, 100 * 20 / 400, 0.0]
+
+
+def test_a_broken_table_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "visits.parquet"
+    with pytest.raises(InputError, match=r"visits.parquet: no such file"):
+        read_visits(path)
+    path.write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(InputError, match=r"visits.parquet: not a whole Parquet file"):
+        read_visits(path)

@@ -1,0 +1,140 @@
+"""A whole city written by hand, small enough to count its rows: one street of three blocks, a
+service each way, four trips, three people; and how to spoil it and hear why it is refused."""
+
+import csv
+import hashlib
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenline.city.tables import load_city
+from evenline.support.errors import InputError
+
+HAMLET = {
+    "nodes.csv": """\
+node_id,x_m,y_m,signal,offset_s
+A,0.0,0.0,0,0
+B,500.0,0.0,1,30
+C,1000.0,0.0,1,60
+D,1500.0,0.0,0,0
+""",
+    "roads.csv": """\
+road_id,from_node,to_node,length_m,bus_lane
+A-B,A,B,500.0,0
+B-C,B,C,500.0,1
+C-D,C,D,500.0,0
+D-C,D,C,500.0,0
+C-B,C,B,500.0,1
+B-A,B,A,500.0,0
+""",
+    "stops.csv": """\
+stop_id,road_id,pos_m,x_m,y_m
+s1,A-B,100.0,100.0,0.0
+s2,B-C,250.0,750.0,0.0
+s3,C-D,400.0,1400.0,0.0
+t1,D-C,100.0,1400.0,0.0
+t2,C-B,250.0,750.0,0.0
+t3,B-A,400.0,100.0,0.0
+""",
+    "services.csv": """\
+service_id,route_id,length_m,roads
+out,1,1500.0,A-B B-C C-D
+back,1,1500.0,D-C C-B B-A
+""",
+    "service_stops.csv": """\
+service_id,stop_sequence,stop_id,shape_dist_traveled_m
+out,0,s1,100.0
+out,1,s2,750.0
+out,2,s3,1400.0
+back,0,t1,100.0
+back,1,t2,750.0
+back,2,t3,1400.0
+""",
+    "trips.csv": """\
+trip_id,service_id,departure_s
+out.0,out,0
+out.1,out,300
+back.0,back,60
+back.1,back,400
+""",
+    "passengers.csv": """\
+passenger_id,departure_s,min_demand
+0,10,0.5
+1,20,1.0
+2,30,1.25
+""",
+    "legs.csv": """\
+passenger_id,leg,board_stop_id,alight_stop_id,services
+0,0,s1,s3,out
+1,0,t1,t2,back
+2,0,s1,s2,out
+2,1,s2,s3,out
+""",
+    "car_routes.csv": """\
+weight,roads
+1.0,A-B B-C
+0.5,C-B B-A
+""",
+    "car_volumes.csv": """\
+hour,cars_per_hour
+0,100.0
+""",
+}
+MANIFEST: dict[str, Any] = {
+    "format": "evenline-city-1",
+    "name": "hamlet",
+    "horizon_s": 1200,
+    "vehicle": {
+        "capacity": 50,
+        "min_dwell_s": 12,
+        "exchange_s_per_passenger": 4,
+        "length_m": 12.0,
+        "max_speed_mps": 13.9,
+        "accel_mps2": 1.2,
+        "decel_mps2": 2.5,
+    },
+}
+
+
+def seal(folder: Path, **changes: Any) -> None:
+    """Write a manifest whose hashes are those of the files as they are now."""
+    files = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.csv")
+    }
+    (folder / "manifest.json").write_text(json.dumps(MANIFEST | {"files": files} | changes))
+
+
+def write_hamlet(folder: Path, tables: dict[str, bytes] | None = None) -> Path:
+    """The hamlet as a new folder, with some tables replaced, and sealed."""
+    shutil.rmtree(folder, ignore_errors=True)  # to write over a file is slow on some disks
+    folder.mkdir()
+    for name, text in HAMLET.items():
+        (folder / name).write_bytes((tables or {}).get(name, text.encode()))
+    seal(folder)
+    return folder
+
+
+def refusal(folder: Path) -> str:
+    """The one line with which a folder is refused."""
+    with pytest.raises(InputError) as caught:
+        load_city(folder)
+    line = str(caught.value)
+    assert str(folder) in line and len(line.splitlines()) == 1, "one line that names the place"
+    return line.replace(str(folder), "").lstrip(":/ ")
+
+
+def cells_of(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))
+
+
+def with_cell(name: str, row: int, column: int, value: str) -> str:
+    """A table of the hamlet with one value changed; row 0 is the header."""
+    cells = cells_of(HAMLET[name])
+    cells[row][column] = value
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(cells)
+    return out.getvalue()

@@ -1,0 +1,111 @@
+"""Small trials for the tests: a plan on `town`, and days that are made up instead of simulated.
+
+The made-up executor answers as a real one would, with the registered hashes and whole-number
+days, so that records, seals, analysis and verification are the real ones throughout.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+from evenline.control.outcome import Outcome
+from evenline.runs.executors import Ended, Executor, Order
+from evenline.runs.trial_job import described_policy, ledger_totals
+from evenline.trial.matrix import run
+from evenline.trial.registration import Trial, register
+
+Day = Callable[[Order], Outcome]
+
+
+def plan_text(**changes: str) -> str:
+    """A plan of 2 methods x 2 seeds x 6 blocks x 2 levels; a change replaces a line or a table."""
+    lines = {
+        "name": '"small"',
+        "city": '"town"',
+        "seeds": "[1, 2]",
+        "levels": "[0.75, 1.25]",
+        "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 6 }",
+        "methods": '{ better = "headway-1.0", worse = "zero" }',
+        "claim": '{ candidate = "better", parent = "worse" }',
+        "limits": "{ time_s = 60, memory_gib = 4, tries = 2 }",
+    }
+    return "".join(f"{key} = {value}\n" for key, value in (lines | changes).items())
+
+
+def registered(where: Path, **changes: str) -> Trial:
+    """A registered trial in a folder of its own."""
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "plan.toml").write_text(plan_text(**changes))
+    return register(where / "plan.toml", where / "trial", where / "used-cells.json")
+
+
+def day(order: Order, cost_per_passenger: int = 1_000, completed: int = 1_940) -> Outcome:
+    """A day of 2,000 passengers; a little different in every cell."""
+    shade = int(hashlib.sha256(str(sorted(order.cell.items())).encode()).hexdigest()[:4], 16) % 50
+    cost = 2_000 * (cost_per_passenger + shade)
+    return Outcome(
+        departed=2_000,
+        completed=completed,
+        waiting_s=cost // 4,
+        riding_s=cost - 2 * (cost // 4),
+        pre_control_cost=10,
+        token_cost=cost - 10,
+        decisions=700,
+        zero_duration_tokens=60,
+        holds_zero=400,
+        hold_total_s=5_000.0,
+        denied_boardings=0,
+        trips_completed=60,
+        trip_duration_total_s=60_000,
+    )
+
+
+def better_by_ninety(order: Order) -> Outcome:
+    """Days in which the candidate saves 90 s a passenger and completes ten journeys more."""
+    return day(order) if order.policy == "zero" else day(order, 910, 1_950)
+
+
+def made_up(trial: Trial, of: Day = better_by_ninety) -> Executor:
+    """An executor that makes days up."""
+
+    def answers(
+        orders: Mapping[str, Order], inputs: Path
+    ) -> Generator[tuple[str, Ended], None, None]:
+        for address, order in orders.items():
+            yield address, Ended(answer(trial, order, of(order)), (), 1.25)
+
+    return answers
+
+
+def answer(trial: Trial, order: Order, outcome: Outcome) -> dict[str, Any]:
+    """What a job's process says of a day."""
+    with chdir(trial.inputs):
+        policy = described_policy(order.policy)
+    return {
+        "city": trial.registered["city"]["digest"],
+        "policy": policy,
+        "sumo": {"version": order.sumo, "options": ["--end", "7200"]},
+        "evaluator": trial.registered["evaluator"]["sha256"],
+        "outcome": outcome.as_dict(),
+        "ledger": ledger_totals(outcome),
+        "host": {"name": "made-up"},
+    }
+
+
+def finished_trial(where: Path, of: Day = better_by_ninety, **changes: str) -> Trial:
+    """A trial whose matrix is complete."""
+    trial = registered(where, **changes)
+    assert run(trial.folder, made_up(trial, of)).complete
+    return trial
+
+
+def results(trial: Trial) -> dict[str, Any]:
+    """All records without what may differ from run to run."""
+    left_out = ("run", "record_sha256")
+    return {
+        path.name: {k: v for k, v in json.loads(path.read_text()).items() if k not in left_out}
+        for path in (trial.folder / "records").iterdir()
+    }
