@@ -1,0 +1,92 @@
+"""Typed records: the structure of every JSON and TOML file that we read, checked by msgspec.
+
+A `Record` names its fields with their types and ranges (`Share`, `Positive`, ...). Reading one
+refuses unknown keys, wrong types and values out of range in one line that names the file and the
+path to the value, such as `plan.toml: limits.tries: expected int >= 1`.
+"""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from evenline.support.errors import InputError
+from evenline.support.files import read_json, to_json, write_text
+
+T = TypeVar("T")
+_PLACE = re.compile(r"^(?P<said>.*?)(?: - at `(?P<place>.*)`)?$", re.S)
+
+Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**53)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]+\Z", max_length=100)]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A record: frozen, fields by name, nothing besides them."""
+
+
+def plain(value: Any) -> Any:
+    """A record as plain lists and dictionaries, ready for JSON or TOML."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def convert(kind: type[T], value: Any, where: str) -> T:
+    """A plain value as a record, or one line that says where it does not fit."""
+    _refuse_infinite(value, where)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {_said(str(error))}") from None
+
+
+def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
+    """A record from its JSON file; with `format`, a file of another format is refused first."""
+    value = read_json(path)
+    if format is not None and (not isinstance(value, dict) or value.get("format") != format):
+        raise InputError(f"{path}: format is not {format!r}")
+    return convert(kind, value, str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The values of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML ({error})") from None
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record as JSON, whole or not at all."""
+    write_text(path, to_json(plain(record)))
+
+
+def _said(message: str) -> str:
+    """msgspec's message with the path in front: `claim.level: expected str, got int`."""
+    found = _PLACE.match(message)
+    assert found is not None
+    said = found["said"].replace("`", "").replace("Object contains unknown field", "unknown key")
+    said = said.replace("Object missing required field", "missing key")
+    said = said[:1].lower() + said[1:]
+    place = (found["place"] or "$").removeprefix("$").removeprefix(".")
+    return f"{place}: {said}" if place else said
+
+
+def _refuse_infinite(value: Any, where: str, place: str = "") -> None:
+    """Refuse numbers that are not finite, which TOML can write and no field of ours means."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: {place.lstrip('.')}: {value} is not a finite number")
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _refuse_infinite(each, where, f"{place}.{key}")
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            _refuse_infinite(each, where, f"{place}[{number}]")

@@ -1,0 +1,69 @@
+"""Records refuse whatever they do not name, in one line with the path to the value."""
+
+from pathlib import Path
+
+import pytest
+
+from evenline.support.errors import InputError
+from evenline.support.records import (
+    Positive,
+    Record,
+    Share,
+    convert,
+    plain,
+    read_record,
+    read_toml,
+    write_record,
+)
+
+
+class Limits(Record):
+    tries: Positive = 3
+    share: Share = 0.5
+
+
+class Plan(Record):
+    name: str
+    limits: Limits = Limits()
+    seeds: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "plan: missing key name"),
+        ({"name": 1}, "plan: name: expected str, got int"),
+        ({"name": "a", "nmae": "b"}, "plan: unknown key nmae"),
+        ({"name": "a", "limits": {"tries": 0}}, "plan: limits.tries: expected int >= 1"),
+        ({"name": "a", "limits": {"tries": True}}, "plan: limits.tries: expected int, got bool"),
+        ({"name": "a", "limits": {"share": 2}}, "plan: limits.share: expected float <= 1.0"),
+        ({"name": "a", "limits": {"share": float("inf")}}, "limits.share: inf is not a finite"),
+        ({"name": "a", "seeds": [1, "2"]}, r"plan: seeds\[1\]: expected int, got str"),
+        ([], "plan: expected object, got array"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(given: object, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        convert(Plan, given, "plan")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_record_comes_back_from_its_file(tmp_path: Path) -> None:
+    plan = Plan(name="a", limits=Limits(tries=7), seeds=(1, 2))
+    write_record(tmp_path / "plan.json", plan)
+    assert read_record(tmp_path / "plan.json", Plan) == plan
+    assert plain(plan) == {"name": "a", "limits": {"tries": 7, "share": 0.5}, "seeds": [1, 2]}
+
+
+def test_another_format_is_refused_before_anything_else(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"format": "other-1"}')
+    with pytest.raises(InputError, match=r"plan\.json: format is not 'ours-1'"):
+        read_record(tmp_path / "plan.json", Plan, format="ours-1")
+
+
+@pytest.mark.parametrize("text", ["name = ", "\x00", 'name = "a"\nname = "b"'])
+def test_toml_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(InputError, match=r"plan\.toml: not valid TOML") as refused:
+        read_toml(tmp_path / "plan.toml")
+    assert "\n" not in str(refused.value)
