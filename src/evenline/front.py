@@ -18,21 +18,19 @@ import pyarrow as pa
 
 from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
-from evenline.city.model import City
-from evenline.city.tables import digest
-from evenline.city.tables import open_city as _open_city
 from evenline.control.event import Batch
 from evenline.control.outcome import Outcome
 from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest
 from evenline.support.errors import InputError
+from evenline.worlds.open import OpenCity as Opened
+from evenline.worlds.open import open_city as _open_city
+from evenline.worlds.open import open_world
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from evenline.control.gym import HoldingEnv
     from evenline.experiments.compare import Comparison
-    from evenline.runs.days import PolicyDay
-    from evenline.worlds.fast.world import FastWorld
 
 Own = Callable[[Batch], Sequence[float]]  # a policy of your own: holds in seconds for a batch
 
@@ -40,16 +38,8 @@ Own = Callable[[Batch], Sequence[float]]  # a policy of your own: holds in secon
 # -- what you get ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class OpenCity:
-    """A city, and the calibration of its fast world if not the one that comes with it."""
-
-    city: City
-    calibration: Path | None = None
-
-    @property
-    def name(self) -> str:
-        return self.city.name
+class OpenCity(Opened):
+    """A city and the calibration of its fast world, shown as a table and a map."""
 
     def rows(self) -> dict[str, str]:
         """The city in a few figures."""
@@ -62,17 +52,6 @@ class OpenCity:
             "passengers' journeys": f"{len(city.journeys):,}",
             "hours": f"{city.horizon_s / 3600:.1f}",
         }
-
-    def fast_world(self) -> "FastWorld":
-        """A fast world of this city."""
-        from evenline.worlds.calibration import embedded_calibration, load_calibration
-        from evenline.worlds.fast.world import FastWorld
-
-        city = self.city
-        if self.calibration is None:
-            return FastWorld(city, embedded_calibration(city), keep_visits=True)
-        fitted = load_calibration(self.calibration, city, digest(city))
-        return FastWorld(city, fitted, keep_visits=True)
 
     def __str__(self) -> str:
         return _text(self.name, self.rows())
@@ -218,7 +197,8 @@ def _screen() -> bool:
 def open_city(name_or_folder: str | Path, calibration: str | Path | None = None) -> OpenCity:
     """An embedded city (`town`, `city`) or a folder of tables, with its own calibration if any."""
     fitted = None if calibration is None else Path(calibration)
-    return OpenCity(_open_city(str(name_or_folder)), fitted)
+    found = _open_city(str(name_or_folder), fitted)
+    return OpenCity(found.source, found.city, found.calibration)
 
 
 def controllers() -> list[str]:
@@ -235,17 +215,11 @@ def run_day(
 ) -> SimulatedDay:
     """Simulate a day: the same seed is the same passengers, cars and drivers under any policy."""
     opened, cell = _opened(city), demo_cell(seed, demand)
-    decider = _decider(opened, policy)
-    match world:
-        case "fast":
-            outcome, visits = _run(opened.fast_world(), cell, decider)
-        case "sumo":
-            from evenline.worlds.sumo.world import SumoWorld
-
-            with SumoWorld(opened.city) as target:
-                outcome, visits = _run(target, cell, decider)
-        case _:
-            raise InputError(f"world {world!r}: there are fast and sumo")
+    target = open_world(world, opened, keep_visits=True)
+    try:
+        outcome, visits = _run(target, cell, _decider(opened, policy))
+    finally:
+        getattr(target, "close", lambda: None)()
     return SimulatedDay(opened, _label(policy), world, cell, outcome, visits)
 
 
@@ -254,7 +228,7 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
 
     For SUMO, which takes a thousand times as long, there is the command `evenline compare`.
     """
-    from evenline.experiments.compare import Comparison, measure
+    from evenline.experiments.compare import Comparison
 
     opened = _opened(city)
     labels = [_label(policy) for policy in policies]
@@ -264,7 +238,7 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
     days, digests = {}, {}
     for label, policy in zip(labels, policies, strict=True):
         found = _days(opened, policy, cells)
-        days[label] = {c: measure(opened.city, d) for c, d in zip(cells, found, strict=True)}
+        days[label] = dict(zip(cells, found, strict=True))
         digests[label] = policy_digest(policy) if isinstance(policy, str) else ""
     return Compared(Comparison(opened.name, "fast", cells, digests, days))
 
@@ -337,7 +311,9 @@ def _label(policy: str | Own) -> str:
 
 
 def _decider(city: OpenCity, policy: str | Own) -> Any:
-    return open_policy(policy, city.city) if isinstance(policy, str) else policy
+    if not isinstance(policy, str):
+        return policy
+    return open_policy(policy, city.city, city.calibration)
 
 
 def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
@@ -353,20 +329,12 @@ def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
     return outcome, witness.table(world.city, world.visits)
 
 
-def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> "list[PolicyDay]":
-    """Days of one policy, one after the other; rules run inside the kernel."""
-    from evenline.control.world import run_episode
-    from evenline.rules.controller import RuleController
-    from evenline.runs.days import PolicyDay
+def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> list[dict[str, float]]:
+    """The figures of a policy's days, one after the other; rules run inside the kernel."""
+    from evenline.experiments.compare import measure
 
-    decider, world, found = _decider(city, policy), city.fast_world(), []
-    for cell in cells:
-        if isinstance(decider, RuleController):
-            outcome = world.run_controller(cell, decider)
-        else:
-            outcome = run_episode(world, cell, decider)
-        found.append(PolicyDay(outcome, world.arrivals_s.copy()))
-    return found
+    decider, world = _decider(city, policy), city.fast_world()
+    return [measure(city.city, world.run_day(cell, decider), world.arrivals_s) for cell in cells]
 
 
 def _text(title: str, rows: dict[str, str]) -> str:

@@ -11,12 +11,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from evenline.runs.pool import Job, Result
 
 import evenline
 from evenline.city.demand import Cell
@@ -38,8 +39,7 @@ from evenline.replay.episode import (
     read_tokens,
     write_episode,
 )
-from evenline.rules.behaviours import BEHAVIOURS, Rule
-from evenline.runs.pool import Job, Result
+from evenline.rules.policy import BEHAVIOURS, recorded, set_rule
 from evenline.support.errors import InputError
 from evenline.worlds import calibration
 from evenline.worlds.sumo.runtime import DEFAULT_VERSION
@@ -84,7 +84,7 @@ def install_runner(
                 continue
             assert job.tokens is not None
             job.tokens.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(episode_path(store, job.rule.name, job.cell), job.tokens)
+            shutil.copyfile(episode_path(store, job.policy, job.cell), job.tokens)
             yield Result(job, {}, None, 0.1, 1)
 
     monkeypatch.setattr("evenline.experiments.collect.run_jobs", run)
@@ -150,9 +150,9 @@ def test_a_sealed_store_is_read_only(store: Path) -> None:
 def test_an_episode_lies_where_its_cell_and_behaviour_say(store: Path) -> None:
     for name in episodes(store):
         found = read_metadata(store / name)
-        rule, cell = Rule(**found["policy"]), Cell(**found["cell"])
-        assert store / name == episode_path(store, rule.name, cell)
-        assert rule == BEHAVIOURS[rule.name]
+        policy, cell = found["policy"], Cell(**found["cell"])
+        assert store / name == episode_path(store, policy["name"], cell)
+        assert policy == recorded(BEHAVIOURS[policy["name"]])
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
@@ -232,9 +232,9 @@ def test_an_episode_that_fails_is_named_and_the_others_go_on(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[Job] = []
-    install_runner(monkeypatch, store, ran, fails=lambda job: job.rule.name == "myopic")
+    install_runner(monkeypatch, store, ran, fails=lambda job: job.policy == "myopic")
     failures = collect(tmp_path / "new", "town", 1)
-    assert [f.job.rule.name for f in failures] == ["myopic"] * 3 and len(ran) == EPISODES
+    assert [f.job.policy for f in failures] == ["myopic"] * 3 and len(ran) == EPISODES
     assert len(episodes(tmp_path / "new")) == EPISODES - 3
     assert not (tmp_path / "new" / "manifest.json").exists()
     log = (tmp_path / "new" / "log.txt").read_text().splitlines()
@@ -243,7 +243,7 @@ def test_an_episode_that_fails_is_named_and_the_others_go_on(
     ran.clear()
     install_runner(monkeypatch, store, ran)
     assert collect(tmp_path / "new", "town", 1) == []
-    assert [job.rule.name for job in ran] == ["myopic"] * 3
+    assert [job.policy for job in ran] == ["myopic"] * 3
     assert sealed_content(tmp_path / "new") == sealed_content(store)
 
 
@@ -328,7 +328,7 @@ def test_what_would_fail_every_episode_ends_the_collection_at_once(
         for job in jobs:
             ran.append(job)
             assert job.tokens is not None
-            source = episode_path(store, job.rule.name, job.cell)
+            source = episode_path(store, job.policy, job.cell)
             found = read_metadata(source)
             provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
             try:
@@ -340,7 +340,7 @@ def test_what_would_fail_every_episode_ends_the_collection_at_once(
 
     monkeypatch.setattr("evenline.experiments.collect.run_jobs", run)
     sizes = [
-        episode_path(store, j.rule.name, j.cell).stat().st_size for j in planned(store, "town", 1)
+        episode_path(store, j.policy, j.cell).stat().st_size for j in planned(store, "town", 1)
     ]
     limit = max(sizes[:3])
     third = next(i for i, size in enumerate(sizes) if size > limit)
@@ -393,7 +393,7 @@ def test_a_folder_begun_with_another_plan_is_refused(
 def test_a_folder_begun_with_other_behaviours_is_refused(
     own: Path, no_sumo: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(BEHAVIOURS, "myopic", Rule("myopic", 2, 0.5))
+    monkeypatch.setitem(BEHAVIOURS, "myopic", set_rule("myopic", "headway", gain=0.5))
     with pytest.raises(InputError, match="begun with another behaviours"):
         collect(own, "town", 1)
     assert no_sumo == []
@@ -468,4 +468,4 @@ def test_episodes_of_two_sumo_versions_are_not_sealed_together(
 
 def test_the_plan_lists_the_constants_of_every_behaviour(store: Path) -> None:
     plan = json.loads((store / "plan.json").read_bytes())
-    assert plan["behaviours"] == [asdict(rule) for rule in BEHAVIOURS.values()]
+    assert plan["behaviours"] == [recorded(policy) for policy in BEHAVIOURS.values()]

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import evenline.experiments.compare as module
+from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
@@ -27,10 +28,9 @@ from evenline.experiments.compare import (
     text_table,
 )
 from evenline.figures.measure import measure_day
-from evenline.policies.bundle import BUILT_IN, open_policy
+from evenline.policies.bundle import BUILT_IN
 from evenline.runs.days import Day, PolicyDay, run_days
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 from small_actors import save_actor, town
 
@@ -41,8 +41,8 @@ CELL = PURPOSES["development"].cells(1)[1]
 @pytest.mark.parametrize("name", ["town", "city"])
 def test_regularity_is_what_the_stop_visits_say(name: str, policy: str) -> None:
     city = embedded_city(name)
-    world = FastWorld(city, embedded_calibration(city), keep_visits=True)
-    outcome = run_episode(world, CELL, open_policy(policy, city))
+    world = FastWorld(city, calibration_of(city), keep_visits=True)
+    outcome = run_episode(world, CELL, policy_in(policy, city))
     day = measure_day(city, CELL, outcome, visit_table(city, world.visits))
     found = measure(city, PolicyDay(outcome, world.arrivals_s))
     for name in ("generalized_s", "waiting_s", "riding_s", "completion", "unfinished"):
@@ -121,10 +121,10 @@ def test_a_comparison_is_written_whole(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert [policy["name"] for policy in kept["policies"]] == sources
     assert kept == found.as_json() and kept["blocks"] == 2
-    world = FastWorld(town(), embedded_calibration(town()))
+    world = FastWorld(town(), calibration_of(town()))
     for policy in kept["policies"]:
         day = policy["days"][1]
-        again = run_episode(world, CELL, open_policy(policy["name"], town()))
+        again = run_episode(world, CELL, policy_in(policy["name"], town()))
         assert day["generalized_s"] == pytest.approx(again.generalized_s, rel=1e-9)
         assert {key: day[key] for key in asdict(CELL)} == asdict(CELL)
         assert set(policy["difference"]) == {m.name for m in MEASURES}

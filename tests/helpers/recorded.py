@@ -20,12 +20,12 @@ import numpy as np
 import evenline
 from evenline.city.cells import demo_cell
 from evenline.city.tables import digest, open_city
-from evenline.rules.behaviours import named_rule
+from evenline.rules.policy import BEHAVIOURS, set_rule
 from evenline.replay.episode import record_episode, write_episode
 from evenline.worlds.sumo.runtime import runtime_version
 from evenline.worlds.sumo.world import SumoWorld
 
-folder, rule, cell = Path(sys.argv[1]), named_rule("random-often"), demo_cell(3)
+folder, rule, cell = Path(sys.argv[1]), BEHAVIOURS["random-often"], demo_cell(3)
 shown, holds = [], []
 
 def policy(batch):

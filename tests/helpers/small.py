@@ -4,21 +4,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 import evenline
+from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import digest, open_city
 from evenline.replay.episode import record_episode, write_episode
 from evenline.replay.sealed import FORMAT, PLAN, episode_path, seal
 from evenline.replay.store import Store, open_store
-from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.files import to_json, write_text
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 
 
 def fast_store(folder: Path, blocks: int = 3, rules: tuple[str, ...] = tuple(BEHAVIOURS)) -> Store:
     """Record, seal and open."""
     city = open_city("town")
-    world = FastWorld(city, embedded_calibration(city))
+    world = FastWorld(city, calibration_of(city))
     paths = []
     for name in rules:
         for cell in PURPOSES["replay"].cells(blocks):

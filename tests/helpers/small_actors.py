@@ -9,7 +9,7 @@ from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.control.event import Array
 from evenline.control.state import contract_of
-from evenline.policies.actor import ActorController, actor_of, random_tensors
+from evenline.policies.actor import ActorPolicy, actor_of, random_tensors
 from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.policies.states import own_states
 from evenline.rules.chain import CHAINS
@@ -26,10 +26,10 @@ def town_states() -> Array:
     return own_states(town(), 600, seed=4)
 
 
-def controller(chain: str = "raw", seed: int = 0) -> ActorController:
+def controller(chain: str = "raw", seed: int = 0) -> ActorPolicy:
     services = len(town().services)
     actor = actor_of(random_tensors(services, seed), services)
-    return ActorController("untrained", actor, contract_of(town()), CHAINS[chain])
+    return ActorPolicy("untrained", actor, contract_of(town()), CHAINS[chain])
 
 
 def save_actor(folder: Path, chain: str = "raw", seed: int = 0) -> Path:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import open_city
 from evenline.learn import lanes as ln
@@ -23,15 +24,14 @@ from evenline.learn.data import resident
 from evenline.learn.evaluate import evaluate
 from evenline.learn.network import Params, Size, init_actor
 from evenline.learn.run import training_cell
-from evenline.rules.behaviours import named_rule
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 from small import fast_store
 
 SEEDS = (6201, 6202, 6203)
 TOWN = open_city("town")
-CALIBRATION = embedded_calibration(TOWN)
+CALIBRATION = calibration_of(TOWN)
 CELLS = PURPOSES["development"].cells(3)
 BETTER_S = 2.0  # rounding alone moves an actor by a few seconds, learning by ten and more
 
@@ -59,9 +59,7 @@ def generalized_s(actors: list[Params]) -> np.ndarray:
 @cache
 def zero_hold_s() -> float:
     world = FastWorld(TOWN, CALIBRATION)
-    return float(
-        np.mean([world.run_rule(cell, named_rule("zero")).generalized_s for cell in CELLS])
-    )
+    return float(np.mean([world.run_day(cell, BEHAVIOURS["zero"]).generalized_s for cell in CELLS]))
 
 
 def taught(start: Params, seed: int, shuffled: bool = False) -> Params:

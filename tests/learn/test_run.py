@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
+from calibrated import calibration_of
 from evenline.city.tables import open_city
 from evenline.experiments.train import seeds_of
 from evenline.learn import lanes as ln
@@ -27,11 +28,10 @@ from evenline.learn.schedule import LEARNERS, Budget
 from evenline.learn.training import shortened, train
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
 from small import fast_store
 
 TOWN = open_city("town")
-CALIBRATION = embedded_calibration(TOWN)
+CALIBRATION = calibration_of(TOWN)
 BUDGET = Budget(iql_updates=60, warmup_events=20, events=150, ratio_pretraining=1)
 PLAN = shortened(
     Plan((LEARNERS["v13"], LEARNERS["v14"], LEARNERS["sac"]), (1, 2), slot=8, fused=16, hidden=8),

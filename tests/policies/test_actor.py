@@ -5,13 +5,13 @@ import time
 import numpy as np
 import pytest
 
+from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, canonical, contract_of
 from evenline.control.world import run_episode
 from evenline.policies.actor import Actor, actor_of, random_tensors, tensor_shapes
-from evenline.runs.days import run_fleet
+from evenline.runs.day import run_fleet
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld, Fleet
 from small_actors import controller, sigmoid, town, town_states
 
@@ -104,7 +104,7 @@ def test_a_state_is_judged_alone_as_in_company() -> None:
 @pytest.mark.parametrize("chain", ["raw", "candidate"])
 def test_a_fleet_of_days_comes_out_as_each_day_alone(chain: str) -> None:
     cells = PURPOSES["development"].cells(1)
-    calibration = embedded_calibration(town())
+    calibration = calibration_of(town())
     fleet, policy = Fleet(town(), calibration, len(cells)), controller(chain)
     run_fleet(fleet, cells, policy)
     world = FastWorld(town(), calibration)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import embedded_city
 from evenline.control.world import run_episode
@@ -26,10 +27,9 @@ from evenline.policies.bundle import (
     rule_spec,
     save_bundle,
 )
-from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 from small_actors import save_actor, town
 from spoilt_bundles import rehash, rewrite
@@ -38,7 +38,7 @@ CELL = PURPOSES["development"].cells(1)[0]
 
 
 def day(policy: Any) -> Any:
-    return run_episode(FastWorld(town(), embedded_calibration(town())), CELL, policy)
+    return run_episode(FastWorld(town(), calibration_of(town())), CELL, policy)
 
 
 @pytest.mark.parametrize("name", ["forward", "schedule", "virtual-schedule", "headway"])
@@ -46,7 +46,7 @@ def test_an_exported_rule_does_what_the_built_in_one_does(name: str, tmp_path: P
     export_bundle(tmp_path / "rule", name, town(), "candidate", {"made": "here"})
     kept = open_policy(str(tmp_path / "rule"), town())
     assert kept.name == "rule"
-    assert day(kept) == day(open_policy(f"{name}+candidate", town()))
+    assert day(kept) == day(policy_in(f"{name}+candidate", town()))
 
 
 def test_an_actor_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_bare_tensors_become_a_bundle_with_the_citys_contract(tmp_path: Path) ->
 
 def test_every_behaviour_is_a_policy_by_name() -> None:
     for name, rule in BEHAVIOURS.items():
-        policy = open_policy(name, town())
+        policy = policy_in(name, town())
         assert policy.name == name
         assert (policy.kind, policy.constants[:2].tolist()) == (rule.kind, [rule.a, rule.b])  # type: ignore[attr-defined]
 

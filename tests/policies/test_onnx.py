@@ -10,7 +10,7 @@ import pytest
 from evenline.city.tables import open_city
 from evenline.control.event import Batch
 from evenline.control.state import canonical, contract_of
-from evenline.policies.actor import ActorController, actor_of, random_tensors
+from evenline.policies.actor import ActorPolicy, actor_of, random_tensors
 from evenline.policies.onnx_graph import current_events, own_holds, worst_error_s, write_onnx
 from evenline.replay.states import replay_states
 from evenline.replay.store import open_store
@@ -57,6 +57,6 @@ def test_ten_thousand_real_states_agree(tmp_path: Path) -> None:
     assert np.array_equal(canonical(states, contract_of(city)), store.canonical(rows))
     services = len(city.services)
     actor = actor_of(random_tensors(services, 2), services)
-    policy = ActorController("untrained", actor, contract_of(city), CHAINS["candidate"])
+    policy = ActorPolicy("untrained", actor, contract_of(city), CHAINS["candidate"])
     write_onnx(tmp_path / "actor.onnx", policy)
     assert worst_error_s(tmp_path / "actor.onnx", policy, states) <= 1e-5

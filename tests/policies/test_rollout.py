@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
+from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import embedded_city
 from evenline.control.event import BUS_AHEAD, HEADWAY_AHEAD, STOP, Array, Batch
 from evenline.control.world import run_episode
-from evenline.policies.bundle import open_policy
 from evenline.policies.rollout import MIRROR, Rollout, follow
-from evenline.rules.controller import RuleController
+from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast.world import Days, FastWorld
 from small_actors import town
@@ -21,11 +20,11 @@ CELLS = PURPOSES["development"].cells(2)
 
 
 def world() -> FastWorld:
-    return FastWorld(town(), embedded_calibration(town()))
+    return FastWorld(town(), calibration_of(town()))
 
 
 def rollout() -> Rollout:
-    policy = open_policy("rollout", town())
+    policy = policy_in("rollout", town())
     assert isinstance(policy, Rollout)
     return policy
 
@@ -107,9 +106,9 @@ def test_a_day_is_followed_from_its_first_bus_or_not_at_all() -> None:
 
 def test_looking_ahead_beats_the_rule_it_looks_ahead_with() -> None:
     day, policy = world(), rollout()
-    assert isinstance(policy.base, RuleController)
+    assert isinstance(policy.base, RulePolicy)
     ahead = [run_episode(day, cell, policy).generalized_s for cell in CELLS]
-    base = [day.run_controller(cell, policy.base).generalized_s for cell in CELLS]
+    base = [day.run_day(cell, policy.base).generalized_s for cell in CELLS]
     assert np.mean(ahead) < np.mean(base)
 
 
@@ -118,8 +117,8 @@ def test_looking_ahead_beats_the_rule_it_looks_ahead_with() -> None:
 def test_the_demand_level_is_read_off_the_events(name: str, level: float) -> None:
     """In `city` two levels look alike at first; later the mirror is as if the level were known."""
     city = embedded_city(name)
-    calibration = embedded_calibration(city)
-    policy, told = open_policy("rollout", city), Days(city, calibration, 1, keep_visits=False)
+    calibration = calibration_of(city)
+    policy, told = policy_in("rollout", city), Days(city, calibration, 1, keep_visits=False)
     assert isinstance(policy, Rollout)
     block = PURPOSES["calibration"].cells(1)[0]
     told.begin(MIRROR, Cell(block.sumo_seed, block.demand_seed, level))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from evenline.runs.pool import Job, run_jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,8 +31,7 @@ from evenline.replay.episode import (
     record_episode,
     write_episode,
 )
-from evenline.rules.behaviours import named_rule
-from evenline.runs.pool import Job, run_jobs
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
 from recorded import day_by_hand, once
 
@@ -96,7 +96,7 @@ def test_the_moments_are_those_the_policy_saw(
     moments = batches(tokens, raw_events(town, CELL.demand, tokens))
     assert [moment.time_s for moment in moments] == shown["times"].tolist()
     assert [len(moment.trips) for moment in moments] == shown["sizes"].tolist()
-    holds = [hold for moment in moments for hold in named_rule("random-often")(moment)]
+    holds = [hold for moment in moments for hold in BEHAVIOURS["random-often"](moment)]
     assert holds == shown["holds"].tolist()
 
 
@@ -120,7 +120,7 @@ def test_a_bus_decides_at_its_stops_in_order_and_not_at_the_last(town: City, epi
 
 
 def test_another_process_writes_the_same_bytes(episode: Path, tmp_path: Path) -> None:
-    job = Job("town", CELL, named_rule("random-often"), tokens=tmp_path / "pool.parquet")
+    job = Job("town", CELL, BEHAVIOURS["random-often"], tokens=tmp_path / "pool.parquet")
     (result,) = run_jobs([job])
     assert result.error is None
     assert (tmp_path / "pool.parquet").read_bytes() == episode.read_bytes()
@@ -132,7 +132,7 @@ def test_another_process_writes_the_same_bytes(episode: Path, tmp_path: Path) ->
 def test_an_episode_carries_its_outcome_and_where_it_comes_from(town: City, episode: Path) -> None:
     found = read_metadata(episode)
     assert found["city"] == digest(town) and found["cell"] == asdict(CELL)
-    assert found["policy"] == asdict(named_rule("random-often"))
+    assert found["policy"] == asdict(BEHAVIOURS["random-often"])
     assert found["sumo"] and found["evenline"]
     assert read_outcome(episode) == Outcome(**found["outcome"])
 

@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from evenline.runs.trial_job import described_policy, ledger_totals
 from typer.testing import CliRunner
 
+from calibrated import calibration_of
 from evenline.city.demand import Cell
 from evenline.city.tables import digest, open_city, save_city
 from evenline.cli.report import BROWSERS, headless, report
@@ -29,14 +31,12 @@ from evenline.report.html import MISSING
 from evenline.report.page import REPORT, write_report
 from evenline.report.words import verdict
 from evenline.runs.executors import Ended, Order
-from evenline.runs.trial_job import described_policy, ledger_totals
 from evenline.support.errors import InputError
 from evenline.support.files import to_json
 from evenline.trial.evidence import write_analysis
 from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 from evenline.trial.used import note_used
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 
 FIGURES = {
@@ -65,14 +65,14 @@ def make_trial(study: Path) -> Trial:
     export_bundle(bundle, "headway", town, "candidate", {})
     (study / "plan.toml").write_text(PLAN.replace("BUNDLE", str(bundle)))
     trial = register(study / "plan.toml", study / "trial", study / "used-cells.json")
-    world = FastWorld(town, embedded_calibration(town))
+    world = FastWorld(town, calibration_of(town))
 
     def executor(
         orders: Mapping[str, Order], inputs: Path
     ) -> Generator[tuple[str, Ended], None, None]:
         for address, order in orders.items():
             source = str(inputs / order.policy) if "/" in order.policy else order.policy
-            outcome = world.run_controller(Cell(**order.cell), open_policy(source, town))
+            outcome = world.run_day(Cell(**order.cell), open_policy(source, town))
             done = {
                 "city": trial.registered["city"]["digest"],
                 "policy": described_policy(source),

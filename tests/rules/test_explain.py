@@ -7,19 +7,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from calibrated import calibration_of
 from evenline.city.cells import demo_cell
 from evenline.control.world import run_episode
 from evenline.experiments.simulate import simulate
 from evenline.policies.bundle import open_policy
 from evenline.rules.chain import COMMON_TERMS, ELEMENTS, seconds_column
 from evenline.rules.explain import Witness, activations
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 from small_actors import controller, town
 
 
 def explained(policy: object) -> tuple[object, object]:
-    world = FastWorld(town(), embedded_calibration(town()), keep_visits=True)
+    world = FastWorld(town(), calibration_of(town()), keep_visits=True)
     witness = Witness(policy)  # type: ignore[arg-type]
     outcome = run_episode(world, demo_cell(1), witness)
     return witness.table(town(), world.visits), outcome
@@ -45,7 +45,7 @@ def test_every_decision_has_an_account_that_adds_up_to_its_hold(chain: str) -> N
 
 
 def test_a_witness_changes_no_day() -> None:
-    world = FastWorld(town(), embedded_calibration(town()))
+    world = FastWorld(town(), calibration_of(town()))
     policy = open_policy("headway+candidate", town())
     assert run_episode(world, demo_cell(2), Witness(policy)) == run_episode(
         world, demo_cell(2), policy

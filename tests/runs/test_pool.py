@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evenline.runs.pool import TRIES, Job, run_jobs
 
 import small_cities
 from evenline.city.build import build
@@ -16,11 +17,10 @@ from evenline.city.embedded import TOWN
 from evenline.city.model import City
 from evenline.city.tables import save_city
 from evenline.replay.episode import read_outcome, read_tokens
-from evenline.rules.behaviours import named_rule
-from evenline.runs.pool import TRIES, Job, run_jobs
+from evenline.rules.policy import BEHAVIOURS
 
 CELL = demo_cell(2)
-ZERO, HEADWAY = named_rule("zero"), named_rule("headway")
+ZERO, HEADWAY = BEHAVIOURS["zero"], BEHAVIOURS["headway-1.0"]
 
 
 def test_an_episode_is_the_same_bytes_in_another_process(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.visits import Visit, visit_table
-from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import (
     Calibration,
@@ -64,7 +64,7 @@ def simulate(city: City, calibration: Calibration, seeds: Sequence[int]) -> list
     world = FastWorld(city, calibration, keep_visits=True)
     days = []
     for seed in seeds:
-        world.run_rule(Cell(seed, seed), BEHAVIOURS["random-often"])
+        world.run_day(Cell(seed, seed), BEHAVIOURS["random-often"])
         days.append(world.visits)
     return days
 
@@ -292,9 +292,7 @@ def test_a_saved_calibration_is_read_back_as_it_was(
         else:
             assert before == after, field.name
     cell, rule = Cell(5, 6), BEHAVIOURS["headway-0.4"]
-    assert FastWorld(city, again).run_rule(cell, rule) == FastWorld(city, fitted).run_rule(
-        cell, rule
-    )
+    assert FastWorld(city, again).run_day(cell, rule) == FastWorld(city, fitted).run_day(cell, rule)
 
 
 def test_a_saved_calibration_can_be_read_by_people(fitted: Calibration, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING, WAITING, Bat
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, canonical, contract_of, pack
 from evenline.control.world import run_episode
-from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
 from evenline.worlds.fast import kernel, layout
 from evenline.worlds.fast.world import FastWorld, Fleet
@@ -59,7 +59,7 @@ def test_a_rule_inside_the_kernel_decides_as_it_does_from_outside(name: str) -> 
         outside = run_episode(fast_world(day), day.cell, BEHAVIOURS[name])
         inside = fast_world(day)
         for written in (False, True):
-            assert inside.run_rule(day.cell, BEHAVIOURS[name], write_states=written) == outside
+            assert inside.run_day(day.cell, BEHAVIOURS[name], write_states=written) == outside
 
     decides_alike()
 
@@ -67,7 +67,7 @@ def test_a_rule_inside_the_kernel_decides_as_it_does_from_outside(name: str) -> 
 def test_the_rules_differ_in_the_town() -> None:
     town = embedded_city("town")
     world = FastWorld(town, restless(town, 3))
-    outcomes = [world.run_rule(CELL, rule) for rule in BEHAVIOURS.values()]
+    outcomes = [world.run_day(CELL, rule) for rule in BEHAVIOURS.values()]
     assert len({outcome.hold_total_s for outcome in outcomes}) == len(BEHAVIOURS)
     assert [rule for rule, o in zip(BEHAVIOURS, outcomes, strict=True) if not o.hold_total_s] == [
         "zero"
@@ -91,7 +91,7 @@ def test_a_day_run_by_a_rule_is_over() -> None:
     city = small_city([[0, 1]], [(0, 100)], horizon_s=500)
     world = FastWorld(city, steady(city))
     world.reset(CELL)
-    world.run_rule(CELL, BEHAVIOURS["zero"])
+    world.run_day(CELL, BEHAVIOURS["zero"])
     with pytest.raises(InputError, match="the day is over: reset the world"):
         world.step([0.0])
 

@@ -16,7 +16,7 @@ import pytest
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.rules.behaviours import RANDOM, Rule, named_rule
+from evenline.rules.policy import BEHAVIOURS, RulePolicy, set_rule
 from evenline.support.errors import InputError
 from evenline.worlds.sumo import native
 from evenline.worlds.sumo.day import PlainDay
@@ -25,12 +25,12 @@ from evenline.worlds.sumo.world import SumoWorld
 
 OpenWorld = Callable[..., SumoWorld]
 CROWDED = replace(demo_cell(2), demand=1.25)
-RESTLESS = Rule("restless", RANDOM, 0.5, 60.0)
+RESTLESS = set_rule("restless", "random", share=0.5, longest_s=60.0)
 HAS_COMPILER = native._library() is not None
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler here")
 
 
-def everything(world: SumoWorld, cell: Cell, rule: Rule) -> list[Any]:
+def everything(world: SumoWorld, cell: Cell, rule: RulePolicy) -> list[Any]:
     """All that a world says in a day, in order."""
     said: list[Any] = []
     batch = world.reset(cell)
@@ -44,9 +44,9 @@ def everything(world: SumoWorld, cell: Cell, rule: Rule) -> list[Any]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("rule", [named_rule("headway"), RESTLESS], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [BEHAVIOURS["headway-1.0"], RESTLESS], ids=lambda rule: rule.name)
 def test_the_compiled_day_is_the_plain_one_to_the_bit(
-    town: City, rule: Rule, open_world: OpenWorld
+    town: City, rule: RulePolicy, open_world: OpenWorld
 ) -> None:
     plain, compiled = open_world(town, native=False), open_world(town)
     expected = everything(plain, CROWDED, rule)

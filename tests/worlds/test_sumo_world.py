@@ -25,15 +25,16 @@ from evenline.city.model import City
 from evenline.control.event import BASE_DWELL, ON_BOARD, STOP, WAITING, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, run_episode
-from evenline.rules.behaviours import RANDOM, Rule, named_rule
+from evenline.rules.policy import BEHAVIOURS, RulePolicy, set_rule
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
 
 OpenWorld = Callable[..., SumoWorld]
 CELL = demo_cell(1)
-ZERO, HEADWAY = named_rule("zero"), named_rule("headway")
-RESTLESS = Rule("restless", RANDOM, 0.5, 60.0)  # every second bus is held, up to the cap
+ZERO, HEADWAY = BEHAVIOURS["zero"], BEHAVIOURS["headway-1.0"]
+# Every second bus is held, up to the cap.
+RESTLESS = set_rule("restless", "random", share=0.5, longest_s=60.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def run_day(world: SumoWorld, cell: Cell, policy: Policy) -> Day:
 @pytest.mark.parametrize("policy", [ZERO, RESTLESS], ids=lambda rule: rule.name)
 @pytest.mark.parametrize("name", ["town", "short town", "city"])
 def test_the_ledger_is_what_sumo_counted(
-    name: str, policy: Rule, open_world: OpenWorld, tmp_path: Path
+    name: str, policy: RulePolicy, open_world: OpenWorld, tmp_path: Path
 ) -> None:
     city = small_cities.short_town() if name == "short town" else embedded_city(name)
     world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
@@ -103,7 +104,9 @@ def test_stop_visits_are_sumos_own(town: City, open_world: OpenWorld, tmp_path: 
 
 
 @pytest.mark.parametrize("policy", [ZERO, RESTLESS], ids=lambda rule: rule.name)
-def test_every_second_is_charged_once(town: City, policy: Rule, open_world: OpenWorld) -> None:
+def test_every_second_is_charged_once(
+    town: City, policy: RulePolicy, open_world: OpenWorld
+) -> None:
     day = run_day(open_world(small_cities.late_town(town, 1_200)), CELL, policy)
     total = day.outcome.generalized_s * day.outcome.departed
     assert day.pre_control > 0, "people wait before the first bus of this city"

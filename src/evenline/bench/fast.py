@@ -18,12 +18,12 @@ from matplotlib.figure import Figure
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City, Journeys, Service, Stop, Trip
-from evenline.city.tables import open_city
 from evenline.control.world import run_episode
-from evenline.rules.behaviours import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.compiled import compiled
-from evenline.worlds.calibration import Calibration, embedded_calibration
+from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld, Fleet
+from evenline.worlds.open import open_city
 
 FLEET = 64
 SIZES = (1, 3, 10, 30, 100)
@@ -50,8 +50,8 @@ def bench_fast(
     city_name: str, repeats: int, with_sumo: bool, with_scale: bool, document: Path | None
 ) -> dict[str, Any]:
     """Decisions a second in three ways, memory a world, SUMO's time over ours, growth with size."""
-    city = open_city(city_name)
-    calibration = embedded_calibration(city)
+    opened = open_city(city_name)
+    city, calibration = opened.city, opened.fitted()
     found = _rates(city, calibration, repeats)
     if with_sumo:
         found |= _against_sumo(city, FastWorld(city, calibration))
@@ -69,7 +69,7 @@ def _rates(city: City, calibration: Calibration, repeats: int) -> dict[str, Any]
     cells = _days(0, 10)
 
     def kernel(states: bool) -> int:
-        return sum(world.run_rule(cell, RULE, states).decisions for cell in cells)
+        return sum(world.run_day(cell, RULE, states).decisions for cell in cells)
 
     def stepped() -> int:
         states, decisions = fleet.reset(_days(1, FLEET)), 0
@@ -102,7 +102,7 @@ def _against_sumo(city: City, world: FastWorld) -> dict[str, float]:
     fast_s = float("inf")
     for _ in range(10):
         began = time.perf_counter()
-        world.run_rule(cell, zero)
+        world.run_day(cell, zero)
         fast_s = min(fast_s, time.perf_counter() - began)
     return {"sumo_s": round(sumo_s, 2), "sumo_ratio": round(sumo_s / fast_s)}
 
@@ -172,7 +172,7 @@ def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> li
     for size, world in list(worlds.items()) * ROUNDS:
         for _ in range(3):
             began = time.perf_counter()
-            world.run_rule(cell, RULE)
+            world.run_day(cell, RULE)
             best[size] = min(best[size], time.perf_counter() - began)
     return [_size_row(size, world, best[size]) for size, world in worlds.items()]
 

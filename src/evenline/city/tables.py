@@ -42,6 +42,7 @@ COLUMNS = {
     "car_routes.csv": ("weight", "roads"),
     "car_volumes.csv": ("hour", "cars_per_hour"),
 }
+PEOPLE = ("passengers.csv", "legs.csv")
 T = TypeVar("T")
 
 
@@ -60,6 +61,17 @@ def open_city(name_or_folder: str) -> City:
 def digest(city: City) -> str:
     """One SHA-256 for everything a city is: that of its manifest."""
     return hashlib.sha256(to_json(_manifest(city, _tables(city))).encode()).hexdigest()
+
+
+def network_digest(city: City) -> str:
+    """A SHA-256 of what buses run on: streets, cars, stops, timetable and vehicle; not the people.
+
+    Running times depend on these alone, so a calibration holds for any demand on them.
+    """
+    manifest = _manifest(city, _tables(city))
+    files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
+    fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
+    return hashlib.sha256(to_json(fitted).encode()).hexdigest()
 
 
 def save_city(city: City, folder: Path) -> None:

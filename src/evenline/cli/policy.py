@@ -3,24 +3,36 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from evenline.city.model import City
+from evenline.cli.options import (
+    AddressOption,
+    CalibrationOption,
+    CityOption,
+    DocsOption,
+    ExecutorOption,
+    JsonOption,
+    OutOption,
+    ReplayOption,
+    ShardOption,
+    SumoOption,
+    WorkersOption,
+    WorldOption,
+    executor_of,
+)
 from evenline.support.errors import InputError
 from evenline.support.progress import stderr
 
-app = typer.Typer(no_args_is_help=True, help="Freeze, look at and check controllers.")
+if TYPE_CHECKING:
+    from evenline.worlds.open import OpenCity
 
-CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
-Source = Annotated[str, typer.Argument(help="A built-in controller, or a bundle's folder.")]
-ReplayOption = Annotated[
-    Path | None, typer.Option("--replay", help="A replay to take states from for the check.")
-]
-WorkersOption = Annotated[
-    int | None, typer.Option(help="Worker processes; all cores if not given.")
+app = typer.Typer(no_args_is_help=True, help="Freeze, show and check policies.")
+
+Source = Annotated[
+    str, typer.Argument(help="A policy: a name, a bundle's folder, or FILE.py:FUNCTION.")
 ]
 CHECKED_STATES = 10_000
 ONNX_TOLERANCE_S = 1e-5
@@ -41,22 +53,29 @@ def export(
         Path | None, typer.Option(help="Also write an actor and its chain as an ONNX graph.")
     ] = None,
     replay: ReplayOption = None,
+    calibration: CalibrationOption = None,
 ) -> None:
-    """Freeze a controller for a city into a folder; with --onnx also into a graph, checked."""
-    from evenline.city.tables import digest, open_city
-    from evenline.policies.bundle import export_bundle, make_policy
+    """Freeze a policy for a city into a folder; with --onnx also into a graph, checked."""
+    from evenline.city.tables import digest
+    from evenline.policies.bundle import export_bundle, open_policy
+    from evenline.worlds.open import open_city
 
-    opened = open_city(city)
+    opened = open_city(city, calibration)
     folder = out or Path("results") / "policies" / f"{Path(city).name}-{Path(source).stem}"
-    provenance = {"made_by": "evenline policy export", "source": source, "city": digest(opened)}
-    bundle = export_bundle(folder, source, opened, chain, provenance)
+    provenance = {
+        "made_by": "evenline policy export",
+        "source": source,
+        "city": digest(opened.city),
+    }
+    fitted = opened.calibration
+    bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted)
     print(folder)
     if onnx is not None:
-        from evenline.policies.actor import ActorController
+        from evenline.policies.actor import ActorPolicy
         from evenline.policies.onnx_graph import worst_error_s, write_onnx
 
-        policy = make_policy(bundle, opened)
-        if not isinstance(policy, ActorController):
+        policy = open_policy(bundle, opened.city, opened.calibration)
+        if not isinstance(policy, ActorPolicy):
             raise InputError(f"{source}: only actors go into ONNX graphs")
         write_onnx(onnx, policy)
         states, origin = _states(opened, replay)
@@ -70,28 +89,32 @@ def export(
 def show(source: Source) -> None:
     """Print what a controller is: its specification, tensors and digest, as JSON."""
     from evenline.policies.bundle import policy_digest, read_policy
+    from evenline.support.records import plain
 
     bundle = read_policy(source)
     tensors = {n: f"{t.dtype} {list(t.shape)}" for n, t in sorted(bundle.tensors.items())}
-    shown = bundle.spec | {"sha256": policy_digest(source), "tensors": tensors}
+    shown = plain(bundle.spec) | {"sha256": policy_digest(bundle), "tensors": tensors}
     print(json.dumps(shown, indent=2, sort_keys=True))
 
 
 @app.command()
-def check(source: Source, city: CityOption = "town", replay: ReplayOption = None) -> None:
+def check(
+    source: Source,
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    calibration: CalibrationOption = None,
+) -> None:
     """Open a controller, drive a fast day, time it; actors also against ONNX Runtime.
 
     Exit code 1 if the graph of an actor differs from our own code.
     """
     from evenline.city.cells import demo_cell
-    from evenline.city.tables import open_city
     from evenline.control.world import run_episode
     from evenline.policies.bundle import open_policy, policy_digest
-    from evenline.worlds.calibration import embedded_calibration
-    from evenline.worlds.fast.world import FastWorld
+    from evenline.worlds.open import open_city
 
-    opened = open_city(city)
-    policy = open_policy(source, opened)
+    opened = open_city(city, calibration)
+    policy = open_policy(source, opened.city, opened.calibration)
     spent_s: list[float] = []
 
     def timed(batch: Any) -> Any:
@@ -100,7 +123,7 @@ def check(source: Source, city: CityOption = "town", replay: ReplayOption = None
         spent_s.append((time.perf_counter() - began) / len(batch.trips))
         return holds
 
-    outcome = run_episode(FastWorld(opened, embedded_calibration(opened)), demo_cell(1), timed)
+    outcome = run_episode(opened.fast_world(), demo_cell(1), timed)
     found: dict[str, Any] = {
         "sha256": policy_digest(source),
         "decisions": outcome.decisions,
@@ -115,13 +138,15 @@ def check(source: Source, city: CityOption = "town", replay: ReplayOption = None
         raise typer.Exit(1)
 
 
-def _against_onnx(policy: Any, city: City, replay: Path | None, found: dict[str, Any]) -> float:
+def _against_onnx(
+    policy: Any, city: "OpenCity", replay: Path | None, found: dict[str, Any]
+) -> float:
     """The largest difference between an actor's graph in ONNX Runtime and our own code."""
-    from evenline.policies.actor import ActorController
+    from evenline.policies.actor import ActorPolicy
     from evenline.policies.onnx_graph import worst_error_s, write_onnx
     from evenline.support.files import ScratchFolder
 
-    if not isinstance(policy, ActorController):
+    if not isinstance(policy, ActorPolicy):
         return 0.0
     states, origin = _states(city, replay)
     with ScratchFolder() as folder:
@@ -131,7 +156,7 @@ def _against_onnx(policy: Any, city: City, replay: Path | None, found: dict[str,
     return error_s
 
 
-def _states(city: City, replay: Path | None) -> tuple[Any, str]:
+def _states(city: "OpenCity", replay: Path | None) -> tuple[Any, str]:
     """States to check on, and where they are from."""
     from evenline.policies.states import own_states
     from evenline.replay.states import replay_states
@@ -140,11 +165,13 @@ def _states(city: City, replay: Path | None) -> tuple[Any, str]:
     if replay is None:
         return own_states(city, CHECKED_STATES, 1), "fast days"
     with stderr.status(f"reading {replay}"):
-        return replay_states(open_store(replay, city), CHECKED_STATES, 1), str(replay)
+        return replay_states(open_store(replay, city.city), CHECKED_STATES, 1), str(replay)
 
 
 def tune(
-    rule: Annotated[str, typer.Argument(help="A built-in rule with constants, such as forward.")],
+    rule: Annotated[
+        str, typer.Argument(help="A rule with constants: a name such as forward, or FILE.py:NAME.")
+    ],
     city: CityOption = "town",
     blocks: Annotated[int, typer.Option(help="Tuning seeds, each at three demand levels.")] = 10,
     budget: Annotated[int, typer.Option(help="Constants to try, at least 3.")] = 240,
@@ -153,45 +180,59 @@ def tune(
         float, typer.Option(help="Choose among constants with at least this completion.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the search, at least 1.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="The result's folder.")] = None,
+    out: OutOption = None,
+    calibration: CalibrationOption = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Search a rule's constants in the fast world; save front, plot and tuned bundle. Resumes."""
+    from evenline.experiments.tune import tunable
     from evenline.experiments.tune import tune as run
-    from evenline.experiments.tune import tuned_folder
-    from evenline.rules.classics import CLASSICS
 
-    folder = out or Path("results") / f"tune-{Path(city).name}-{rule}"
-    chosen, front = run(rule, city, folder, blocks, budget, chain, completion, seed)
-    names = [constant.name for constant in CLASSICS[rule].constants]
+    name = tunable(rule).name
+    folder = out or Path("results") / f"tune-{Path(city).name}-{name}"
+    chosen_executor = executor_of(executor, address, workers)
+    chosen, front, tuned = run(
+        rule, city, folder, blocks, budget, chain, completion, seed, calibration, chosen_executor
+    )
+    names = [constant.name for constant in tunable(rule).constants]
     print(f"{'time, s':>10}  {'completed':>9}  {', '.join(names)}")
     for each in front:
         values = ", ".join(f"{value:.4g}" for value in each.constants)
         mark = "  chosen" if each == chosen else ""
         print(f"{each.generalized_s:10,.1f}  {each.completion:9.4f}  {values}{mark}")
-    print(tuned_folder(folder, rule))
+    print(tuned)
 
 
 def compare(
     city: CityOption = "town",
-    world: Annotated[str, typer.Option(help="Who simulates: sumo or fast.")] = "fast",
+    world: WorldOption = "fast",
     policies: Annotated[
         str,
-        typer.Option(
-            help="Built-in names and bundle folders, with commas; all is every quick one."
-        ),
+        typer.Option(help="Policies, separated by commas; all is every quick built-in one."),
     ] = "all",
     blocks: Annotated[int, typer.Option(help="Seeds, each at three demand levels.")] = 10,
-    out: Annotated[Path | None, typer.Option(help="The result's folder.")] = None,
-    docs: Annotated[Path | None, typer.Option(help="A document to write the result into.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
+    out: OutOption = None,
+    docs: DocsOption = None,
+    as_json: JsonOption = False,
+    calibration: CalibrationOption = None,
+    sumo: SumoOption = None,
     workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+    shard: ShardOption = "1/1",
 ) -> None:
     """Policies on the same days: means, paired differences with intervals by block, a figure."""
     from evenline.experiments.compare import compare as run
     from evenline.experiments.compare import named_policies, text_table
+    from evenline.runs.executors import Shard
 
-    folder = out or Path("results") / f"compare-{Path(city).name}-{world}"
-    found = run(city, world, named_policies(policies), blocks, folder, workers, docs)
+    folder = out or Path("results") / f"compare-{Path(city).name}-{Path(world).stem}"
+    found = run(
+        city, world, named_policies(policies), blocks, folder,
+        executor_of(executor, address, workers), docs, calibration, sumo, Shard.parse(shard),
+    )  # fmt: skip
     if as_json:
         print(json.dumps(found.as_json(), sort_keys=True))
     else:

@@ -14,23 +14,25 @@ from matplotlib.figure import Figure
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, service_stop_offsets
 from evenline.city.model import City
-from evenline.city.tables import digest, open_city
-from evenline.control.visits import visit_table
+from evenline.city.tables import open_city
+from evenline.control.visits import read_visits, visit_table
 from evenline.figures.plots import png
-from evenline.rules.behaviours import BEHAVIOURS
-from evenline.runs.episodes import run_episodes
-from evenline.runs.pool import Job
+from evenline.rules.policy import BEHAVIOURS
+from evenline.runs.days import run_days
+from evenline.runs.executors import WHOLE, Executor, Shard
+from evenline.runs.job import Job
+from evenline.support.errors import InputError
 from evenline.support.files import to_json, write_bytes, write_text
 from evenline.worlds.calibration import (
     Calibration,
     Runs,
     fit,
     read_runs,
-    read_visits,
     save_calibration,
 )
 from evenline.worlds.fast.layout import CYCLE_S, PHASE_S
 from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import CALIBRATION
 
 BLOCKS = 8
 HOLDING = "headway-1.0"  # at demand 1.00 the logs also show days with holds
@@ -40,7 +42,12 @@ def calibration_jobs(folder: Path, city: str, blocks: int = BLOCKS) -> list[Job]
     """The days a calibration is fitted to: zero hold at every level, and some with holds."""
     cells = PURPOSES["calibration"].cells(blocks)
     return [
-        Job(city, cell, BEHAVIOURS[name], visits=folder / "visits" / name / f"{cell.name}.parquet")
+        Job(
+            city=city,
+            policy=name,
+            cell=cell,
+            visits=folder / "visits" / name / f"{cell.name}.parquet",
+        )
         for name in ("zero", HOLDING)
         for cell in cells
         if name == "zero" or cell.demand == 1.0
@@ -48,21 +55,44 @@ def calibration_jobs(folder: Path, city: str, blocks: int = BLOCKS) -> list[Job]
 
 
 def calibrate(
-    city_name: str, folder: Path, blocks: int = BLOCKS, workers: int | None = None
+    city_name: str,
+    folder: Path,
+    blocks: int = BLOCKS,
+    executor: Executor | None = None,
+    shard: Shard = WHOLE,
 ) -> tuple[Calibration, dict[str, float]]:
-    """Run what is missing, fit, and write the calibration file and its figure."""
+    """Run what is missing, fit, and write the calibration file and its figure.
+
+    A shard runs its part of the days; the fit comes when all of them are there.
+    """
     city = open_city(city_name)
     jobs = calibration_jobs(folder, city_name, blocks)
     missing = [job for job in jobs if job.visits is not None and not job.visits.exists()]
     if missing:
-        run_episodes(missing, f"calibration days of {city.name}", city.horizon_s, workers)
+        label = f"calibration days of {city.name}"
+        run_days(shard.of(missing), label, city.horizon_s, executor)
+    for job in jobs:
+        if job.visits is not None and not job.visits.exists():
+            raise InputError(f"{job.visits}: not there yet; run the other shards too")
     logs = [job.visits for job in jobs if job.visits is not None]
-    calibration = fit(city, digest(city), logs)
+    calibration = fit(city, logs)
     save_calibration(folder / "calibration.json", calibration)
     write_bytes(folder / "calibration.png", png(fit_figure(city, calibration, logs)))
     passing = overtaking(city, calibration, logs)
     write_text(folder / "overtaking.json", to_json(passing))
     return calibration, passing
+
+
+def place_in_city(city_name: str, calibration: Path) -> Path:
+    """Put a calibration into the city's folder, where it belongs; where it lies afterwards.
+
+    An embedded city has its own, and a folder that has one keeps it.
+    """
+    place = Path(city_name) / CALIBRATION
+    if not place.parent.is_dir() or place.exists():
+        return calibration
+    write_bytes(place, calibration.read_bytes())
+    return place
 
 
 def overtaking(city: City, calibration: Calibration, logs: list[Path]) -> dict[str, float]:
@@ -73,7 +103,7 @@ def overtaking(city: City, calibration: Calibration, logs: list[Path]) -> dict[s
     world = FastWorld(city, calibration, keep_visits=True)
     passed, arrivals = {"sumo": 0, "fast": 0}, {"sumo": 0, "fast": 0}
     for path, cell in _plain_days(logs):
-        world.run_rule(cell, BEHAVIOURS["zero"])
+        world.run_day(cell, BEHAVIOURS["zero"])
         tables = {"sumo": read_visits(path), "fast": visit_table(city, world.visits)}
         for name, table in tables.items():
             order = ("service", "stop_sequence", "trip", "arrival_s")
@@ -141,7 +171,7 @@ def _trip_durations(axes: Axes, city: City, calibration: Calibration, logs: list
         arrive = runs.leaves_s[ends] + runs.seconds[ends]
         sumo += [a - starts[int(t)] for a, t in zip(arrive, runs.trip[ends], strict=True)]
         world = FastWorld(city, calibration, keep_visits=True)
-        world.run_rule(cell, BEHAVIOURS["zero"])
+        world.run_day(cell, BEHAVIOURS["zero"])
         visits = world.visits
         first = {v.trip: v.departure_s for v in visits if v.position == 0}
         end = {v.trip: v.arrival_s for v in visits}

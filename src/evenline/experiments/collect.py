@@ -6,7 +6,6 @@ bytes. A disk that is full ends the collector in one line. When all episodes are
 seals them.
 """
 
-import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -15,22 +14,24 @@ from pathlib import Path
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS
-from evenline.city.model import City
-from evenline.city.tables import digest, open_city
+from evenline.city.tables import digest
 from evenline.replay.episode import read_metadata, writing
 from evenline.replay.sealed import FORMAT, MANIFEST, PLAN, check_sealed, episode_path, seal
-from evenline.rules.behaviours import BEHAVIOURS
-from evenline.runs.pool import Job, Progress, Result, run_jobs
+from evenline.rules.policy import BEHAVIOURS, as_recorded, recorded
+from evenline.runs.executors import WHOLE, Executor, Progress, Shard, no_progress, processes
+from evenline.runs.job import Ended, Job
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, sha256, to_json, write_text
-from evenline.worlds import calibration
+from evenline.support.files import read_json, to_json, write_text
+from evenline.support.locks import one_runner
+from evenline.worlds.calibration import calibration_digest
+from evenline.worlds.open import OpenCity, open_city
 
 
 def planned(folder: Path, city: str, blocks: int | None = None) -> list[Job]:
     """All episodes of a replay, zero hold first: 8 behaviours in 10 blocks of 3 levels."""
     return [
-        Job(city, cell, rule, tokens=episode_path(folder, rule.name, cell))
-        for rule in BEHAVIOURS.values()
+        Job(city=city, policy=name, cell=cell, tokens=episode_path(folder, name, cell))
+        for name in BEHAVIOURS
         for cell in PURPOSES["replay"].cells(blocks, DEMAND_LEVELS)
     ]
 
@@ -39,47 +40,54 @@ def collect(
     folder: Path,
     city: str,
     blocks: int | None = None,
-    workers: int | None = None,
-    on_result: Callable[[Result], None] = lambda result: None,
-    progress: Progress = lambda job, now_s: None,
-) -> list[Result]:
-    """Run what is missing, then seal. Returns the failures, which leave the store unsealed."""
-    with locked(folder):
-        _check_plan(folder, city, blocks)
+    executor: Executor | None = None,
+    on_end: Callable[[Ended], None] = lambda ended: None,
+    progress: Progress = no_progress,
+    shard: Shard = WHOLE,
+) -> list[Ended]:
+    """Run what is missing, then seal. Returns the failures, which leave the store unsealed.
+
+    A shard runs its part of what is missing; whoever finishes the last episode seals.
+    """
+    opened = open_city(city)
+    with locked(folder, shard):
+        _check_plan(folder, opened, blocks)
         jobs = planned(folder, city, blocks)
         if (folder / MANIFEST).exists():
             check_sealed(folder)
             return []
         _sweep(folder)
-        city_digest = digest(open_city(city))
-        missing = [job for job in jobs if not _present(job, city_digest)]
-        failures = _run(folder, missing, workers, on_result, progress) if missing else []
-        if not failures:
-            paths = [path for job in jobs if (path := job.tokens) is not None]
-            seal(folder, paths, calibration_sha256(open_city(city)))
+        city_digest = digest(opened.city)
+        missing = [job for job in shard.of(jobs) if not _present(job, city_digest)]
+        execute = executor or processes()
+        failures = _run(folder, missing, execute, on_end, progress) if missing else []
+        paths = [path for job in jobs if (path := job.tokens) is not None]
+        if not failures and all(path.exists() for path in paths):
+            fitted = opened.calibration
+            seal(folder, paths, None if fitted is None else calibration_digest(fitted))
         return failures
 
 
 def _run(
     folder: Path,
     jobs: list[Job],
-    workers: int | None,
-    on_result: Callable[[Result], None],
+    executor: Executor,
+    on_end: Callable[[Ended], None],
     progress: Progress,
-) -> list[Result]:
+) -> list[Ended]:
     """Run episodes; the failures. What would fail every episode alike ends the run at once."""
     failures = []
-    with closing(run_jobs(jobs, workers=workers, progress=progress)) as results:
-        for result in results:
-            if result.error and result.final:
+    with closing(executor(jobs, progress=progress)) as results:
+        for ended in results:
+            if ended.answer is None and ended.final:
                 raise InputError(
-                    f"{result.error}; episodes already there are kept: "
+                    f"{ended.error}; episodes already there are kept: "
                     "mend this and run the same command again"
                 )
-            _log(folder, result)
-            on_result(result)
-            if result.error:
-                failures.append(result)
+            _log(folder, ended)
+            on_end(ended)
+            if ended.answer is None:
+                failures.append(ended)
     return failures
 
 
@@ -96,25 +104,21 @@ def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One collector a folder; the lock goes with the process, however it ends."""
+def locked(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
+    """One collector a folder or shard; the lock goes with the process, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{folder}: another collector is at work here") from None
+    with one_runner(folder, shard.index, shard.count, "collector"):
         yield
 
 
-def _check_plan(folder: Path, city: str, blocks: int | None) -> None:
+def _check_plan(folder: Path, opened: OpenCity, blocks: int | None) -> None:
     """A folder belongs to one plan: another city or number of blocks needs another folder."""
     wanted = {
         "format": FORMAT,
-        "city": digest(open_city(city)),
-        "city_name": open_city(city).name,
+        "city": digest(opened.city),
+        "city_name": opened.name,
         "blocks": blocks or PURPOSES["replay"].blocks,
-        "behaviours": [asdict(rule) for rule in BEHAVIOURS.values()],
+        "behaviours": [recorded(policy) for policy in BEHAVIOURS.values()],
     }
     path = folder / PLAN
     if not path.exists():
@@ -122,6 +126,7 @@ def _check_plan(folder: Path, city: str, blocks: int | None) -> None:
             write_text(path, to_json(wanted))
         return
     found = read_json(path)
+    found["behaviours"] = [as_recorded(row) for row in found["behaviours"]]
     for key, value in wanted.items():
         if found.get(key) != value:
             raise InputError(
@@ -135,28 +140,19 @@ def _present(job: Job, city_digest: str) -> bool:
     if not job.tokens.exists():
         return False
     found = read_metadata(job.tokens)
-    wanted = (city_digest, asdict(job.cell), asdict(job.rule))
-    if (found["city"], found["cell"], found["policy"]) != wanted:
+    wanted = (city_digest, asdict(job.cell), recorded(BEHAVIOURS[job.policy]))
+    if (found["city"], found["cell"], as_recorded(found["policy"])) != wanted:
         raise InputError(
             f"{job.tokens}: holds another city, cell or behaviour; move it away and start again"
         )
     return True
 
 
-def _log(folder: Path, result: Result) -> None:
+def _log(folder: Path, ended: Ended) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    state = f"failed: {result.error}" if result.error else "done"
-    tries = f" ({result.tries} tries)" if result.tries > 1 else ""
+    state = f"failed: {ended.error}" if ended.answer is None else "done"
+    count = len(ended.failures) + (ended.answer is not None)
+    tries = f" ({count} tries)" if count > 1 else ""
     path = folder / "log.txt"
     with writing(path), path.open("a") as file:
-        file.write(f"{stamp} {result.job.name} {state} in {result.seconds:.1f} s{tries}\n")
-
-
-def calibration_sha256(city: City) -> str | None:
-    """The hash of the calibration that comes with a city; None for a city without one."""
-    path = Path(calibration.__file__).parent / "calibrations" / f"{city.name}.json"
-    try:
-        calibration.embedded_calibration(city)  # is it this city's, and not a namesake's?
-    except InputError:
-        return None
-    return sha256(path)
+        file.write(f"{stamp} {ended.job.name} {state} in {ended.duration_s:.1f} s{tries}\n")

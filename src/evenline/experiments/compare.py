@@ -7,6 +7,7 @@ that a comparison goes on where it stopped.
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,24 @@ import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City, Floats, Ints
-from evenline.city.tables import digest, open_city
+from evenline.city.tables import digest
 from evenline.control.event import new_headways
 from evenline.control.outcome import Outcome
 from evenline.figures.document import insert
 from evenline.figures.measure import BUNCHED
 from evenline.figures.page import riding_each_s, waiting_each_s
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest, read_policy
-from evenline.runs.days import WORLDS, Day, PolicyDay, run_days
-from evenline.runs.source import EVALUATOR, source_digest, source_files
+from evenline.policies.bundle import BUILT_IN, policy_digest, read_policy
+from evenline.runs.day import evaluator, library_versions
+from evenline.runs.executors import WHOLE, Executor, Shard, processes
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.files import refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.own import load_own
 from evenline.support.progress import progress_bar
+from evenline.support.records import read_record
+from evenline.worlds.calibration import calibration_digest
+from evenline.worlds.open import WORLDS, OpenCity, check_world_name, open_city
 from evenline.worlds.sumo.runtime import installed_version
 
 PURPOSE = "development"
@@ -112,13 +118,12 @@ def _random_wait(gap: Floats) -> Floats:
     return np.asarray((gap**2).sum(axis=0) / (2.0 * gap.sum(axis=0)))
 
 
-def measure(city: City, day: PolicyDay) -> dict[str, float]:
+def measure(city: City, outcome: Outcome, arrivals_s: Ints) -> dict[str, float]:
     """Every figure of the table for one day."""
-    outcome: Outcome = day.outcome
     known = {
         "waiting_s": waiting_each_s(outcome),
         "riding_s": riding_each_s(outcome),
-        **asdict(regularity(city, day.arrivals_s)),
+        **asdict(regularity(city, arrivals_s)),
     }
     return {
         m.name: float(known[m.name] if m.name in known else getattr(outcome, m.name))
@@ -218,49 +223,81 @@ def compare(
     sources: Sequence[str],
     blocks: int,
     out: Path,
-    workers: int | None = None,
+    executor: Executor | None = None,
     docs: Path | None = None,
+    calibration: Path | None = None,
+    sumo: str | None = None,
+    shard: Shard = WHOLE,
 ) -> Comparison:
-    """Run what is missing, write the result's folder, and the document if one is named."""
-    if workers is not None and workers < 1:
-        raise InputError(f"workers {workers}: must be at least 1")
+    """Run what is missing, write the result's folder, and the document if one is named.
+
+    A shard runs its part of the days that are kept; the result comes when all of them are there.
+    """
+    check_world_name(world)
     refuse_foreign(out, PLAN)
-    city, cells = open_city(city_name), tuple(PURPOSES[PURPOSE].cells(blocks))
+    opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
     digests = {source: policy_digest(source) for source in sources}
-    if world not in WORLDS:
-        raise InputError(f"world {world!r}: there are {' and '.join(WORLDS)}")
-    code = source_digest(source_files(EVALUATOR))
-    setting = (evenline.__version__, code, installed_version() or "", digest(city), world)
-    names = {source: (digests[source], _due_times(source, city)) for source in sources}
-    kept = {
-        Day(source, cell): out / "days" / f"{_key(*setting, *names[source], cell.name)}.json"
+    jobs = [
+        Job(
+            city=city_name,
+            policy=source,
+            cell=cell,
+            world=world,
+            sumo=sumo,
+            calibration=None if calibration is None else str(calibration),
+            arrivals=True,
+        )
         for source in sources
         for cell in cells
-    }
-    slow = {s for s in sources if world == "sumo" or read_policy(s).spec["kind"] in SLOW}
-    write_text(out / PLAN, to_json({"city": digest(city), "world": world, "policies": digests}))
-    found = {day: read_json(path) for day, path in kept.items() if path.exists()}
-    todo = [day for day in kept if day not in found]
-    with progress_bar() as bar:
-        task = bar.add_task(f"{city.name}, {world}", total=len(kept), completed=len(found))
-        for day, result in run_days(city_name, world, todo, workers):
-            found[day] = measure(city, result)
-            if day.source in slow:
-                write_text(kept[day], to_json(found[day]))
-            bar.advance(task)
-    days: Days = {s: {cell: found[Day(s, cell)] for cell in cells} for s in sources}
-    comparison = Comparison(city.name, world, cells, digests, days)
+    ]
+    found = _days(opened, jobs, digests, out, executor or processes(), shard)
+    days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
+    comparison = Comparison(opened.name, world, cells, digests, days)
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
     _write(comparison, out, docs, command)
     return comparison
 
 
-def _due_times(source: str, city: City) -> str:
-    """A hash of the timetable a built-in policy holds to, which its own digest does not cover."""
-    policy: Any = open_policy(source, city)
-    due_s = getattr(getattr(policy, "base", policy), "due_s", np.zeros(0))
-    return hashlib.sha256(due_s.tobytes()).hexdigest()
+def _days(
+    opened: OpenCity,
+    jobs: Sequence[Job],
+    digests: dict[str, str],
+    out: Path,
+    executor: Executor,
+    shard: Shard,
+) -> dict[Job, dict[str, float]]:
+    """The figures of every day; those of slow days are kept in the folder and read again."""
+    city, world = opened.city, jobs[0].world
+    fitted = "" if opened.calibration is None else calibration_digest(opened.calibration)
+    own = "" if world in WORLDS else load_own(world).sha256
+    setting = (*library_versions().values(), evaluator(), digest(city), fitted, world, own)
+    sumo = (jobs[0].sumo or installed_version() or "",) if world == "sumo" else ()
+    kept = {
+        job: out / "days" / f"{_key(*setting, *sumo, digests[job.policy], job.cell.name)}.json"
+        for job in jobs
+    }
+    plan = {"city": digest(city), "world": world, "policies": digests}
+    write_text(out / PLAN, to_json(plan))
+    slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind in SLOW}
+    found = {
+        job: read_record(path, dict[str, float]) for job, path in kept.items() if path.exists()
+    }
+    todo = shard.of([job for job in jobs if job not in found])
+    with progress_bar() as bar:
+        task = bar.add_task(f"{city.name}, {world}", total=len(jobs), completed=len(found))
+        with closing(executor(todo)) as results:
+            for ended in results:
+                job, answer = ended.job, ended.answer
+                if answer is None:
+                    raise InputError(f"{job.city}, {job.name}: {ended.error}")
+                found[job] = measure(city, answer.outcome, answer.arrivals)
+                if job.policy in slow:
+                    write_text(kept[job], to_json(found[job]))
+                bar.advance(task)
+    if missing := [job for job in jobs if job not in found]:
+        raise InputError(f"{out}: {len(missing)} days are not there yet; run the other shards too")
+    return found
 
 
 def _key(*parts: str) -> str:

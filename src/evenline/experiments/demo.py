@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.model import City, Floats
 from evenline.city.tables import open_city
+from evenline.control.visits import read_visits
 from evenline.figures import plots as figures
 from evenline.figures.measure import (
     BUNCHED,
@@ -19,14 +21,14 @@ from evenline.figures.measure import (
     headway_ratios,
     most_bunched_service,
     people_waiting,
-    read_visits,
 )
 from evenline.figures.page import Numbers, Pair, Picture, comparison_page
 from evenline.replay.episode import read_tokens
-from evenline.rules.behaviours import named_rule
-from evenline.runs.episodes import Answer, outcome_of, run_episodes
-from evenline.runs.pool import Job
+from evenline.runs.days import run_days
+from evenline.runs.executors import Executor
+from evenline.runs.job import Answer, Job
 from evenline.support.files import new_folder, refuse_foreign, to_json, write_text
+from evenline.support.records import plain
 
 PAGE = "index.html"
 BASE, OTHER = "no holding", "the headway rule"
@@ -34,7 +36,7 @@ POLICIES = {BASE: "zero", OTHER: "headway"}
 WAITING_BIN_S = 600
 
 
-def demo(city_name: str, blocks: int, out: Path, workers: int | None = None) -> Path:
+def demo(city_name: str, blocks: int, out: Path, executor: Executor | None = None) -> Path:
     """Run the comparison and write the page; returns its path."""
     city, cells = open_city(city_name), PURPOSES["demo"].cells(blocks)
     refuse_foreign(out, PAGE)
@@ -42,9 +44,9 @@ def demo(city_name: str, blocks: int, out: Path, workers: int | None = None) -> 
         jobs = {
             policy: [
                 Job(
-                    city_name,
-                    cell,
-                    named_rule(rule),
+                    city=city_name,
+                    policy=rule,
+                    cell=cell,
                     tokens=aside / "tokens" / rule / f"{cell.name}.parquet",
                     visits=aside / "stop_visits" / rule / f"{cell.name}.parquet",
                 )
@@ -53,14 +55,14 @@ def demo(city_name: str, blocks: int, out: Path, workers: int | None = None) -> 
             for policy, rule in POLICIES.items()
         }
         every = [job for row in zip(*jobs.values(), strict=True) for job in row]
-        answers = run_episodes(every, f"{city.name}, two policies", city.horizon_s, workers)
+        answers = run_days(every, f"{city.name}, two policies", city.horizon_s, executor)
         pairs = [
-            Pair(base.cell, outcome_of(answers[base]), outcome_of(answers[other]))
+            Pair(base.cell, answers[base].outcome, answers[other].outcome)
             for base, other in zip(jobs[BASE], jobs[OTHER], strict=True)
         ]
         made = _how_made(city_name, blocks, answers[every[0]])
         page = comparison_page(city.name, BASE, OTHER, pairs, _pictures(city, jobs), made)
-        write_text(aside / "outcomes.json", to_json([answers[job] for job in every]))
+        write_text(aside / "outcomes.json", to_json([plain(answers[job]) for job in every]))
         write_text(aside / PAGE, page)
     return out / PAGE
 
@@ -140,5 +142,5 @@ def _named(path: Path | None) -> Path:
 def _how_made(city_name: str, blocks: int, answer: Answer) -> str:
     return (
         f"Made by: evenline demo --city {city_name} --blocks {blocks}. "
-        f"Evenline {answer['evenline']}, SUMO {answer['sumo']}."
+        f"Evenline {evenline.__version__}, SUMO {answer.simulator.version}."
     )

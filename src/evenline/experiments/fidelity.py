@@ -12,18 +12,17 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from evenline.city.tables import digest, open_city
+from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
 from evenline.experiments.collect import collect, planned
 from evenline.figures.document import insert
 from evenline.figures.plots import png
 from evenline.replay.episode import read_metadata, read_outcome
-from evenline.rules.behaviours import BEHAVIOURS
-from evenline.runs.pool import Result
+from evenline.rules.policy import BEHAVIOURS
+from evenline.runs.executors import Executor
+from evenline.runs.job import Ended
 from evenline.support.errors import InputError
 from evenline.support.files import to_json, write_bytes, write_text
-from evenline.worlds.calibration import Calibration, embedded_calibration, load_calibration
-from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.fidelity import (
     ABSOLUTE,
     GOALS,
@@ -34,6 +33,7 @@ from evenline.worlds.fidelity import (
     audit,
     largest_gaps,
 )
+from evenline.worlds.open import OpenCity, open_city
 
 AUDIT = "fidelity.json"
 
@@ -43,49 +43,43 @@ def fidelity_audit(
     calibration_file: Path | None,
     replay: Path,
     out: Path,
-    workers: int | None = None,
-    on_result: Callable[[Result], None] = lambda result: None,
+    executor: Executor | None = None,
+    on_end: Callable[[Ended], None] = lambda ended: None,
     blocks: int | None = None,
 ) -> list[Line]:
     """Both audits; writes `fidelity.json` and `fidelity.png` into `out`."""
-    city = open_city(city_name)
-    calibration = (
-        embedded_calibration(city)
-        if calibration_file is None
-        else load_calibration(calibration_file, city, digest(city))
-    )
-    failures = collect(replay, city_name, blocks, workers, on_result)
+    opened = open_city(city_name, calibration_file)
+    opened.fitted()
+    failures = collect(replay, city_name, blocks, executor, on_end)
     if failures:
         raise InputError(f"{replay}: {len(failures)} episodes failed; first: {failures[0].error}")
-    sumo, fast, versions = _outcomes(city_name, calibration, replay, blocks)
+    sumo, fast, versions = _outcomes(opened, replay, blocks)
     lines = audit(sumo, fast)
-    write_text(out / AUDIT, to_json(_report(city_name, calibration, lines, versions)))
+    write_text(out / AUDIT, to_json(_report(opened, lines, versions)))
     write_bytes(out / "fidelity.png", png(fidelity_figure(lines)))
     return lines
 
 
 def _outcomes(
-    city_name: str, calibration: Calibration, replay: Path, blocks: int | None
+    opened: OpenCity, replay: Path, blocks: int | None
 ) -> tuple[Outcomes, Outcomes, set[str]]:
-    world = FastWorld(open_city(city_name), calibration)
+    world = opened.fast_world()
     sumo: dict[str, dict[Any, Outcome]] = {}
     fast: dict[str, dict[Any, Outcome]] = {}
     versions = set()
-    for job in planned(replay, city_name, blocks):
+    for job in planned(replay, opened.source, blocks):
         assert job.tokens is not None
-        name = job.rule.name
+        name = job.policy
         sumo.setdefault(name, {})[job.cell] = read_outcome(job.tokens)
-        fast.setdefault(name, {})[job.cell] = world.run_rule(job.cell, BEHAVIOURS[name])
+        fast.setdefault(name, {})[job.cell] = world.run_day(job.cell, BEHAVIOURS[name])
         versions.add(read_metadata(job.tokens)["sumo"])
     return sumo, fast, versions
 
 
-def _report(
-    city_name: str, calibration: Calibration, lines: list[Line], versions: set[str]
-) -> dict[str, Any]:
+def _report(opened: OpenCity, lines: list[Line], versions: set[str]) -> dict[str, Any]:
     return {
-        "city": city_name,
-        "city_digest": calibration.city,
+        "city": opened.source,
+        "city_digest": digest(opened.city),
         "sumo": sorted(versions),
         "resamples": RESAMPLES,
         "accepted": accepted(lines),

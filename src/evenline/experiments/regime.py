@@ -9,18 +9,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.model import City
 from evenline.city.tables import digest, open_city
+from evenline.control.visits import read_visits
 from evenline.figures.document import insert
-from evenline.figures.measure import Day, measure_day, most_bunched_service, read_visits
+from evenline.figures.measure import Day, measure_day, most_bunched_service
 from evenline.figures.plots import network_map, png, time_space_diagram
-from evenline.rules.behaviours import named_rule
-from evenline.runs.episodes import Answer, outcome_of, run_episodes
-from evenline.runs.pool import Job
-from evenline.support.files import read_json, to_json, write_bytes, write_text
+from evenline.runs.day import evaluator
+from evenline.runs.days import run_days
+from evenline.runs.executors import Executor
+from evenline.runs.job import Answer, Job
+from evenline.support.files import write_bytes
+from evenline.support.records import read_record, write_record
 from evenline.worlds.sumo.runtime import installed_version
 
 Days = dict[float, list[Day]]
@@ -42,7 +44,7 @@ ROWS: tuple[tuple[str, Callable[[Day], float], str], ...] = (
 )
 
 
-def write_regime(city_name: str, seeds: int, out: Path, workers: int | None = None) -> Path:
+def write_regime(city_name: str, seeds: int, out: Path, executor: Executor | None = None) -> Path:
     """Measure a city, write tables and pictures under `out`; returns the document."""
     city = open_city(city_name)
     cells = PURPOSES["demo"].cells(seeds, DEMAND_LEVELS)
@@ -50,12 +52,12 @@ def write_regime(city_name: str, seeds: int, out: Path, workers: int | None = No
     jobs = [_job(city, city_name, cell, "zero") for cell in cells]
     compared = {
         "no holding": _job(city, city_name, shown, "zero"),
-        "headway rule": _job(city, city_name, shown, "headway"),
+        "headway rule": _job(city, city_name, shown, "headway-1.0"),
     }
-    answers = _run_missing(city, [*jobs, compared["headway rule"]], workers)
+    answers = _run_missing(city, [*jobs, compared["headway rule"]], executor)
     days: Days = {level: [] for level in DEMAND_LEVELS}
     for job in jobs:
-        outcome, visits = outcome_of(answers[job]), read_visits(_visits(job))
+        outcome, visits = answers[job].outcome, read_visits(_visits(job))
         days[job.cell.demand].append(measure_day(city, job.cell, outcome, visits))
     service = most_bunched_service(read_visits(_visits(compared["no holding"])))
     panels = {
@@ -80,9 +82,8 @@ def write_regime(city_name: str, seeds: int, out: Path, workers: int | None = No
 
 
 def _job(city: City, city_name: str, cell: Cell, policy: str) -> Job:
-    rule = named_rule(policy)
-    folder = Path("results") / f"regime-{city.name}" / rule.name
-    return Job(city_name, cell, rule, visits=folder / f"{cell.name}.parquet")
+    folder = Path("results") / f"regime-{city.name}" / policy
+    return Job(city=city_name, policy=policy, cell=cell, visits=folder / f"{cell.name}.parquet")
 
 
 def _visits(job: Job) -> Path:
@@ -90,29 +91,25 @@ def _visits(job: Job) -> Path:
     return job.visits
 
 
-def _run_missing(city: City, jobs: Sequence[Job], workers: int | None) -> dict[Job, Answer]:
+def _run_missing(city: City, jobs: Sequence[Job], executor: Executor | None) -> dict[Job, Answer]:
     """The answers of all jobs; those that an earlier run finished are read, not run."""
-    made_with = {
-        "city": digest(city),
-        "sumo": installed_version(),
-        "evenline": evenline.__version__,
-    }
+    own = (digest(city), evaluator(), installed_version())
 
     def kept(job: Job) -> Answer | None:
         path = _visits(job).with_suffix(".json")
-        answer: Answer | None = read_json(path) if path.exists() else None
-        if answer is None or {key: answer[key] for key in made_with} != made_with:
+        answer = read_record(path, Answer) if path.exists() else None
+        if answer is None or (answer.city, answer.evaluator, answer.simulator.version) != own:
             return None
         return answer
 
     def keep(job: Job, answer: Answer) -> None:
-        write_text(_visits(job).with_suffix(".json"), to_json(answer))
+        write_record(_visits(job).with_suffix(".json"), answer)
 
     answers = {job: answer for job in jobs if (answer := kept(job)) is not None}
     missing = [job for job in jobs if job not in answers]
     if missing:
         label = f"regime of {city.name}"
-        answers |= run_episodes(missing, label, city.horizon_s, workers, keep=keep)
+        answers |= run_days(missing, label, city.horizon_s, executor, keep)
     return answers
 
 
@@ -176,7 +173,8 @@ def _service_table(city: City) -> list[str]:
 
 def _command(city_name: str, seeds: int, answer: Answer) -> list[str]:
     command = f"evenline city regime --city {city_name} --seeds {seeds}"
-    return [f"Made by `{command}` in SUMO {answer['sumo']}, without holding, seeds 1 to {seeds}."]
+    sumo = answer.simulator.version
+    return [f"Made by `{command}` in SUMO {sumo}, without holding, seeds 1 to {seeds}."]
 
 
 def _pictures(city: City, service: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
-from evenline.city.tables import digest, open_city
 from evenline.learn.counterfactual import teach
 from evenline.learn.run import Plan, chosen_device, training_cell, write_actor
 from evenline.learn.schedule import Budget, named_learners
@@ -17,7 +16,7 @@ from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, tra
 from evenline.policies.actor import check_tensors
 from evenline.replay.store import open_store
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration, load_calibration
+from evenline.worlds.open import open_city
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
@@ -55,28 +54,27 @@ def run_training(
     The fast world is calibrated by the file, or as the embedded city is if none is named.
     """
     where = chosen_device(device)
-    city = open_city(city_name)
+    opened = open_city(city_name, calibration_file)
+    city, calibration = opened.city, opened.fitted()
     plan = Plan(tuple(named_learners(learners)), seeds_of(seeds), diagnostic=diagnostic)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
     store = open_store(replay or replay_folder(city.name), city)
-    calibration = (
-        embedded_calibration(city)
-        if calibration_file is None
-        else load_calibration(calibration_file, city, digest(city))
-    )
     summary = train(folder, plan, city, calibration, store, device)
     packed = where.platform == "cpu"
     summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)
     return summary
 
 
-def teach_actor(start: Path, out: Path, city_name: str, seed: int, days: int) -> None:
+def teach_actor(
+    start: Path, out: Path, city_name: str, seed: int, days: int, calibration: Path | None = None
+) -> None:
     """Teach an actor that was trained before, and write what it has become."""
-    city = open_city(city_name)
+    opened = open_city(city_name, calibration)
+    city = opened.city
     if not start.exists():
         raise InputError(f"{start}: no such actor")
     tensors: Any = load_file(start)
     check_tensors(tensors, len(city.services))
     cells = [training_cell(seed, day) for day in range(days)]
-    write_actor(out, teach(tensors, city, embedded_calibration(city), cells, seed))
+    write_actor(out, teach(tensors, city, opened.fitted(), cells, seed))

@@ -7,36 +7,40 @@ is a folder with `front.json`, `front.png` and the tuned rule as a bundle.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from msgspec.structs import replace
 
 import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
-from evenline.city.model import City
-from evenline.city.tables import digest, open_city
-from evenline.control.event import new_headways
+from evenline.city.tables import digest
+from evenline.control.outcome import Outcome
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import (
     TIMETABLE,
     Bundle,
-    make_policy,
+    parse_source,
+    policy_digest,
+    read_policy,
     rule_spec,
     save_bundle,
     timetable_of,
 )
 from evenline.rules.chain import chain_code
-from evenline.rules.classics import CLASSICS, Classic
-from evenline.rules.controller import RuleController, due_times
-from evenline.support.errors import InputError
+from evenline.rules.table import RULES, Rule
+from evenline.runs.executors import Executor, processes
+from evenline.runs.job import Job
+from evenline.support.errors import InputError, choice
 from evenline.support.files import read_json, refuse_foreign, to_json, write_bytes, write_text
 from evenline.support.progress import progress_bar
-from evenline.worlds.calibration import embedded_calibration
-from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.calibration import calibration_digest
+from evenline.worlds.open import OpenCity, open_city
 
 TRIES, RESULT = "tries.json", "front.json"
 PRICES_S = (0.0, 30.0, 120.0)  # of one per cent of journeys unfinished, per passenger
@@ -66,7 +70,7 @@ def front(tries: Sequence[Try]) -> list[Try]:
 
 
 def tune(
-    rule: str,
+    source: str,
     city_name: str,
     out: Path,
     blocks: int = 10,
@@ -74,71 +78,96 @@ def tune(
     chain: str = "raw",
     least_completion: float = 0.0,
     seed: int = 1,
-) -> tuple[Try, list[Try]]:
-    """Search, write the folder; the constants chosen and the front.
+    calibration: Path | None = None,
+    executor: Executor | None = None,
+) -> tuple[Try, list[Try], str]:
+    """Search, write the folder; the constants chosen, the front, and the tuned policy's source.
 
     Chosen is the least generalized time among tries with at least so much completion.
     """
-    if rule not in CLASSICS or not CLASSICS[rule].constants:
-        able = (name for name, classic in CLASSICS.items() if classic.constants)
-        raise InputError(f"rule {rule!r}: those with constants are {', '.join(able)}")
+    rule = tunable(source)
+    chain_code(chain)
     if seed < 1:
         raise InputError(f"seed {seed}: must be at least 1")  # the library takes 0 for the clock
     if budget < len(PRICES_S):
         raise InputError(f"budget {budget}: must be at least {len(PRICES_S)}, one for each search")
     refuse_foreign(out, TRIES)
-    city, classic = open_city(city_name), CLASSICS[rule]
-    cells = PURPOSES["tuning"].cells(blocks)
+    opened = open_city(city_name, calibration)
+    fitted, cells = opened.fitted(), PURPOSES["tuning"].cells(blocks)
     setting = {
-        "rule": rule,
+        "rule": policy_digest(source),
         "chain": chain,
-        "city": digest(city),
+        "city": digest(opened.city),
+        "calibration": calibration_digest(fitted),
         "cells": [asdict(cell) for cell in cells],
         "budget": budget,
         "seed": seed,
         "evenline": evenline.__version__,
     }
-    tries = _Tries(out / TRIES, setting, _judge(city, rule, chain, cells))
+    common = Job(
+        city=city_name,
+        policy=source,
+        cell=cells[0],
+        world="fast",
+        calibration=None if calibration is None else str(calibration),
+    )
+    judge = _judge(rule, source, chain, common, cells, executor or processes())
+    tries = _Tries(out / TRIES, setting, judge)
     with progress_bar() as bar:
-        task = bar.add_task(f"tuning {rule} in {city.name}", total=budget)
+        task = bar.add_task(f"tuning {rule.name} in {opened.name}", total=budget)
         tries.on_try = lambda: bar.update(task, completed=min(tries.asked, budget))
-        tries.ask(tuple(constant.default for constant in classic.constants))
+        tries.ask([tuple(constant.default for constant in rule.constants)])
         tries.keep()
         for price_s in PRICES_S:
-            search(classic, tries, price_s, budget // len(PRICES_S), seed)
+            search(rule, tries, price_s, budget // len(PRICES_S), seed)
     best = front(tries.seen)
     able_tries = [each for each in best if each.completion >= least_completion]
     if not able_tries:
         most = f"the most is {best[-1].completion:.2%}"
-        raise InputError(f"{rule}: no try completes {least_completion:.2%}; {most}")
-    _write(out, city, rule, chain, classic, tries, setting, able_tries[0])
-    return able_tries[0], best
+        raise InputError(f"{rule.name}: no try completes {least_completion:.2%}; {most}")
+    tuned = _write(out, opened, source, rule, chain, tries, setting, able_tries[0])
+    return able_tries[0], best, tuned
 
 
-def tuned_folder(out: Path, rule: str) -> Path:
-    """Where the tuned rule is, under a name that tells it from others in a comparison."""
-    return out / f"{rule}-tuned"
+def tunable(source: str) -> Rule:
+    """The rule behind a name, built in or your own, if it has constants to tune."""
+    bundle = read_policy(source)
+    if bundle.row is None or not bundle.row.constants or bundle.tensors:
+        able = [name for name, rule in RULES.items() if rule.constants and name != "random"]
+        raise InputError(f"{source!r} has no constants to tune; choose {choice(able)}")
+    return bundle.row
+
+
+def setting_of(source: str, rule: Rule, values: Sequence[float], chain: str) -> str:
+    """The source of a rule with these constants and this chain, exact to the last digit."""
+    constants = "".join(f":{name}={value!r}" for name, value in rule.named(values).items())
+    return f"{parse_source(source).place}{constants}+{chain}"
 
 
 def _judge(
-    city: City, rule: str, chain: str, cells: Sequence[Cell]
-) -> Callable[[tuple[float, ...]], Try]:
-    """What the tuning days come to, as a function of the constants."""
-    classic, world = CLASSICS[rule], FastWorld(city, embedded_calibration(city))
-    bundle = Bundle(rule, {"kind": "rule", "rule": rule, "constants": {}, "chain": chain})
-    due_s = due_times(city, timetable_of(bundle, city)) if classic.timed else np.zeros(0)
-    first_visit, code = new_headways(city).first_visit, chain_code(chain)
+    rule: Rule, source: str, chain: str, common: Job, cells: Sequence[Cell], executor: Executor
+) -> Callable[[Sequence[tuple[float, ...]]], list[Try]]:
+    """What the tuning days come to, as a function of several sets of constants at once."""
 
-    def judge(constants: tuple[float, ...]) -> Try:
-        controller = RuleController(
-            rule, classic.kind, constants, code, float(city.horizon_s), first_visit, due_s
-        )
-        days = [world.run_controller(cell, controller) for cell in cells]
-        return Try(
-            constants,
-            float(np.mean([day.generalized_s for day in days])),
-            float(np.mean([day.completion for day in days])),
-        )
+    def judge(points: Sequence[tuple[float, ...]]) -> list[Try]:
+        sources = [setting_of(source, rule, point, chain) for point in points]
+        jobs = [
+            replace(common, policy=named, cell=cell)
+            for named in dict.fromkeys(sources)
+            for cell in cells
+        ]
+        found: dict[Job, Outcome] = {}
+        with closing(executor(jobs)) as results:
+            for ended in results:
+                if ended.answer is None:
+                    raise InputError(f"{ended.job.city}, {ended.job.name}: {ended.error}")
+                found[ended.job] = ended.answer.outcome
+        tries = []
+        for point, named in zip(points, sources, strict=True):
+            days = [found[job] for job in jobs if job.policy == named]
+            time_s = float(np.mean([day.generalized_s for day in days]))
+            tries.append(Try(point, time_s, float(np.mean([day.completion for day in days]))))
+        return tries
 
     return judge
 
@@ -147,7 +176,10 @@ class _Tries:
     """Every try so far; what is known already is not run again."""
 
     def __init__(
-        self, path: Path, setting: dict[str, Any], judge: Callable[[tuple[float, ...]], Try]
+        self,
+        path: Path,
+        setting: dict[str, Any],
+        judge: Callable[[Sequence[tuple[float, ...]]], list[Try]],
     ) -> None:
         self.path, self.setting, self.judge = path, setting, judge
         self.known: dict[tuple[float, ...], Try] = {}
@@ -157,14 +189,16 @@ class _Tries:
         if path.exists():
             self.known = {each.constants: each for each in _kept_tries(path, setting)}
 
-    def ask(self, constants: tuple[float, ...]) -> Try:
-        """A try, run or remembered."""
-        if constants not in self.known:
-            self.known[constants] = self.judge(constants)
-        self.asked += 1
-        self.seen.append(self.known[constants])
+    def ask(self, points: Sequence[tuple[float, ...]]) -> list[Try]:
+        """Tries of several sets of constants, run or remembered."""
+        new = [point for point in dict.fromkeys(points) if point not in self.known]
+        if new:
+            self.known |= dict(zip(new, self.judge(new), strict=True))
+        found = [self.known[point] for point in points]
+        self.asked += len(found)
+        self.seen += found
         self.on_try()
-        return self.known[constants]
+        return found
 
     def keep(self) -> None:
         """Write all tries down."""
@@ -190,13 +224,13 @@ def _kept_tries(path: Path, setting: dict[str, Any]) -> list[Try]:
         raise InputError(f"{path}: holds no tries; choose another --out") from None
 
 
-def search(classic: Classic, tries: _Tries, price_s: float, budget: int, seed: int) -> None:
+def search(rule: Rule, tries: _Tries, price_s: float, budget: int, seed: int) -> None:
     """CMA-ES within the constants' ranges, until the budget is spent or nothing moves."""
     import cma
 
-    low = np.array([constant.low for constant in classic.constants])
-    span = np.array([constant.high for constant in classic.constants]) - low
-    start = (np.array([constant.default for constant in classic.constants]) - low) / span
+    low = np.array([constant.low for constant in rule.constants])
+    span = np.array([constant.high for constant in rule.constants]) - low
+    start = (np.array([constant.default for constant in rule.constants]) - low) / span
     # The library wants two dimensions: a rule of one constant gets one that does nothing.
     idle = np.full(max(0, 2 - len(start)), 0.5)
     options = {"bounds": [0.0, 1.0], "seed": seed, "verbose": -9, "verb_log": 0}
@@ -205,7 +239,7 @@ def search(classic: Classic, tries: _Tries, price_s: float, budget: int, seed: i
     while spent < budget and not strategy.stop():
         asked = strategy.ask()
         points = [tuple((low + span * x[: len(low)]).tolist()) for x in asked]
-        found = [tries.ask(point) for point in points]
+        found = tries.ask(points)
         strategy.tell(asked, [each.price_s(price_s) for each in found])
         spent += len(found)
         tries.keep()
@@ -216,34 +250,36 @@ def search(classic: Classic, tries: _Tries, price_s: float, budget: int, seed: i
 
 def _write(
     out: Path,
-    city: City,
-    rule: str,
+    opened: OpenCity,
+    source: str,
+    rule: Rule,
     chain: str,
-    classic: Classic,
     tries: _Tries,
     setting: dict[str, Any],
     chosen: Try,
-) -> None:
-    names = [constant.name for constant in classic.constants]
-    best, default = front(tries.seen), tries.seen[0]
+) -> str:
+    """Write the front and its picture; a built-in rule's tuned bundle. Returns the tuned policy."""
+    city = opened.city
     found = {
-        "constants": names,
+        "constants": [constant.name for constant in rule.constants],
         "tries": len(tries.seen),
-        "default": asdict(default),
+        "default": asdict(tries.seen[0]),
         "chosen": asdict(chosen),
-        "front": [asdict(each) for each in best],
+        "front": [asdict(each) for each in front(tries.seen)],
+        "policy": setting_of(source, rule, chosen.constants, chain),
     }
-    constants = dict(zip(names, chosen.constants, strict=True))
-    provenance = {"made_by": "evenline tune", "tuning": setting} | {
-        key: found[key] for key in ("tries", "default", "chosen")
-    }
-    spec = rule_spec(rule, constants, chain, city, provenance)
-    bundle = Bundle(rule, spec)
-    tensors = {TIMETABLE: timetable_of(bundle, city)} if classic.timed else {}
-    save_bundle(tuned_folder(out, rule), spec, tensors)
-    assert make_policy(Bundle(rule, spec, tensors), city).name == rule
-    write_bytes(out / "front.png", png(front_figure(rule, city.name, tries.seen, chosen)))
+    write_bytes(out / "front.png", png(front_figure(rule.name, city.name, tries.seen, chosen)))
     write_text(out / RESULT, to_json(found))
+    if RULES.get(rule.name) is not rule:
+        return str(found["policy"])  # a bundle brings no code
+    told = {key: found[key] for key in ("tries", "default", "chosen")}
+    provenance = {"made_by": "evenline tune", "tuning": setting} | told
+    spec = rule_spec(rule.name, rule.named(chosen.constants), chain, city, provenance)
+    bundle = Bundle(rule.name, spec, row=rule)
+    tensors = {TIMETABLE: timetable_of(bundle, city, opened.calibration)} if rule.timed else {}
+    folder = out / f"{rule.name}-tuned"
+    save_bundle(folder, spec, tensors)
+    return str(folder)
 
 
 def front_figure(rule: str, city: str, tries: Sequence[Try], chosen: Try) -> Figure:

@@ -5,19 +5,16 @@ passengers are asked about, of the city and the cell: it serves any world and re
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from evenline.city.demand import Cell, realise
 from evenline.city.model import City, Floats
 from evenline.control.outcome import Outcome
 from evenline.replay.episode import Tokens
-from evenline.support.errors import InputError
 
 BUNCHED = 0.25  # a bus is bunched when its headway is below this share of the timetable's
 HOUR_S = 3600
@@ -70,16 +67,6 @@ def measure_day(city: City, cell: Cell, outcome: Outcome, visits: pa.Table) -> D
         trip_duration_s=outcome.trip_duration_s,
         zero_token_share=outcome.zero_duration_tokens / max(1, outcome.decisions),
     )
-
-
-def read_visits(path: Path) -> pa.Table:
-    """A stop-visit table from disk."""
-    try:
-        return pq.read_table(path, use_threads=False)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a whole Parquet file ({error})") from None
 
 
 def column(visits: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -30,7 +30,7 @@ from evenline.learn.network import Params, actor_outputs
 from evenline.learn.updates import ADAM, adam
 from evenline.policies.actor import actor_of
 from evenline.policies.bundle import open_policy
-from evenline.rules.controller import RuleController
+from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
@@ -83,8 +83,8 @@ def lessons_of_a_day(
     city: City, calibration: Calibration, cell: Cell, choose: Choose, base_rule: str = "schedule"
 ) -> Lessons:
     """Every decision of one simulated day, each hold tried before one is carried out."""
-    base = open_policy(base_rule, city)
-    assert isinstance(base, RuleController)
+    base = open_policy(base_rule, city, calibration)
+    assert isinstance(base, RulePolicy)
     days, contract = Days(city, calibration, 2, keep_visits=False), contract_of(city)
     for world in (0, 1):
         days.begin(world, cell)
@@ -101,7 +101,7 @@ def lessons_of_a_day(
             batch = Batch(now, fleet.batch[0, part], fleet.raw[0, part])
             state = canonical(pack(batch, i - first, taken[first:]), contract)
             try_holds(
-                static, fleet, i, until, base.kind, base.constants, base.chain, base.due_s,
+                static, fleet, i, until, base.rule.address, base.constants, base.chain, base.due_s,
                 tried, costs,
             )  # fmt: skip
             hold = choose(state, costs[1:])

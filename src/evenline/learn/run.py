@@ -47,7 +47,7 @@ from evenline.replay.store import Store
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, to_json, write_bytes, write_table, write_text
 from evenline.support.progress import progress_bar
-from evenline.worlds.calibration import Calibration
+from evenline.worlds.calibration import Calibration, calibration_digest
 
 OFFLINE = "iql.safetensors"
 IQL_CHUNK = 100
@@ -140,7 +140,7 @@ class Run:
                 {
                     "city": digest(self.city),
                     "replay": replay_digest(self.store.manifest),
-                    "calibration": self.calibration.city,
+                    "calibration": calibration_digest(self.calibration),
                     "device": self.device.platform,
                     "plan": plan,
                 }

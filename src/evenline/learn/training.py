@@ -21,7 +21,7 @@ from evenline.learn.online import continued, rehearse
 from evenline.learn.run import Plan, Run, chosen_device, write_actor
 from evenline.learn.schedule import FINAL, Budget, scaled
 from evenline.replay.store import Store
-from evenline.rules.behaviours import named_rule
+from evenline.rules.policy import BEHAVIOURS
 from evenline.support.files import to_json, write_text
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld
@@ -130,7 +130,7 @@ def learning_curve(
     actors: list[Any] = [load_file(path) for path in paths]
     outcomes = evaluate(city, calibration, actors, cells, packed)
     world = FastWorld(city, calibration)
-    zero = [world.run_rule(cell, named_rule("zero")) for cell in cells]
+    zero = [world.run_day(cell, BEHAVIOURS["zero"]) for cell in cells]
     by_name = {path.stem: rows for path, rows in zip(paths, outcomes, strict=True)}
     found = {
         name: {

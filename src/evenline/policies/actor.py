@@ -15,7 +15,7 @@ from evenline.control.action import MAX_HOLD_S, action_of
 from evenline.control.event import Array, Batch
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, Contract, canonical, pack
 from evenline.rules.chain import apply_chain
-from evenline.rules.controller import Decision
+from evenline.rules.policy import Decision
 from evenline.support.errors import InputError
 
 WIDTHS = (128, 256, 256)  # of the slot network, the fused features and the head: the paper's
@@ -167,7 +167,7 @@ def random_tensors(services: int, seed: int) -> dict[str, npt.NDArray[np.float32
 
 
 @dataclass(frozen=True, eq=False)
-class ActorController:
+class ActorPolicy:
     """An actor with a chain: the buses of a batch decide in turn, each knowing what was done."""
 
     name: str

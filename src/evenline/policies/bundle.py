@@ -1,96 +1,181 @@
-"""A policy in one folder: what it is, its numbers, and their hashes. Nothing in it is executed.
+"""Policies by name: built-in ones, rules of your own, and bundles, which are policies in a folder.
 
-`policy.json` says the kind, the chain, the constants, the city's contract and where the policy
-came from; `tensors.safetensors` holds arrays where the kind needs them; `hashes.json` the SHA-256
-of both. Wherever a policy is asked for, a built-in name or the path of such a folder will do.
+A source such as `forward:gain=0.4+candidate`, `mine.py:steady` or a folder's path names a policy
+wherever one is asked for. In a bundle, `policy.json` says the kind, the chain, the constants, the
+city's contract and where the policy came from; `tensors.safetensors` holds arrays where the kind
+needs them; `hashes.json` the SHA-256 of both. Nothing in a bundle is executed.
 """
 
 import hashlib
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import safetensors
 import safetensors.numpy
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from evenline.city.model import City
 from evenline.control.event import RAW_FEATURES, Array, new_headways
 from evenline.control.state import contract_of
-from evenline.policies.actor import ActorController, actor_of
-from evenline.rules.behaviours import BEHAVIOURS
+from evenline.policies.actor import ActorPolicy, actor_of
 from evenline.rules.chain import CHAINS, chain_code
-from evenline.rules.classics import CLASSICS
-from evenline.rules.controller import Chained, RuleController, due_times
-from evenline.support.errors import InputError
+from evenline.rules.own import load_rule
+from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, due_times
+from evenline.rules.table import RULES, Rule
+from evenline.support.errors import InputError, choice
 from evenline.support.files import (
     new_folder,
-    read_json,
     refuse_foreign,
     sha256,
     to_json,
     write_bytes,
     write_text,
 )
+from evenline.support.own import Own, is_own
+from evenline.support.records import Record, Sha256, Whole, plain, read_record
+from evenline.worlds.calibration import Calibration
 
 FORMAT = "evenline-policy-1"
 POLICY, TENSORS, HASHES = "policy.json", "tensors.safetensors", "hashes.json"
 TIMETABLE = "timetable_s"
-KINDS = ("rule", "actor", "rollout")
 
 Tensors = dict[str, npt.NDArray[Any]]
 
 
+class Contract(Record):
+    """What a policy and a city must agree on."""
+
+    services: tuple[str, ...]
+    stops: tuple[Whole, ...]
+    horizon_s: Whole
+    capacity: Whole
+    features: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.services) != len(self.stops):
+            raise ValueError("each service needs its number of stops")
+
+
+class Spec(Record, kw_only=True):
+    """What a policy is. Kind `own` has no bundles: its code stays in a file of the user's."""
+
+    format: str = FORMAT
+    kind: Literal["rule", "actor", "rollout", "own"]
+    rule: str | UnsetType = UNSET
+    code: Sha256 | UnsetType = UNSET
+    constants: dict[str, float]
+    chain: str
+    contract: Contract | UnsetType = UNSET
+    provenance: dict[str, Any] | UnsetType = UNSET
+
+
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A policy as data: what a bundle's folder holds, or what a built-in name stands for."""
+    """A policy as data: what a bundle's folder holds, or what a name stands for."""
 
     name: str
-    spec: dict[str, Any]
+    spec: Spec
     tensors: Tensors = field(default_factory=dict)
+    own: Own | None = None
+    row: Rule | None = None  # of the table, or the user's
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of a policy that is one."""
+        assert self.row is not None
+        return self.row
 
 
 # -- names ----------------------------------------------------------------------------------------
 
 
-def _built_in() -> dict[str, dict[str, Any]]:
-    """Every built-in controller as the specification a bundle would hold."""
-    named = {classic.kind: (name, classic) for name, classic in CLASSICS.items()}
-    specs: dict[str, dict[str, Any]] = {}
-    for rule in BEHAVIOURS.values():
-        name, classic = named[rule.kind]
-        values = zip(classic.constants, (rule.a, rule.b), strict=False)
-        constants = {constant.name: value for constant, value in values}
-        specs[rule.name] = {"kind": "rule", "rule": name, "constants": constants}
-    for name, classic in CLASSICS.items():
-        constants = {constant.name: constant.default for constant in classic.constants}
-        specs.setdefault(name, {"kind": "rule", "rule": name, "constants": constants})
-    del specs["random"]  # its two settings are behaviours by name
-    return specs | {"rollout": {"kind": "rollout", "constants": {}}}
+def _built_in() -> dict[str, tuple[str, dict[str, float]]]:
+    """Every built-in setting of a rule: the rule's name and the constants."""
+    named = {p.name: (p.rule.name, p.rule.named(p.values)) for p in BEHAVIOURS.values()}
+    for name, rule in RULES.items():
+        if name != "random":  # its two settings are behaviours by name
+            named.setdefault(name, (name, rule.named(rule.values({}))))
+    return named
 
 
-BUILT_IN = _built_in()
+SETTINGS = _built_in()
+BUILT_IN = (*SETTINGS, "rollout")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The parts of a policy's name: `PLACE[:NAME][:constant=value ...][+chain]`."""
+
+    place: str
+    constants: dict[str, float]
+    chain: str | None
+
+
+def parse_source(source: str) -> Source:
+    """Take a policy's name apart; the path of an existing folder is one part."""
+    if (Path(source) / POLICY).is_file():
+        return Source(source, {}, None)
+    rest, plus, chain = source.rpartition("+")
+    if not plus:
+        rest, chain = source, ""
+    place, *settings = rest.split(":")
+    constants: dict[str, float] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            place = f"{place}:{setting}"
+            continue
+        try:
+            constants[name] = float(value)
+        except ValueError:
+            raise InputError(
+                f"policy {source!r}: constant {name}: {value!r} is not a number"
+            ) from None
+    return Source(place, constants, chain if plus else None)
 
 
 def read_policy(source: str) -> Bundle:
-    """A built-in name, with `+CHAIN` if wanted (such as `headway+candidate`), or a folder."""
-    name, _, chain = source.partition("+")
-    if name in BUILT_IN:
-        chain_code(chain or "raw")
-        return Bundle(source, {"format": FORMAT, **BUILT_IN[name], "chain": chain or "raw"})
-    if (Path(source) / POLICY).is_file():
-        return load_bundle(Path(source))
+    """A policy by name, with `:constant=value` and `+CHAIN` if wanted, or a bundle's folder."""
+    parts = parse_source(source)
+    chain = "raw" if parts.chain is None else parts.chain
+    if parts.place in BUILT_IN:
+        chain_code(chain)
+        if parts.place == "rollout":
+            if parts.constants:
+                raise InputError(f"policy {source!r}: 'rollout' has no constants")
+            return Bundle(source, Spec(kind="rollout", constants={}, chain=chain))
+        name, constants = SETTINGS[parts.place]
+        row = RULES[name]
+        constants = row.named(row.values(constants | parts.constants))
+        return Bundle(source, _rule_spec("rule", name, constants, chain), row=row)
+    if is_own(parts.place):
+        chain_code(chain)
+        row, own = load_rule(parts.place)
+        constants = row.named(row.values(parts.constants))
+        spec = replace(_rule_spec("own", row.name, constants, chain), code=own.sha256)
+        return Bundle(source, spec, own=own, row=row)
+    if (Path(parts.place) / POLICY).is_file():
+        return load_bundle(Path(parts.place))
     raise InputError(
-        f"policy {source!r}: not a bundle's folder, and the built-in ones are {', '.join(BUILT_IN)}"
+        f"unknown policy {source!r}; choose {choice(BUILT_IN)}, or name a bundle's folder or "
+        "your own rule as FILE.py:FUNCTION"
     )
 
 
-def policy_digest(source: str) -> str:
-    """A SHA-256 of what a policy does: of a bundle's files, or of a built-in's specification."""
-    bundle = read_policy(source)
-    parts = [to_json(bundle.spec).encode()]
+def _rule_spec(
+    kind: Literal["rule", "own"], rule: str, constants: dict[str, float], chain: str
+) -> Spec:
+    return Spec(kind=kind, rule=rule, constants=constants, chain=chain)
+
+
+def policy_digest(source: str | Bundle) -> str:
+    """A SHA-256 of what a policy does: of a bundle's files, or of a name's specification."""
+    bundle = read_policy(source) if isinstance(source, str) else source
+    parts = [to_json(plain(bundle.spec)).encode()]
     if bundle.tensors:
         parts.append(safetensors.numpy.save(bundle.tensors))
     hashes = "".join(hashlib.sha256(part).hexdigest() for part in parts)
@@ -100,58 +185,71 @@ def policy_digest(source: str) -> str:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def contract_json(city: City) -> dict[str, Any]:
+def contract_record(city: City) -> Contract:
     """What a policy and a city must agree on, as a bundle keeps it."""
     contract = contract_of(city)
-    return {
-        "services": list(contract.services),
-        "stops": list(contract.stops),
-        "horizon_s": contract.horizon_s,
-        "capacity": contract.capacity,
-        "features": list(RAW_FEATURES),
-    }
+    return Contract(
+        services=tuple(contract.services),
+        stops=tuple(contract.stops),
+        horizon_s=contract.horizon_s,
+        capacity=contract.capacity,
+        features=RAW_FEATURES,
+    )
 
 
-def actor_spec(city: City, chain: str, provenance: dict[str, Any]) -> dict[str, Any]:
+def actor_spec(city: City, chain: str, provenance: dict[str, Any]) -> Spec:
     """The specification of an actor's bundle; the tensors come beside it."""
     chain_code(chain)
-    contract = contract_json(city)
-    return {"kind": "actor", "chain": chain, "contract": contract, "provenance": provenance}
+    return Spec(
+        kind="actor",
+        constants={},
+        chain=chain,
+        contract=contract_record(city),
+        provenance=provenance,
+    )
 
 
-def save_bundle(folder: Path, spec: dict[str, Any], tensors: Tensors) -> None:
-    """Write a bundle whole. What could not be loaded again is refused here already."""
-    spec = {"format": FORMAT, "constants": {}, "provenance": {}, **spec}
+def rule_spec(
+    rule: str, constants: dict[str, float], chain: str, city: City, provenance: dict[str, Any]
+) -> Spec:
+    """The specification of a rule's bundle."""
+    spec = _rule_spec("rule", rule, constants, chain)
+    return replace(spec, contract=contract_record(city), provenance=provenance)
+
+
+def save_bundle(folder: Path, spec: Spec, tensors: Tensors) -> None:
+    """Write a bundle whole. A bundle that could not be loaded again is refused here already."""
     _check(Path(folder), spec, tensors)
     refuse_foreign(folder, POLICY)
     with new_folder(folder) as aside:
-        write_text(aside / POLICY, to_json(spec))
+        write_text(aside / POLICY, to_json(plain(spec)))
         hashes = {POLICY: sha256(aside / POLICY)}
         if tensors:
-            write_bytes(aside / TENSORS, safetensors.numpy.save(_plain(tensors)))
+            write_bytes(aside / TENSORS, safetensors.numpy.save(_contiguous(tensors)))
             hashes[TENSORS] = sha256(aside / TENSORS)
         write_text(aside / HASHES, to_json(hashes))
 
 
-def _plain(tensors: Tensors) -> Tensors:
+def _contiguous(tensors: Tensors) -> Tensors:
     """Contiguous copies: the format keeps bytes, not strides."""
     return {name: np.ascontiguousarray(tensor) for name, tensor in sorted(tensors.items())}
 
 
 def load_bundle(folder: Path) -> Bundle:
     """Read and check a bundle."""
-    hashes = read_json(folder / HASHES)
-    spec = read_json(folder / POLICY)
+    hashes = read_record(folder / HASHES, dict[str, Sha256])
     present = {name for name in (POLICY, TENSORS) if (folder / name).is_file()}
-    if not isinstance(hashes, dict) or hashes.keys() != present:
+    if hashes.keys() != present:
         raise InputError(f"{folder / HASHES}: does not name the files that are there")
     for name in sorted(present):
         if sha256(folder / name) != hashes[name]:
             raise InputError(f"{folder / name}: is not the file that was saved (SHA-256 differs)")
+    spec = read_record(folder / POLICY, Spec, format=FORMAT)
     path = folder / TENSORS
     tensors = _tensors(path, path.read_bytes()) if TENSORS in present else {}
     _check(folder, spec, tensors)
-    return Bundle(folder.resolve().name, spec, tensors)
+    row = RULES[str(spec.rule)] if spec.kind == "rule" else None
+    return Bundle(folder.resolve().name, spec, tensors, row=row)
 
 
 def _tensors(path: Path, content: bytes) -> Tensors:
@@ -162,61 +260,45 @@ def _tensors(path: Path, content: bytes) -> Tensors:
         raise InputError(f"{path}: cannot be read ({error})") from None
 
 
-def _check(folder: Path, spec: Any, tensors: Tensors) -> None:
+def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
     """Refuse what no version of ours would have written."""
     try:
-        _check_spec(spec)
-        match spec["kind"]:
-            case "actor":
-                actor_of(tensors, len(spec["contract"]["services"]))
-            case "rule" if CLASSICS[spec["rule"]].timed:
-                _check_timetable(tensors, spec["contract"]["stops"])
-            case _ if tensors:
-                raise InputError(f"tensor {min(tensors)}: kind {spec['kind']} has none")
+        contract = _check_spec(spec)
+        if spec.kind == "actor":
+            actor_of(tensors, len(contract.services))
+        elif spec.kind == "rule" and RULES[str(spec.rule)].timed:
+            _check_timetable(tensors, contract.stops)
+        elif tensors:
+            raise InputError(f"tensor {min(tensors)}: kind {spec.kind} has none")
     except InputError as error:
         raise InputError(f"{folder / POLICY}: {error}") from None
 
 
-def _check_spec(spec: Any) -> None:
-    if not isinstance(spec, dict) or spec.get("format") != FORMAT:
-        raise InputError(f"not of the format {FORMAT}")
-    _check_name("kind", spec.get("kind"), KINDS)
-    _check_name("chain", spec.get("chain"), CHAINS)
-    known = {"format", "kind", "chain", "constants", "contract", "provenance"}
-    known |= {"rule"} if spec["kind"] == "rule" else set()
-    for name in sorted(known ^ spec.keys()):
-        raise InputError(f"{name}: {'missing' if name in known else 'unknown'}")
-    if not all(isinstance(spec[name], dict) for name in ("constants", "contract", "provenance")):
-        raise InputError("constants, contract and provenance must be objects")
-    _check_contract(spec["contract"])
-    if spec["kind"] == "rule":
-        _check_name("rule", spec["rule"], CLASSICS)
-        CLASSICS[spec["rule"]].values(spec["constants"])
-        for constant in CLASSICS[spec["rule"]].constants:
-            if constant.name not in spec["constants"]:
+def _check_spec(spec: Spec) -> Contract:
+    """The contract of a specification that a bundle may hold."""
+    if spec.kind == "own" or spec.code is not UNSET:
+        raise InputError("a bundle brings no code; name the rule's own file instead")
+    if spec.chain not in CHAINS:
+        raise InputError(f"unknown chain {spec.chain!r}; choose {choice(CHAINS)}")
+    if not isinstance(spec.contract, Contract) or not isinstance(spec.provenance, dict):
+        raise InputError("contract and provenance are missing")
+    if (spec.rule is UNSET) != (spec.kind != "rule"):
+        raise InputError("a rule's name belongs to kind 'rule', and to no other")
+    if spec.kind == "rule":
+        if spec.rule not in RULES:
+            raise InputError(f"unknown rule {spec.rule!r}; choose {choice(RULES)}")
+        row = RULES[spec.rule]
+        row.values(spec.constants)
+        for constant in row.constants:
+            if constant.name not in spec.constants:
                 # A default of today may be another tomorrow: a bundle says what it means.
                 raise InputError(f"constant {constant.name}: missing")
-    elif spec["constants"]:
-        raise InputError(f"constant {min(spec['constants'])!r}: kind {spec['kind']} has none")
+    elif spec.constants:
+        raise InputError(f"constant {min(spec.constants)!r}: kind {spec.kind} has none")
+    return spec.contract
 
 
-def _check_name(part: str, name: Any, known: Collection[str]) -> None:
-    if not isinstance(name, str) or name not in known:
-        raise InputError(f"{part} {name!r}: there are {', '.join(known)}")
-
-
-def _check_contract(contract: dict[str, Any]) -> None:
-    shape = {"services": list, "stops": list, "horizon_s": int, "capacity": int, "features": list}
-    for name, kind in shape.items():
-        if not isinstance(contract.get(name), kind):
-            raise InputError(f"contract: {name} is not as it should be")
-    if len(contract["services"]) != len(contract["stops"]):
-        raise InputError("contract: a number of stops is due for each service")
-    if not all(isinstance(count, int) for count in contract["stops"]):
-        raise InputError("contract: stops are whole numbers")
-
-
-def _check_timetable(tensors: Tensors, stops: list[int]) -> None:
+def _check_timetable(tensors: Tensors, stops: tuple[int, ...]) -> None:
     table = tensors.get(TIMETABLE)
     if tensors.keys() != {TIMETABLE} or table is None or table.shape != (sum(stops),):
         raise InputError(f"needs the tensor {TIMETABLE} with {sum(stops)} numbers and no other")
@@ -227,72 +309,74 @@ def _check_timetable(tensors: Tensors, stops: list[int]) -> None:
 # -- policies -------------------------------------------------------------------------------------
 
 
-def open_policy(source: str, city: City) -> Chained:
-    """A policy ready for a city, from a built-in name or a bundle's folder."""
-    return make_policy(read_policy(source), city)
+def open_policy(
+    source: str | Bundle, city: City, calibration: Calibration | None = None
+) -> ChainedPolicy:
+    """A policy ready for a city; refused where their contracts differ.
 
-
-def make_policy(bundle: Bundle, city: City) -> Chained:
-    """A bundle's policy in a city; refused where their contracts differ."""
-    spec, tensors = bundle.spec, bundle.tensors
-    if "contract" in spec:
-        _agree(bundle.name, spec["contract"], contract_json(city))
-    chain = CHAINS[spec["chain"]]
-    if spec["kind"] == "actor":
-        actor = actor_of(tensors, len(city.services))
-        return ActorController(bundle.name, actor, contract_of(city), chain)
-    if spec["kind"] == "rollout":
+    Policies that hold to a timetable or look ahead need the calibration of the fast world.
+    """
+    bundle = read_policy(source) if isinstance(source, str) else source
+    spec, chain = bundle.spec, CHAINS[bundle.spec.chain]
+    if isinstance(spec.contract, Contract):
+        _agree(bundle.name, spec.contract, contract_record(city))
+    if spec.kind == "actor":
+        actor = actor_of(bundle.tensors, len(city.services))
+        return ActorPolicy(bundle.name, actor, contract_of(city), chain)
+    if spec.kind == "rollout":
         from evenline.policies.rollout import BASE, Rollout
 
-        return Rollout(bundle.name, city, chain, _rule(read_policy(BASE), city))
-    return _rule(bundle, city)
+        base = _rule(read_policy(BASE), city, calibration)
+        return Rollout(bundle.name, city, _needed(bundle, city, calibration), chain, base)
+    return _rule(bundle, city, calibration)
 
 
-def _rule(bundle: Bundle, city: City) -> RuleController:
-    spec = bundle.spec
-    classic = CLASSICS[spec["rule"]]
-    return RuleController(
+def _rule(bundle: Bundle, city: City, calibration: Calibration | None) -> RulePolicy:
+    row, due_s = bundle.rule, np.zeros(0)
+    if row.timed:
+        due_s = due_times(city, timetable_of(bundle, city, calibration))
+    return RulePolicy(
         bundle.name,
-        classic.kind,
-        classic.values(spec["constants"]),
-        CHAINS[spec["chain"]],
+        row,
+        row.values(bundle.spec.constants),
+        CHAINS[bundle.spec.chain],
         float(city.horizon_s),
         new_headways(city).first_visit,
-        due_times(city, timetable_of(bundle, city)) if classic.timed else np.zeros(0),
+        due_s,
     )
 
 
-def timetable_of(bundle: Bundle, city: City) -> Array:
+def timetable_of(bundle: Bundle, city: City, calibration: Calibration | None) -> Array:
     """The timetable that came with a bundle, or the city's usual times."""
     if TIMETABLE in bundle.tensors:
         return np.asarray(bundle.tensors[TIMETABLE])
     from evenline.policies.timetable import usual_times
 
-    return usual_times(city)
+    return usual_times(city, _needed(bundle, city, calibration))
 
 
-def _agree(name: str, mine: dict[str, Any], citys: dict[str, Any]) -> None:
-    for key, value in citys.items():
-        if mine.get(key) != value:
+def _needed(bundle: Bundle, city: City, calibration: Calibration | None) -> Calibration:
+    if calibration is None:
+        raise InputError(
+            f"policy {bundle.name}: needs a calibration, and {city.name} has none; make one with: "
+            "evenline calibrate, or name one with --calibration"
+        )
+    return calibration
+
+
+def _agree(name: str, mine: Contract, citys: Contract) -> None:
+    for key in Contract.__struct_fields__:
+        if getattr(mine, key) != getattr(citys, key):
             raise InputError(f"policy {name}: was made for a city with other {key}")
 
 
-def rule_spec(
-    rule: str, constants: dict[str, float], chain: str, city: City, provenance: dict[str, Any]
-) -> dict[str, Any]:
-    """The specification of a rule's bundle."""
-    return {
-        "kind": "rule",
-        "rule": rule,
-        "constants": constants,
-        "chain": chain,
-        "contract": contract_json(city),
-        "provenance": provenance,
-    }
-
-
 def export_bundle(
-    folder: Path, source: str, city: City, chain: str | None, provenance: dict[str, Any]
+    folder: Path,
+    source: str,
+    city: City,
+    chain: str | None,
+    provenance: dict[str, Any],
+    calibration: Calibration | None = None,
 ) -> Bundle:
     """Freeze a policy for a city into a folder; a timetable rule takes its timetable along.
 
@@ -304,15 +388,17 @@ def export_bundle(
         tensors = _tensors(Path(source), content)
         save_bundle(folder, actor_spec(city, chain or "raw", provenance), tensors)
         return load_bundle(folder)
-    bundle = read_policy(source)
-    spec = {"provenance": provenance} | bundle.spec | {"contract": contract_json(city)}
-    if "contract" in bundle.spec:
-        _agree(bundle.name, bundle.spec["contract"], spec["contract"])
+    bundle, contract = read_policy(source), contract_record(city)
+    spec = bundle.spec
+    if isinstance(spec.contract, Contract):
+        _agree(bundle.name, spec.contract, contract)
+    kept = provenance if spec.provenance is UNSET else spec.provenance
+    spec = replace(spec, contract=contract, provenance=kept)
     if chain is not None:
         chain_code(chain)
-        spec["chain"] = chain
+        spec = replace(spec, chain=chain)
     tensors = dict(bundle.tensors)
-    if spec["kind"] == "rule" and CLASSICS[spec["rule"]].timed:
-        tensors[TIMETABLE] = timetable_of(bundle, city)
+    if bundle.row is not None and bundle.row.timed:
+        tensors[TIMETABLE] = timetable_of(bundle, city, calibration)
     save_bundle(folder, spec, tensors)
     return load_bundle(folder)

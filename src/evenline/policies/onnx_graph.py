@@ -46,7 +46,7 @@ from evenline.control.state import (
     WAITING_CAP,
     canonical,
 )
-from evenline.policies.actor import PLAIN_COLUMNS, ActorController
+from evenline.policies.actor import PLAIN_COLUMNS, ActorPolicy
 from evenline.rules import chain as ch
 from evenline.support.files import write_bytes
 
@@ -91,12 +91,12 @@ class _Graph:
         return self.op("Gather", x, self.whole(index), axis=-1)
 
 
-def write_onnx(path: Path, controller: ActorController) -> None:
+def write_onnx(path: Path, controller: ActorPolicy) -> None:
     """Write the graph of an actor and its chain."""
     write_bytes(path, actor_graph(controller).SerializeToString())
 
 
-def actor_graph(controller: ActorController) -> Any:
+def actor_graph(controller: ActorPolicy) -> Any:
     """The graph of an actor and its chain, checked by ONNX itself."""
     g = _Graph()
     prefix = g.op("Slice", "state", g.whole(0), g.whole(PREFIX), g.whole(1))
@@ -122,7 +122,7 @@ def actor_graph(controller: ActorController) -> Any:
     return model
 
 
-def _normalised(g: _Graph, controller: ActorController, slots: TENSOR) -> dict[str, TENSOR]:
+def _normalised(g: _Graph, controller: ActorPolicy, slots: TENSOR) -> dict[str, TENSOR]:
     """Each slot's features without units (control/state.py, `write_slot`), as columns."""
     scale = controller.contract.scale
 
@@ -157,7 +157,7 @@ def _normalised(g: _Graph, controller: ActorController, slots: TENSOR) -> dict[s
 
 
 def _network(
-    g: _Graph, controller: ActorController, prefix: TENSOR, slots: TENSOR, places: TENSOR,
+    g: _Graph, controller: ActorPolicy, prefix: TENSOR, slots: TENSOR, places: TENSOR,
     token: TENSOR,
 ) -> None:  # fmt: skip
     """Gate logit, mu and the proposal, from the packed state."""
@@ -193,14 +193,14 @@ def _network(
     g.op("Where", g.op("Less", logit, zero), zero, hold, out="proposal_s")
 
 
-def _layer(g: _Graph, controller: ActorController, name: str, x: TENSOR) -> TENSOR:
+def _layer(g: _Graph, controller: ActorPolicy, name: str, x: TENSOR) -> TENSOR:
     tensors = controller.actor.tensors
     y = g.op("MatMul", x, g.const(tensors[f"{name}.w"]))
     return g.op("Relu", g.op("Add", y, g.const(tensors[f"{name}.b"])))
 
 
 def _chain(
-    g: _Graph, controller: ActorController, prefix: TENSOR, slots: TENSOR, places: TENSOR,
+    g: _Graph, controller: ActorPolicy, prefix: TENSOR, slots: TENSOR, places: TENSOR,
     token: TENSOR,
 ) -> None:  # fmt: skip
     """`evenline.rules.chain`, element by element, on the current bus."""
@@ -249,7 +249,7 @@ def _chain(
 # -- the check ------------------------------------------------------------------------------------
 
 
-def own_holds(controller: ActorController, packed: Array) -> tuple[Array, Array]:
+def own_holds(controller: ActorPolicy, packed: Array) -> tuple[Array, Array]:
     """(holds, gate logits) of our own code for packed states."""
     raw = current_events(packed)
     states = canonical(packed, controller.contract)
@@ -269,7 +269,7 @@ def current_events(packed: Array) -> Array:
     return raw
 
 
-def worst_error_s(path: Path, controller: ActorController, packed: Array) -> float:
+def worst_error_s(path: Path, controller: ActorPolicy, packed: Array) -> float:
     """The largest difference in seconds between the graph in ONNX Runtime and our own code."""
     import onnxruntime
 

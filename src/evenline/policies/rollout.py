@@ -15,9 +15,9 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.event import STOP, Array, Batch
 from evenline.rules.chain import apply_chain
-from evenline.rules.controller import Decision, RuleController
+from evenline.rules.policy import Decision, RulePolicy
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
+from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast import layout
 from evenline.worlds.fast.lookahead import MIRROR, SCRATCH, follow, misfits, try_holds
@@ -34,8 +34,9 @@ class Rollout:
 
     name: str
     city: City
+    calibration: Calibration
     chain: int
-    base: RuleController
+    base: RulePolicy
     look_ahead_s: int = LOOK_AHEAD_S
     _days: Days = field(init=False)
     _now_s: int = field(init=False, default=-1)
@@ -44,7 +45,7 @@ class Rollout:
     _kept: list[tuple[Batch, Array]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._days = Days(self.city, embedded_calibration(self.city), 2, keep_visits=False)
+        self._days = Days(self.city, self.calibration, 2, keep_visits=False)
         self._misfit = np.zeros(len(self._days.levels))
 
     @property
@@ -74,8 +75,8 @@ class Rollout:
         days, base = self._days, self.base
         until = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
         try_holds(
-            days.static, days.fleet, i, until, base.kind, base.constants, base.chain, base.due_s,
-            tried, costs,
+            days.static, days.fleet, i, until, base.rule.address, base.constants, base.chain,
+            base.due_s, tried, costs,
         )  # fmt: skip
         return tried, costs
 

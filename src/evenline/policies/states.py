@@ -3,18 +3,16 @@
 import numpy as np
 
 from evenline.city.cells import PURPOSES
-from evenline.city.model import City
 from evenline.control.action import MAX_HOLD_S, action_of
 from evenline.control.event import Array
 from evenline.control.state import pack
-from evenline.worlds.calibration import embedded_calibration
-from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import OpenCity
 
 
-def own_states(city: City, count: int, seed: int) -> Array:
+def own_states(opened: OpenCity, count: int, seed: int) -> Array:
     """Packed states of fast days under holds at random; fewer where the days end before."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    world = FastWorld(city, embedded_calibration(city))
+    world = opened.fast_world()
     states: list[Array] = []
     for cell in PURPOSES["demo"].cells(10):
         batch = world.reset(cell)

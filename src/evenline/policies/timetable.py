@@ -12,17 +12,17 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City
 from evenline.control.event import Array
-from evenline.rules.behaviours import BEHAVIOURS
-from evenline.worlds.calibration import embedded_calibration
+from evenline.rules.policy import BEHAVIOURS
+from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld
 
 BLOCKS = 5
 
 
 @lru_cache(maxsize=4)
-def usual_times(city: City) -> Array:
+def usual_times(city: City, calibration: Calibration) -> Array:
     """Mean seconds from a trip's departure to its arrival, service-stops end to end."""
-    world = FastWorld(city, embedded_calibration(city))
+    world = FastWorld(city, calibration)
     first = service_stop_offsets(city)
     total, count = np.zeros(int(first[-1])), np.zeros(int(first[-1]))
     place = np.concatenate([np.arange(first[t.service], first[t.service + 1]) for t in city.trips])
@@ -31,7 +31,7 @@ def usual_times(city: City) -> Array:
         [len(city.services[t.service].stops) for t in city.trips],
     )
     for cell in PURPOSES["calibration"].cells(BLOCKS):
-        world.run_rule(cell, BEHAVIOURS["zero"])
+        world.run_day(cell, BEHAVIOURS["zero"])
         arrived = world.arrivals_s
         seen = arrived >= 0
         np.add.at(total, place[seen], (arrived - start)[seen])

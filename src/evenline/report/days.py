@@ -13,31 +13,28 @@ import pyarrow as pa
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.city.tables import digest
 from evenline.control.world import run_episode
 from evenline.figures.measure import column, headway_ratios
 from evenline.policies.bundle import open_policy
 from evenline.rules.chain import ELEMENTS
 from evenline.rules.explain import HOUR_S, Witness, changes
-from evenline.worlds.calibration import Calibration, embedded_calibration, load_calibration
-from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import OpenCity, open_city
 
 VISITS = 60_000  # as many stop visits as a page takes along, at least one block
 ROLES = ("candidate", "parent")
 CHANGES = ("", *ELEMENTS.values())
 
 
-def calibration_of(study: Path, city: City) -> Calibration:
-    """The study's own calibration, or the one that comes with the city."""
+def study_city(study: Path) -> OpenCity:
+    """The study's city, with the study's own calibration if it has one."""
     own = study / "calibration" / "calibration.json"
-    if own.is_file():
-        return load_calibration(own, city, digest(city))
-    return embedded_calibration(city)
+    return open_city(str(study / "city"), own if own.is_file() else None)
 
 
-def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, Any]:
+def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any]:
     """The first blocks of the trial at its middle demand level, under the first training seed."""
-    world = FastWorld(city, calibration_of(study, city), keep_visits=True)
+    opened = study_city(study)
+    city, world = opened.city, opened.fast_world(keep_visits=True)
     level, seed = sorted(trial["levels"])[len(trial["levels"]) // 2], trial["seeds"][0]
     sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in ROLES}
     visits = sum(len(city.services[trip.service].stops) for trip in city.trips)
@@ -48,7 +45,7 @@ def simulated_days(study: Path, city: City, trial: dict[str, Any]) -> dict[str, 
     for number, (sumo_seed, demand_seed) in enumerate(trial["blocks"][:count]):
         days: dict[str, Any] = {}
         for role, source in sources.items():
-            witness = Witness(open_policy(source, city))
+            witness = Witness(open_policy(source, city, opened.calibration))
             outcome = run_episode(world, Cell(sumo_seed, demand_seed, level), witness)
             table = witness.table(city, world.visits)
             days[role] = {

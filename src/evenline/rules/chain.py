@@ -19,9 +19,9 @@ from evenline.control.event import (
     TIME,
     Array,
 )
-from evenline.rules.behaviours import clip_hold, headway_signal
+from evenline.rules.formulas import clip_hold, headway_signal
 from evenline.support.compiled import compiled, inlined
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 
 # The elements of a chain, in the order in which they act.
 CALIBRATE, TAIL_FLOOR, COMPLETION_RESERVE = 1, 2, 4
@@ -55,7 +55,7 @@ GUARD_TERMS = (*WINDOWS, *COMMON_TERMS)
 def chain_code(name: str) -> int:
     """The elements of a chain by its name."""
     if name not in CHAINS:
-        raise InputError(f"chain {name!r}: there are {', '.join(CHAINS)}")
+        raise InputError(f"unknown chain {name!r}; choose {choice(CHAINS)}")
     return CHAINS[name]
 
 

@@ -6,7 +6,6 @@ alone follow the columns that the stop-visit table carries and the count of acti
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +13,8 @@ import pyarrow as pa
 from evenline.city.model import City
 from evenline.control.event import STOP, Array, Batch
 from evenline.control.visits import Visit, visit_table
-from evenline.rules.behaviours import Rule
-from evenline.rules.chain import CHAINS, ELEMENTS, explain, seconds_column
-from evenline.rules.controller import Chained, Decision
+from evenline.rules.chain import ELEMENTS, explain, seconds_column
+from evenline.rules.policy import ChainedPolicy
 
 HOUR_S = 3600
 
@@ -24,7 +22,7 @@ HOUR_S = 3600
 class Witness:
     """A policy that remembers what it was asked and what it proposed."""
 
-    def __init__(self, policy: Chained) -> None:
+    def __init__(self, policy: ChainedPolicy) -> None:
         self.policy = policy
         self._trips: list[int] = []
         self._raw: list[Array] = []
@@ -54,26 +52,6 @@ class Witness:
                 found = found.cast(pa.string()).dictionary_encode()
             table = table.append_column(name, found)
         return table
-
-
-@dataclass(frozen=True)
-class Unchained:
-    """A plain rule, explained like any other policy: nothing changes what it proposes."""
-
-    rule: Rule
-    horizon_s: float
-    chain: int = CHAINS["raw"]
-
-    @property
-    def name(self) -> str:
-        return self.rule.name
-
-    def decide(self, batch: Batch) -> Decision:
-        holds = np.asarray(self.rule(batch))
-        return Decision(holds, holds)
-
-    def __call__(self, batch: Batch) -> Sequence[float]:
-        return self.rule(batch)
 
 
 def changes(visits: pa.Table) -> Counter[tuple[str, str, int]]:

@@ -1,152 +1,348 @@
-"""Who runs the jobs of a trial: processes on this machine, or a Ray cluster. One small interface.
+"""Who runs jobs: processes on this machine, or a Ray cluster; a shard takes one part of them.
 
-An executor takes orders by address and yields how each ended, in any order; nothing is dropped.
-Wherever a job runs, it runs in a process of its own under a time and a memory limit, and is tried
-again with the same seeds up to a limit. Only the caller writes records, so a lost machine costs
-time and never a record.
+An executor takes jobs and yields how each ended, in any order; nothing is dropped. Wherever a job
+runs, it runs in a worker process under limits of time and memory, and is tried again with the same
+seeds up to a limit. Days that take milliseconds run in this process. The caller keeps the results,
+so a lost machine costs time and never a result.
 """
 
-import json
 import logging
 import os
+import queue
+import selectors
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from evenline.support.errors import InputError
+from msgspec.structs import replace
+
+from evenline.policies.bundle import read_policy
+from evenline.runs.day import is_quick, open_job, run_job
+from evenline.runs.job import USUAL, Answer, Ended, Failure, Job, Limits, from_line, to_line
+from evenline.runs.worker import Said
+from evenline.support.errors import InputError, choice
+from evenline.support.files import write_bytes
 from evenline.worlds.sumo.runtime import runtime_environment
 
+Progress = Callable[[Job, int], None]
+Results = Generator[Ended, None, None]
+Task = tuple[Job, ...]
+ONE_THREAD = dict.fromkeys(
+    ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+)
+EXECUTORS = ("processes", "ray")
+HERE = Path()
+
+
+def no_progress(job: Job, now_s: int) -> None:
+    """Nobody watches."""
+
+
+class Executor(Protocol):
+    """Runs jobs whose paths are relative to `folder` and yields how each ended."""
+
+    def __call__(
+        self,
+        jobs: Sequence[Job],
+        folder: Path = HERE,
+        limits: Limits = USUAL,
+        progress: Progress = no_progress,
+    ) -> Results: ...
+
 
 @dataclass(frozen=True)
-class Order:
-    """What a process needs to know to run a job; paths are relative to the inputs' folder."""
+class Shard:
+    """Part `index` of `count`, counted from 1, of a list of jobs: for batch queues."""
 
-    city: str
-    policy: str
-    cell: dict[str, Any]
-    sumo: str | None
-    time_s: float
-    memory_gib: float
-    tries: int
+    index: int = 1
+    count: int = 1
 
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        index, _, count = text.partition("/")
+        if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+            raise InputError(f"shard {text!r}: should look like 2/8, from 1/8 to 8/8")
+        return cls(int(index), int(count))
 
-@dataclass(frozen=True)
-class Ended:
-    """How a job ended: an answer, or why every try failed."""
-
-    answer: dict[str, Any] | None
-    errors: tuple[str, ...]
-    duration_s: float
+    def of(self, jobs: Sequence[Any]) -> list[Any]:
+        """The jobs of this part: every `count`-th, beginning with the `index`-th."""
+        return list(jobs)[self.index - 1 :: self.count]
 
 
-Executor = Callable[[Mapping[str, Order], Path], Generator[tuple[str, Ended], None, None]]
+WHOLE = Shard()
 
 
-class Lifeline:
-    """A pipe that the processes listen to: when it is cut, or its owner dies, they end."""
-
-    def __init__(self) -> None:
-        self.listen, self._hold = os.pipe()
-        self.cut = False
-
-    def __enter__(self) -> "Lifeline":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cut = True
-        os.close(self._hold)
-        os.close(self.listen)
+def chosen_executor(name: str, address: str | None, workers: int | None) -> Executor:
+    """The executor of a command's options."""
+    if workers is not None and workers < 1:
+        raise InputError(f"workers {workers}: must be at least 1")
+    if name == "processes" and address is None:
+        return processes(workers)
+    if name == "ray":
+        return ray_cluster(address or "auto")
+    if name == "processes":
+        raise InputError("--address goes with --executor ray")
+    raise InputError(f"unknown executor {name!r}; choose {choice(EXECUTORS)}")
 
 
-def run_alone(order: Order, inputs: Path, lifeline: Lifeline) -> Ended:
-    """Run a job in a process of its own, again if it fails, until the tries are spent."""
-    errors: list[str] = []
-    while len(errors) < order.tries and not lifeline.cut:
-        began = time.monotonic()
-        answer, error, final = _try(order, inputs, lifeline)
-        if answer is not None:
-            return Ended(answer, tuple(errors), time.monotonic() - began)
-        errors.append(error)
-        if final:
-            break
-    return Ended(None, tuple(errors) or ("stopped",), 0.0)
+# -- one worker -----------------------------------------------------------------------------------
 
 
-def _try(order: Order, inputs: Path, lifeline: Lifeline) -> tuple[dict[str, Any] | None, str, bool]:
-    """(answer, error, final): one process from beginning to end."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "evenline.runs.trial_job",
-        ],  # -P: nothing is imported from inputs
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=inputs,
-        env=runtime_environment(order.sumo) | {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        pass_fds=(lifeline.listen,),
-        start_new_session=True,  # so that a hang is ended together with what it started
-    )
-    line = json.dumps(asdict(order) | {"lifeline": lifeline.listen}) + "\n"
-    try:
-        out, err = process.communicate(line.encode(), timeout=order.time_s)
-    except subprocess.TimeoutExpired:
-        return None, f"not done after {order.time_s:.0f} s", False
-    finally:
+class Worker:
+    """The owner's end of one worker process."""
+
+    def __init__(self, sumo: str | None, folder: Path, memory_gib: float) -> None:
+        self.sumo = sumo
+        self.process = subprocess.Popen(
+            # -P: nothing is imported from the folder
+            [sys.executable, "-P", "-m", "evenline.runs.worker", str(memory_gib)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=runtime_environment(sumo) | ONE_THREAD,
+            start_new_session=True,  # so that a hang is ended together with what it started
+        )
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.process.stdout, selectors.EVENT_READ, "out")
+        self.selector.register(self.process.stderr, selectors.EVENT_READ, "err")
+        self.buffer, self.errors = b"", b""
+
+    def ask(
+        self, task: Task, limits: Limits, progress: Progress, stop: threading.Event
+    ) -> tuple[Answer, ...] | Failure:
+        """Hand over a task and wait for its answers, or for the reason why there are none."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(to_line(task))
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return self._died()
+        began = heard = time.monotonic()
+        while not stop.is_set():
+            for key, _ in self.selector.select(timeout=0.2):
+                chunk = os.read(key.fd, 1 << 16)
+                if key.data == "err":
+                    self.errors = (self.errors + chunk)[-4000:]
+                    if not chunk:
+                        self.selector.unregister(key.fileobj)
+                    continue
+                if not chunk:
+                    return self._died()
+                heard = time.monotonic()
+                self.buffer += chunk
+            while b"\n" in self.buffer:
+                line, self.buffer = self.buffer.split(b"\n", 1)
+                said = from_line(line, Said)
+                if said.now_s is not None:
+                    progress(task[0], said.now_s)
+                elif said.answers is not None:
+                    return said.answers
+                elif said.failure is not None:
+                    return said.failure
+            if time.monotonic() - began > limits.time_s:
+                return Failure(kind="time", message=f"not done after {limits.time_s} s")
+            if time.monotonic() - heard > limits.silence_s:
+                message = f"no sign of life for {limits.silence_s:.0f} s"
+                return Failure(kind="silent", message=message)
+        return Failure(kind="lost", message="stopped")
+
+    def _died(self) -> Failure:
+        code = self.process.wait()
+        last = self.errors.decode(errors="replace").strip().splitlines()[-1:]
+        message = ": ".join([f"the worker ended with code {code}", *last])
+        return Failure(kind="died", message=message)
+
+    def end(self) -> None:
+        """End the process and all that it started, whatever it is doing."""
+        self.selector.close()
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    try:
-        said = json.loads(out)
-    except ValueError:
-        last = err.decode(errors="replace").strip().splitlines()[-1:]
-        return None, ": ".join([f"the process ended with code {process.returncode}", *last]), False
-    if "done" in said:
-        return said["done"], "", False
-    # The input itself is at fault unless it was SUMO that gave up: no use in trying again.
-    return None, said["error"], not said["error"].startswith("SUMO stopped")
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
-def local(workers: int | None = None) -> Executor:
-    """As many jobs at a time as there are workers, on this machine."""
+def run_task(
+    task: Task,
+    worker: Worker | None,
+    folder: Path,
+    limits: Limits,
+    progress: Progress,
+    stop: threading.Event,
+) -> tuple[list[Ended], Worker | None]:
+    """Try a task until it is answered or its tries are spent; a worker that failed is replaced."""
+    failures: list[Failure] = []
+    began = time.monotonic()
+    while len(failures) < limits.tries and not stop.is_set():
+        if worker is not None and worker.sumo != task[0].sumo:
+            worker.end()
+            worker = None
+        worker = worker or Worker(task[0].sumo, folder, limits.memory_gib)
+        began = time.monotonic()
+        said = worker.ask(task, limits, progress, stop)
+        if not isinstance(said, Failure):
+            seconds = (time.monotonic() - began) / len(task)
+            ended = [
+                Ended(job=job, answer=answer, failures=tuple(failures), duration_s=seconds)
+                for job, answer in zip(task, said, strict=True)
+            ]
+            return ended, worker
+        failures.append(said)
+        if not said.final:
+            worker.end()
+            worker = None
+        else:
+            break
+    told = tuple(failures)
+    seconds = time.monotonic() - began
+    return [Ended(job=job, answer=None, failures=told, duration_s=seconds) for job in task], worker
 
-    def run(orders: Mapping[str, Order], inputs: Path) -> Generator[tuple[str, Ended], None, None]:
-        with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool, Lifeline() as lifeline:
-            jobs = {
-                pool.submit(run_alone, order, inputs, lifeline): address
-                for address, order in orders.items()
-            }
-            try:
-                for job in as_completed(jobs):
-                    yield jobs[job], job.result()
-            finally:
-                for job in jobs:
-                    job.cancel()
+
+# -- processes on this machine --------------------------------------------------------------------
+
+
+def processes(workers: int | None = None) -> Executor:
+    """As many worker processes as there are cores, or as asked for."""
+
+    def run(
+        jobs: Sequence[Job],
+        folder: Path = HERE,
+        limits: Limits = USUAL,
+        progress: Progress = no_progress,
+    ) -> Results:
+        for version in {job.sumo for job in jobs}:
+            runtime_environment(version)  # one that is not installed is refused before anything
+        tasks = yield from _quick(jobs, folder)
+        if tasks:
+            yield from _in_workers(tasks, workers, folder, limits, progress)
 
     return run
 
 
-def ray_cluster(address: str) -> Executor:
-    """One job a CPU on a Ray cluster. The inputs travel with the jobs; a lost node is no loss."""
+def _quick(jobs: Sequence[Job], folder: Path) -> Generator[Ended, None, list[Task]]:
+    """Run the days of milliseconds here; the rest as tasks for workers."""
+    tasks: list[Task] = []
+    for group in grouped(jobs):
+        first = group[0]
+        if first.world != "fast" or folder != HERE or _needs_worker(first):
+            tasks += [group] if _is_fleet(first) else [(job,) for job in group]
+            continue
+        opened = open_job(first)
+        if not is_quick(opened):
+            tasks += [(job,) for job in group]
+            continue
+        for job in group:
+            began = time.monotonic()
+            answer = run_job(job, opened)
+            seconds = time.monotonic() - began
+            yield Ended(job=job, answer=answer, failures=(), duration_s=seconds)
+    return tasks
 
-    def run(orders: Mapping[str, Order], inputs: Path) -> Generator[tuple[str, Ended], None, None]:
-        with _connected(address, inputs) as ray:
-            tries = max((order.tries for order in orders.values()), default=1)
-            task = ray.remote(num_cpus=1, max_retries=tries)(run_on_node)
-            waiting = {task.remote(order): key for key, order in orders.items()}
+
+def grouped(jobs: Sequence[Job]) -> list[Task]:
+    """Jobs that share everything but their cells and files, in the order of the first of each."""
+    groups: dict[object, list[Job]] = {}
+    for job in jobs:
+        files = (job.tokens is None, job.visits is None)
+        key = (job.city, job.policy, job.world, job.sumo, job.calibration, job.arrivals, files)
+        groups.setdefault(key, []).append(job)
+    return [tuple(group) for group in groups.values()]
+
+
+def _needs_worker(job: Job) -> bool:
+    return read_policy(job.policy).spec.kind in ("actor", "rollout")
+
+
+def _is_fleet(job: Job) -> bool:
+    """Whether the days of a group run as one fleet: an actor in the fast world, no files."""
+    files = job.tokens is not None or job.visits is not None
+    return job.world == "fast" and not files and read_policy(job.policy).spec.kind == "actor"
+
+
+def _in_workers(
+    tasks: Sequence[Task],
+    workers: int | None,
+    folder: Path,
+    limits: Limits,
+    progress: Progress,
+) -> Results:
+    todo: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    for task in tasks:
+        todo.put(task)
+    done: queue.SimpleQueue[Ended | BaseException] = queue.SimpleQueue()
+    stop = threading.Event()
+
+    def serve() -> None:
+        worker: Worker | None = None
+        try:
+            while not stop.is_set():
+                try:
+                    task = todo.get_nowait()
+                except queue.Empty:
+                    return
+                ended, worker = run_task(task, worker, folder, limits, progress, stop)
+                for each in () if stop.is_set() else ended:
+                    done.put(each)
+        except BaseException as error:  # a defect in here must not leave the caller waiting
+            done.put(error)
+        finally:
+            if worker is not None:
+                worker.end()
+
+    count = min(len(tasks), workers or os.cpu_count() or 1)
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(sum(len(task) for task in tasks)):
+            result = done.get()
+            if isinstance(result, BaseException):
+                raise result
+            yield result
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+# -- a Ray cluster --------------------------------------------------------------------------------
+
+Shipped = tuple[list[Ended], dict[str, bytes]]
+
+
+def ray_cluster(address: str) -> Executor:
+    """One task a CPU on a Ray cluster. What `folder` holds travels with the jobs.
+
+    Files that a job names come back with its answer and are written here.
+    """
+
+    def run(
+        jobs: Sequence[Job],
+        folder: Path = HERE,
+        limits: Limits = USUAL,
+        progress: Progress = no_progress,
+    ) -> Results:
+        with staged(jobs, folder) as (inputs, orders), _connected(address, inputs) as ray:
+            task = ray.remote(num_cpus=1, max_retries=limits.tries)(run_on_node)
+            back = dict(zip(orders, jobs, strict=True))
+            groups = [g for group in grouped(orders) for g in _split(group)]
+            waiting = {task.remote(group, limits): group for group in groups}
             try:
                 while waiting:
                     (done,), _ = ray.wait(list(waiting), num_returns=1)
-                    yield waiting.pop(done), _ended(ray, done)
+                    for each in _collected(ray, done, waiting.pop(done)):
+                        yield replace(each, job=back[each.job])
             finally:
                 for job in waiting:
                     ray.cancel(job, force=True)
@@ -154,10 +350,52 @@ def ray_cluster(address: str) -> Executor:
     return run
 
 
-def run_on_node(order: Order) -> Ended:
-    """What a Ray worker does with an order; Ray has unpacked the inputs where it stands."""
-    with Lifeline() as lifeline:
-        return run_alone(order, Path.cwd(), lifeline)
+def _split(group: Task) -> list[Task]:
+    return [group] if _is_fleet(group[0]) else [(job,) for job in group]
+
+
+def run_on_node(task: Task, limits: Limits) -> Shipped:
+    """What a Ray worker does with a task; Ray has unpacked the inputs where it stands."""
+    with tempfile.TemporaryDirectory() as place:
+        here, names = [], {}
+        for number, job in enumerate(task):
+            paths = {}
+            for kind in ("tokens", "visits"):
+                if (path := getattr(job, kind)) is not None:
+                    paths[kind] = Path(place) / f"{number}-{kind}"
+                    names[str(path)] = paths[kind]
+            here.append(replace(job, **paths))
+        ended, worker = run_task(tuple(here), None, Path(), limits, no_progress, threading.Event())
+        if worker is not None:
+            worker.end()
+        back = dict(zip(here, task, strict=True))
+        files = {name: path.read_bytes() for name, path in names.items() if path.exists()}
+        return [replace(each, job=back[each.job]) for each in ended], files
+
+
+def _collected(ray: Any, done: Any, group: Task) -> list[Ended]:
+    """The results of a task, with its files written here; a lost one is a failure."""
+    try:
+        ended, files = ray.get(done)
+    except ray.exceptions.RayError as error:
+        said = (str(error).strip().splitlines() or ["no message"])[0]
+        lost = (Failure(kind="lost", message=f"Ray: {said}"),)
+        return [Ended(job=job, answer=None, failures=lost, duration_s=0.0) for job in group]
+    for name, content in files.items():
+        write_bytes(Path(name), content)
+    return list(ended)
+
+
+@contextmanager
+def staged(jobs: Sequence[Job], folder: Path) -> Iterator[tuple[Path, list[Job]]]:
+    """The inputs of jobs in one folder that can travel, and the jobs with paths inside it."""
+    if folder != HERE:
+        yield folder, list(jobs)
+        return
+    from evenline.runs.staging import stage
+
+    with tempfile.TemporaryDirectory(prefix="evenline-inputs-") as place:
+        yield Path(place), stage(jobs, Path(place))
 
 
 @contextmanager
@@ -181,11 +419,3 @@ def _connected(address: str, inputs: Path) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def _ended(ray: Any, job: Any) -> Ended:
-    try:
-        ended: Ended = ray.get(job)
-    except ray.exceptions.RayError as error:
-        return Ended(None, (f"Ray: {(str(error).strip().splitlines() or ['no message'])[0]}",), 0.0)
-    return ended

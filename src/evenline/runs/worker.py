@@ -1,76 +1,89 @@
-"""A process that runs SUMO episodes: one JSON job a line in, progress and one answer out.
+"""A process that runs days: one task a line in, progress and one answer a task out.
 
-SUMO may crash or hang without taking anyone else down, and may be of any installed version.
-Run as `python -m evenline.runs.worker`; `evenline.runs.pool` talks to it.
+A task is a list of jobs that share everything but their cells. A simulator may crash or hang here
+without taking anyone else down, and may be of any installed version. The process ends when its
+owner does. Run as `python -m evenline.runs.worker`; `evenline.runs.executors` talks to it.
 """
 
-import json
+import os
+import queue
+import resource
 import sys
-import time
-from pathlib import Path
-from typing import Any, TextIO
+import threading
+from typing import BinaryIO
 
-import evenline
-from evenline.city.demand import Cell
-from evenline.city.tables import digest, open_city
-from evenline.control.event import Batch
-from evenline.control.visits import visit_table
-from evenline.replay.episode import record_episode, write_episode
-from evenline.rules.behaviours import Rule
-from evenline.rules.explain import Unchained, Witness
-from evenline.support.errors import InputError
-from evenline.support.files import write_table
-from evenline.worlds.sumo.runtime import runtime_version
-from evenline.worlds.sumo.world import SumoWorld
-
-PROGRESS_EVERY_S = 0.5
+from evenline.policies.actor import ActorPolicy
+from evenline.runs.day import Opened, open_job, run_job, run_together
+from evenline.runs.job import Answer, Failure, Job, from_line, to_line
+from evenline.support.errors import InputError, SimulatorError
+from evenline.support.records import Record
+from evenline.worlds.fast.world import FastWorld
 
 
-def run_job(job: dict[str, Any], world: SumoWorld, out: TextIO) -> dict[str, Any]:
-    """Run one episode; write the files the job names; answer with outcome and provenance."""
-    witness = Witness(Unchained(Rule(**job["rule"]), world.city.horizon_s))
-    last = time.monotonic()
+class Said(Record):
+    """A line from the worker: how far the day is, the answers, or why there are none."""
 
-    def policy(batch: Batch) -> Any:
-        nonlocal last
-        if time.monotonic() - last > PROGRESS_EVERY_S:
-            last = time.monotonic()
-            print(json.dumps({"now_s": batch.time_s}), file=out, flush=True)
-        return witness(batch)
+    now_s: int | None = None
+    answers: tuple[Answer, ...] | None = None
+    failure: Failure | None = None
 
-    cell = Cell(**job["cell"])
-    tokens, outcome = record_episode(world, cell, policy)
-    provenance = {
-        "city": job["city_digest"],
-        "cell": job["cell"],
-        "policy": job["rule"],
-        "sumo": runtime_version(),
-        "evenline": evenline.__version__,
-    }
-    if path := job.get("tokens"):
-        write_episode(Path(path), tokens, outcome, provenance)
-    if path := job.get("visits"):
-        table = witness.table if job["explain"] else visit_table
-        write_table(Path(path), table(world.city, world.visits))
-    return {"outcome": outcome.as_dict(), **provenance}
+
+def run_task(jobs: list[Job], opened: Opened, out: BinaryIO) -> Said:
+    """Run the jobs of a task; a fleet where one call can decide for all."""
+    fast = isinstance(opened.world, FastWorld)
+    files = any(job.tokens is not None or job.visits is not None for job in jobs)
+    try:
+        if fast and isinstance(opened.policy, ActorPolicy) and not files:
+            return Said(answers=tuple(run_together(jobs, opened)))
+
+        def told(now_s: int) -> None:
+            _write(out, Said(now_s=now_s))
+
+        return Said(answers=tuple(run_job(job, opened, told) for job in jobs))
+    finally:
+        opened.close()
+
+
+def serve(tasks: "queue.SimpleQueue[bytes]", out: BinaryIO) -> None:
+    """Answer tasks for ever. What the last task had opened is used again where it can be."""
+    key, opened = None, None
+    while True:
+        jobs = from_line(tasks.get(), list[Job])
+        first = jobs[0]
+        wanted = (first.city, first.policy, first.world, first.calibration, first.visits is None)
+        try:
+            if opened is None or key != wanted:
+                key, opened = wanted, open_job(first)
+            said = run_task(jobs, opened, out)
+        except SimulatorError as error:
+            said = Said(failure=Failure(kind="simulator", message=str(error)))
+        except InputError as error:
+            said = Said(failure=Failure(kind="input", message=str(error)))
+        except MemoryError:
+            said = Said(failure=Failure(kind="memory", message="out of the memory it may use"))
+        _write(out, said)
+
+
+def _write(out: BinaryIO, said: Said) -> None:
+    out.write(to_line(said))
+    out.flush()
+
+
+def _read(tasks: "queue.SimpleQueue[bytes]") -> None:
+    """Hand on the lines of standard input; when it ends, so does this process, at once."""
+    for line in sys.stdin.buffer:
+        tasks.put(line)
+    os._exit(0)
 
 
 def main() -> None:
-    """Serve jobs until standard input ends."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # nothing but answers on the answer channel
-    worlds: dict[str, tuple[SumoWorld, str]] = {}
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            if job["city"] not in worlds:
-                city = open_city(job["city"])
-                worlds = {job["city"]: (SumoWorld(city), digest(city))}
-            world, job["city_digest"] = worlds[job["city"]]
-            answer: dict[str, Any] = {"done": run_job(job, world, answers)}
-            world.close()
-        except InputError as error:
-            answer = {"error": str(error)}
-        print(json.dumps(answer), file=answers, flush=True)
+    """Serve tasks until standard input ends; the argument is the memory to use, in GiB."""
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing but answers on the answer channel
+    memory = int(float(sys.argv[1]) * 2**30)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(tasks,), daemon=True).start()
+    serve(tasks, out)
 
 
 if __name__ == "__main__":

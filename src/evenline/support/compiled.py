@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numba
 from llvmlite import ir
 from numba.core import types
+from numba.core.ccallback import CFunc
 from numba.extending import intrinsic, register_jitable
 
 from evenline.support.sources import closure
@@ -20,6 +21,8 @@ from evenline.support.sources import closure
 F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
 _intrinsic = cast(Any, intrinsic)
+# A division by zero gives inf or nan, which is no hold and refused, instead of a lost exception.
+_FORMULA_OPTIONS = {"_nrt": False, "error_model": "numpy"}
 
 
 @cache
@@ -52,6 +55,37 @@ def inlined(function: F) -> F:
 def shared(function: F) -> F:
     """Inlined in compiled code and plain Python elsewhere, where lists may stand for arrays."""
     return register_jitable(_nrt=False, forceinline=True)(function)
+
+
+# A formula of an event: raw features, constants and lateness in, seconds of hold out.
+_numbers = cast(Any, types.CPointer)(types.float64)
+_FORMULA = types.float64(_numbers, _numbers, types.float64)
+
+
+@cache
+def formula_entry(function: Callable[..., float], keep: bool) -> Any:
+    """A formula compiled for calls through its address; `keep` caches it beside its file."""
+    compiling: Any = CFunc(function, (_FORMULA.args, _FORMULA.return_type), {}, _FORMULA_OPTIONS)
+    if keep:
+        compiling.enable_caching()
+        file = compiling._cache._cache_file
+        file._source_stamp = (file._source_stamp, _sources(function.__code__.co_filename))
+    compiling.compile()
+    return compiling
+
+
+@_intrinsic
+def call_formula(_context: Any, address: Any, raw: Any, constants: Any, late_s: Any) -> Any:
+    """Call a compiled formula by its address, for one event."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number = ir.DoubleType()
+        kind = ir.FunctionType(number, [number.as_pointer(), number.as_pointer(), number])
+        arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in (1, 2)]
+        entry = builder.inttoptr(args[0], kind.as_pointer())
+        return builder.call(entry, [*(array.data for array in arrays), args[3]])
+
+    return types.float64(types.intp, raw, constants, types.float64), code
 
 
 @_intrinsic

@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -26,6 +26,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]+\Z", max_length=10
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record: frozen, fields by name, nothing besides them."""
 

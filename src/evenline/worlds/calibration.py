@@ -7,25 +7,28 @@ at times shares the luck of the one before. All are read off stop-visit logs; th
 JSON and names the logs it came from.
 """
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from msgspec import Meta
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats
-from evenline.city.tables import digest
+from evenline.city.tables import digest, network_digest
+from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, sha256, to_json, write_text
+from evenline.support.files import sha256, to_json, write_text
+from evenline.support.records import Record, Sha256, read_record
 from evenline.worlds.fast.layout import CYCLE_S, HOUR_S, PHASE_S, PHASES
 
-FORMAT = "evenline-calibration-2"
+FORMAT = "evenline-calibration-3"
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
+MOST_S = 1e6  # no running time or pace is beyond this
 HOUR_PRIOR = 20.0  # visits at which an hour's own mean counts as much as the day's
 
 
@@ -33,7 +36,7 @@ HOUR_PRIOR = 20.0  # visits at which an hour's own mean counts as much as the da
 class Calibration:
     """Fitted running times. Rows are service-stops laid end to end; a last stop's row is unused."""
 
-    city: str
+    network: str  # what it was fitted to: see `evenline.city.tables.network_digest`
     start_delay_s: int
     mean_s: Floats  # place, hour
     pace_s: Floats  # place: seconds for one unit of pace
@@ -90,17 +93,7 @@ def read_runs(city: City, logs: Sequence[Path]) -> tuple[Runs, float]:
     return Runs(*columns), float(np.median(np.concatenate(delays)))
 
 
-def read_visits(path: Path) -> pa.Table:
-    """A stop-visit table, or one line that says why not."""
-    try:
-        return pq.read_table(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a stop-visit table ({error})") from None
-
-
-def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
+def fit(city: City, logs: Sequence[Path]) -> Calibration:
     """Fit the running-time model to stop-visit logs."""
     if not logs:
         raise InputError(f"calibration of {city.name}: no stop-visit logs")
@@ -121,7 +114,7 @@ def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
     trips, first_run = np.unique(runs.trip.astype(int), return_index=True)
     followers = _lag(place + 1e6 * runs.day, runs.leaves_s, noise)
     return Calibration(
-        city=city_digest,
+        network=network_digest(city),
         start_delay_s=round(delay),
         mean_s=mean.round(2),
         pace_s=slope.round(2),
@@ -248,36 +241,57 @@ def _lag(group: Floats, order: Floats, noise: Floats) -> float:
 
 # -- the file -------------------------------------------------------------------------------------
 
+Numbers = list[float]
+Table = list[list[float]]
 
-def save_calibration(path: Path, calibration: Calibration) -> None:
-    """Write the calibration file."""
+
+class _File(Record, kw_only=True):
+    """The calibration as its file holds it. Format 2 named the city instead of its network."""
+
+    format: Literal["evenline-calibration-2", "evenline-calibration-3"]
+    network: Sha256 | None = None
+    city: Sha256 | None = None
+    start_delay_s: Annotated[int, Meta(ge=-86_400, le=86_400)]
+    mean_s: Table
+    pace_s: Numbers
+    phase_s: Table
+    noise_s: Table
+    least_s: Numbers
+    pace: Numbers
+    follow: Annotated[float, Meta(ge=0.0, le=0.5)]
+    sources: dict[str, Sha256]
+    residuals: dict[str, float]
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """The calibration as its file holds it."""
     values = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in asdict(calibration).items()
     }
-    write_text(path, to_json({"format": FORMAT, **values}))
+    return to_json({"format": FORMAT, **values})
 
 
-def embedded_calibration(city: City) -> Calibration:
-    """The calibration that comes with an embedded city."""
-    path = Path(__file__).parent / "calibrations" / f"{city.name}.json"
-    if not path.exists():
+def calibration_digest(calibration: Calibration) -> str:
+    """The SHA-256 of the calibration's file."""
+    return hashlib.sha256(calibration_text(calibration).encode()).hexdigest()
+
+
+def save_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the calibration file."""
+    write_text(path, calibration_text(calibration))
+
+
+def load_calibration(path: Path, city: City) -> Calibration:
+    """Read a calibration file and check that it was fitted to the city's network."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such calibration file")
+    found, own = read_record(path, _File), network_digest(city)
+    if (found.city != digest(city)) if found.network is None else (found.network != own):
         raise InputError(
-            f"{city.name}: has no calibration yet; make one with: evenline calibrate --city ..."
+            f"{path}: was fitted to other streets, stops, timetable or vehicle than those of "
+            f"{city.name}; fit one with: evenline calibrate"
         )
-    return load_calibration(path, city, digest(city))
-
-
-def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:
-    """Read a calibration file and check that it belongs to the city."""
-    found = read_json(path)
-    if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
-        raise InputError(f"{path}: format is not {FORMAT!r}")
-    names = {field.name for field in fields(Calibration)}
-    if set(found) != names:
-        raise InputError(f"{path}: needs exactly the entries {sorted(names)}")
-    if found["city"] != city_digest:
-        raise InputError(f"{path}: was fitted for another city than {city.name}")
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
     shapes: dict[str, tuple[int, ...]] = {
         "mean_s": (places, hours),
@@ -287,19 +301,25 @@ def load_calibration(path: Path, city: City, city_digest: str) -> Calibration:
         "least_s": (places,),
         "pace": (PACE_QUANTILES,),
     }
-    for name, shape in shapes.items():
-        found[name] = _numbers(path, name, found[name], shape)
-    if not (isinstance(found["follow"], float) and 0.0 <= found["follow"] <= 0.5):
-        raise InputError(f"{path}: follow is {found['follow']!r}, not a share from 0 to 0.5")
-    return Calibration(**found)
+    tables = {name: _numbers(path, name, getattr(found, name), s) for name, s in shapes.items()}
+    return Calibration(
+        network=own,
+        start_delay_s=found.start_delay_s,
+        follow=found.follow,
+        sources=found.sources,
+        residuals=found.residuals,
+        **tables,
+    )
 
 
 def _numbers(path: Path, name: str, value: Any, shape: tuple[int, ...]) -> Floats:
+    rows = f"{shape[0]} rows of {shape[1]}" if len(shape) == 2 else f"{shape[0]}"
     try:
         table = np.array(value, float)
-    except (TypeError, ValueError):
-        raise InputError(f"{path}: {name} is not a table of numbers") from None
-    if table.shape != shape or not np.isfinite(table).all():
-        rows = f"{shape[0]} rows of {shape[1]}" if len(shape) == 2 else f"{shape[0]}"
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{path}: {name} needs {rows} numbers") from None
+    if table.shape != shape:
         raise InputError(f"{path}: {name} needs {rows} numbers")
+    if not (np.abs(table) <= MOST_S).all():
+        raise InputError(f"{path}: {name} holds a number beyond {MOST_S:g}")
     return table

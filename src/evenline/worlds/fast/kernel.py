@@ -20,8 +20,7 @@ from evenline.control.state import (
     write_prefix,
     write_slot,
 )
-from evenline.rules.behaviours import rule_hold
-from evenline.rules.classics import controlled
+from evenline.rules.policy import controlled
 from evenline.support.compiled import compiled, fetch_row, inlined, lowest_bit
 from evenline.worlds.fast.layout import (
     ADD_RIDING,
@@ -639,49 +638,50 @@ def write_state(s: Static, d: Day, token: int, out: F32) -> None:
     d.num[SHOWN] = 1
 
 
+@inlined
+def controlled_hold(
+    s: Static, d: Day, i: int, address: int, constants: F64, chain: int, due_s: F64
+) -> float:
+    """The hold of a compiled rule and its chain for the i-th bus of the moment."""
+    trip, late_s = d.batch[i], 0.0
+    if due_s.shape[0]:
+        late_s = d.raw[i, 2] - due_s[d.trip[trip, VISIT] + d.trip[trip, POSITION]]
+    return controlled(address, constants, chain, d.raw[i], late_s, float(s.number[0]))
+
+
 @compiled
 def run_day(
-    s: Static, fleet: Day, w: int, kind: int, a: float, b: float, state: F32, write: bool
-) -> None:
-    """A whole day under a built-in rule, never leaving compiled code."""
+    s: Static,
+    fleet: Day,
+    w: int,
+    address: int,
+    constants: F64,
+    chain: int,
+    due_s: F64,
+    state: F32,
+    write: bool,
+) -> int:
+    """A whole day under a rule and its chain, never leaving compiled code.
+
+    `due_s` is each visit's due time, or empty; with `write` the state of every decision is
+    written to `state`. A hold outside the range ends the day: the number of its bus, else -1.
+    """
     d = row(fleet, w)
     while True:
         count = advance(s, d)
         if count == 0:
-            break
+            return -1
         for i in range(count):
             if write:
                 if i % MAX_SLOTS == 0:
                     d.num[SHOWN] = 0
                 write_state(s, d, i, state)
-            hold = rule_hold(kind, a, b, d.raw[i])
+            hold = controlled_hold(s, d, i, address, constants, chain, due_s)
+            if not 0.0 <= hold <= MAX_HOLD_S:
+                d.hold_s[0] = hold
+                return int(d.batch[i])
             d.hold_s[1 + i] = hold
             serve(s, d, i, hold)
-
-
-@inlined
-def controlled_hold(
-    s: Static, d: Day, i: int, kind: int, constants: F64, chain: int, due_s: F64
-) -> float:
-    """The hold of a rule and its chain for the i-th bus of the moment."""
-    trip, late_s = d.batch[i], 0.0
-    if due_s.shape[0]:
-        late_s = d.raw[i, 2] - due_s[d.trip[trip, VISIT] + d.trip[trip, POSITION]]
-    return controlled(kind, constants, chain, d.raw[i], late_s, float(s.number[0]))
-
-
-@compiled
-def run_controlled(
-    s: Static, fleet: Day, w: int, kind: int, constants: F64, chain: int, due_s: F64
-) -> None:
-    """A whole day under a rule and its chain; `due_s` is each visit's due time, or empty."""
-    d = row(fleet, w)
-    while True:
-        count = advance(s, d)
-        if count == 0:
-            break
-        for i in range(count):
-            serve(s, d, i, controlled_hold(s, d, i, kind, constants, chain, due_s))
 
 
 @compiled

@@ -79,7 +79,7 @@ def try_holds(
     fleet: layout.Day,
     i: int,
     until: int,
-    kind: int,
+    address: int,
     constants: Array,
     chain: int,
     due_s: Array,
@@ -91,14 +91,14 @@ def try_holds(
     The first hold is replaced by what the base rule would do.
     """
     d, e = layout.row(fleet, MIRROR), layout.row(fleet, SCRATCH)
-    tried_s[0] = k.controlled_hold(s, d, i, kind, constants, chain, due_s)
+    tried_s[0] = k.controlled_hold(s, d, i, address, constants, chain, due_s)
     for n in range(tried_s.shape[0]):
         _copy(d, e, d.num[layout.NOW], until)
         k.serve(s, e, i, tried_s[n])
         first, count = i + 1, e.num[layout.BATCH]
         while count:
             for j in range(first, count):
-                k.serve(s, e, j, k.controlled_hold(s, e, j, kind, constants, chain, due_s))
+                k.serve(s, e, j, k.controlled_hold(s, e, j, address, constants, chain, due_s))
             first, count = 0, k.advance_until(s, e, until)
         costs[n] = 2.0 * e.num[layout.WAITING_S] + e.num[layout.RIDING_S]
 

@@ -1,6 +1,6 @@
 """The fast world: the same contract as SUMO, thousands of times faster; alone or as a fleet.
 
-`FastWorld` is a `World`. `run_rule` runs a whole day inside the kernel. `Fleet` steps many days
+`FastWorld` is a `World`. `run_day` runs a compiled rule inside the kernel. `Fleet` steps many days
 together, one token a world, for one batched policy call; its results do not depend on how many
 worlds run side by side.
 """
@@ -19,8 +19,8 @@ from evenline.control.event import Batch, place
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
-from evenline.rules.behaviours import Rule
-from evenline.rules.controller import RuleController
+from evenline.control.world import Policy, run_episode
+from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
@@ -129,20 +129,22 @@ class FastWorld:
         """Seconds of the day already simulated."""
         return int(self._days.fleet.num[0, layout.NOW])
 
-    def run_rule(self, cell: Cell, rule: Rule, write_states: bool = False) -> Outcome:
-        """A whole day under a built-in rule, inside the kernel."""
-        days = self._days
+    def run_day(self, cell: Cell, policy: Policy, write_states: bool = False) -> Outcome:
+        """A whole day under a policy; one that is a compiled rule runs inside the kernel."""
+        if not (isinstance(policy, RulePolicy) and policy.rule.compiled):
+            return run_episode(self, cell, policy)
+        days, p = self._days, policy
         self._current = None
         days.begin(0, cell)
-        k.run_day(days.static, days.fleet, 0, rule.kind, rule.a, rule.b, self._state, write_states)
-        return days.outcome(0)
-
-    def run_controller(self, cell: Cell, controller: RuleController) -> Outcome:
-        """A whole day under a built-in rule with its chain, inside the kernel."""
-        days, c = self._days, controller
-        self._current = None
-        days.begin(0, cell)
-        k.run_controlled(days.static, days.fleet, 0, c.kind, c.constants, c.chain, c.due_s)
+        bus = k.run_day(
+            days.static, days.fleet, 0, p.rule.address, p.constants, p.chain, p.due_s,
+            self._state, write_states,
+        )  # fmt: skip
+        if bus >= 0:
+            stop = int(days.fleet.trip[0, bus, layout.POSITION])
+            service = self.city.services[self.city.trips[bus].service]
+            where = (self.city.trips[bus].id, self.city.stops[service.stops[stop]].id)
+            check_holds([float(days.fleet.hold_s[0, 0])], 1, lambda _: where)
         return days.outcome(0)
 
     @property

@@ -20,7 +20,7 @@ from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, SimulatorError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
 from evenline.worlds.sumo.native import native_tables
@@ -173,7 +173,7 @@ class SumoWorld:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-        raise InputError(f"SUMO stopped at {self.now_s} s of the day: {reason}") from error
+        raise SimulatorError(f"SUMO stopped at {self.now_s} s of the day: {reason}") from error
 
     def _error_log(self) -> list[str]:
         """What SUMO wrote of its errors; its exceptions often say only that there was one."""

@@ -1,7 +1,5 @@
 """Each rule against its own definition: the equation, the minimum, the statistics."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,20 +7,20 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from evenline.control.event import RAW_FEATURES, Batch
-from evenline.rules.behaviours import BEHAVIOURS, RANDOM, Rule, event_uniform, named_rule
-from evenline.support.errors import InputError
+from evenline.rules.formulas import event_uniform
+from evenline.rules.policy import BEHAVIOURS, RulePolicy, set_rule
 from events import Event, batch_of, events, many_events
 
 
-def hold(rule: Rule, event: Event) -> float:
+def hold(rule: RulePolicy, event: Event) -> float:
     (value,) = rule(batch_of(event))
     return value
 
 
 def test_there_are_eight_behaviours_of_the_papers_four_kinds() -> None:
-    kinds = [rule.kind for rule in BEHAVIOURS.values()]
+    kinds = [policy.rule.name for policy in BEHAVIOURS.values()]
     assert sorted(kinds.count(kind) for kind in set(kinds)) == [1, 1, 2, 4]
-    assert len({(rule.kind, rule.a, rule.b) for rule in BEHAVIOURS.values()}) == 8
+    assert len({(policy.rule.name, policy.values) for policy in BEHAVIOURS.values()}) == 8
     assert all(name == rule.name for name, rule in BEHAVIOURS.items())
 
 
@@ -156,7 +154,7 @@ def test_a_random_hold_is_a_pure_function_of_service_stop_and_time(
 
 @pytest.mark.parametrize(("share", "every"), [(0.0, False), (1.0, True)])
 def test_a_hurdle_of_zero_or_one_holds_nobody_or_everybody(share: float, every: bool) -> None:
-    holds = np.array(Rule("extreme", RANDOM, share, 45.0)(many_events(2_000)))
+    holds = np.array(set_rule("extreme", "random", share=share, longest_s=45.0)(many_events(2_000)))
     assert ((holds > 0) == every).all()
 
 
@@ -174,16 +172,3 @@ def test_a_rule_leaves_its_event_as_it_was(event: Event, name: str) -> None:
     before = batch.raw.copy()
     BEHAVIOURS[name](batch)
     assert np.array_equal(batch.raw, before)
-
-
-def test_a_rule_is_found_by_name() -> None:
-    for name, rule in BEHAVIOURS.items():
-        assert named_rule(name) is rule
-    assert named_rule("headway") is BEHAVIOURS["headway-1.0"]
-
-
-def test_an_unknown_rule_is_answered_with_the_names_there_are() -> None:
-    with pytest.raises(InputError, match="policy 'hold-me': there are") as caught:
-        named_rule("hold-me")
-    for name in (*BEHAVIOURS, "headway"):
-        assert re.search(rf"[ ,]{re.escape(name)}(,|$)", str(caught.value))

@@ -6,16 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
+from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.embedded import embedded_city
-from evenline.control.event import RAW_FEATURES, Batch
+from evenline.control.event import RAW_FEATURES
 from evenline.control.world import run_episode
-from evenline.policies.bundle import BUILT_IN, open_policy
-from evenline.rules.behaviours import named_rule
-from evenline.rules.classics import CLASSICS, holds_at
-from evenline.runs.days import Day, run_days
+from evenline.policies.bundle import BUILT_IN
+from evenline.rules.policy import RulePolicy, holds_at
+from evenline.rules.table import RULES
+from evenline.runs.days import run_days
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import embedded_calibration
 from evenline.worlds.fast.world import FastWorld
 from events import Event, events
 
@@ -23,10 +24,12 @@ TARGET_S = 120.0
 
 
 def hold(rule: str, event: Event, late_s: float = 0.0, **constants: float) -> float:
-    classic, out = CLASSICS[rule], np.empty(1)
-    values = [*classic.values(constants), 0.0, 0.0, 0.0, 0.0]
+    """By the compiled formula; plain Python must say the same."""
+    row, out = RULES[rule], np.empty(1)
+    policy = RulePolicy(rule, row, row.values(constants))
     raw = np.array([[event.get(name, 0.0) for name in RAW_FEATURES]])
-    holds_at(classic.kind, np.array(values), raw, np.array([late_s]), out)
+    holds_at(row.address, policy.constants, raw, np.array([late_s]), out)
+    assert row.formula(raw[0], policy.constants, late_s) == out[0]
     return float(out[0])
 
 
@@ -222,23 +225,14 @@ def test_a_bus_alone_is_not_held(rule: str) -> None:
 
 
 @settings(deadline=None)
-@given(events, st.floats(-500, 500), st.sampled_from(sorted(CLASSICS)), st.data())
+@given(events, st.floats(-500, 500), st.sampled_from(sorted(RULES)), st.data())
 def test_every_hold_is_within_sixty_seconds_for_any_constants_in_range(
     event: Event, late_s: float, rule: str, data: st.DataObject
 ) -> None:
     constants = {
-        c.name: data.draw(st.floats(c.low, c.high), label=c.name) for c in CLASSICS[rule].constants
+        c.name: data.draw(st.floats(c.low, c.high), label=c.name) for c in RULES[rule].constants
     }
     assert 0.0 <= hold(rule, event, late_s, **constants) <= 60.0
-
-
-@settings(deadline=None)
-@given(events, st.sampled_from(["zero", "random-rare", "headway-0.4", "headway", "myopic"]))
-def test_the_rules_of_the_replay_are_the_same_under_either_roof(event: Event, name: str) -> None:
-    raw = np.array([[event[feature] for feature in RAW_FEATURES]])
-    batch = Batch(int(event["time_s"]), np.zeros(1, np.int32), raw)
-    controller = open_policy(name, embedded_city("town"))
-    assert list(controller(batch)) == list(named_rule(name)(batch))
 
 
 @pytest.mark.parametrize("name", [n for n in BUILT_IN if n != "rollout"])
@@ -246,30 +240,30 @@ def test_the_rules_of_the_replay_are_the_same_under_either_roof(event: Event, na
 def test_a_day_in_the_kernel_is_the_day_decided_batch_by_batch(name: str, chain: str) -> None:
     city = embedded_city("town")
     world, policy = (
-        FastWorld(city, embedded_calibration(city)),
-        open_policy(f"{name}+{chain}", city),
+        FastWorld(city, calibration_of(city)),
+        policy_in(f"{name}+{chain}", city),
     )
     cell = PURPOSES["development"].cells(1)[1]
-    assert world.run_controller(cell, policy) == run_episode(world, cell, policy)
+    assert world.run_day(cell, policy) == run_episode(world, cell, policy)
 
 
 def test_an_unknown_constant_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="constant 'alpha': there are slack_s, gain"):
-        CLASSICS["forward"].values({"alpha": 0.1})
+    with pytest.raises(InputError, match="unknown constant 'alpha'; choose 'slack_s' or 'gain'"):
+        RULES["forward"].values({"alpha": 0.1})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "a lot", True])
 def test_a_constant_that_is_no_number_is_refused(value: object) -> None:
     with pytest.raises(InputError, match="constant gain"):
-        CLASSICS["forward"].values({"gain": value})  # type: ignore[dict-item]
+        RULES["forward"].values({"gain": value})  # type: ignore[dict-item]
 
 
 def test_every_rule_runs_in_sumo() -> None:
     """Those that no other test drives there; each holds, and no hold is beyond the cap."""
     rules = ["myopic", "forward", "two-way", "virtual-schedule", "self-equalising", "prediction",
              "even-headway"]  # fmt: skip
-    days = [Day(rule, demo_cell(1)) for rule in rules]
-    found = {day.source: each.outcome for day, each in run_days("town", "sumo", days)}
-    assert found.keys() == set(rules)
-    for outcome in found.values():
+    jobs = [Job(city="town", policy=rule, cell=demo_cell(1)) for rule in rules]
+    found = run_days(jobs, "town", 7_200)
+    assert {job.policy for job in found} == set(rules)
+    for outcome in (answer.outcome for answer in found.values()):
         assert outcome.decisions > 400 and 0.0 < outcome.mean_hold_s <= 60.0

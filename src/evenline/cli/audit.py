@@ -1,0 +1,105 @@
+"""Commands that check claims by rule: fidelity, replay; and the export of a replay."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenline.cli.options import (
+    AddressOption,
+    CalibrationOption,
+    CityOption,
+    DocsOption,
+    ExecutorOption,
+    ReplayOption,
+    WorkersOption,
+    executor_of,
+)
+from evenline.support.errors import InputError
+from evenline.support.progress import progress_bar, stderr
+
+app = typer.Typer(no_args_is_help=True, help="Check claims by rule.")
+replay_app = typer.Typer(no_args_is_help=True, help="Work with a collected replay.")
+
+
+@app.command("fidelity")
+def audit_fidelity(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    calibration: CalibrationOption = None,
+    out: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    docs: DocsOption = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+) -> None:
+    """Whether the fast world may stand in for SUMO. Exit code 1 if not. Resumes."""
+    from evenline.experiments.collect import missing_episodes, planned
+    from evenline.experiments.fidelity import fidelity_audit, print_lines, write_document
+    from evenline.worlds.fidelity import accepted
+
+    name = Path(city).name
+    store = replay or Path("results") / f"replay-{name}"
+    folder = out or Path("results") / f"audit-{name}"
+    every, todo = planned(store, city), missing_episodes(store, city)
+    with progress_bar() as bar:
+        task = bar.add_task(f"SUMO {city}", total=len(every), completed=len(every) - len(todo))
+        lines = fidelity_audit(
+            city,
+            calibration,
+            store,
+            folder,
+            executor_of(executor, address, workers),
+            lambda ended: bar.advance(task),
+        )
+    print_lines(lines)
+    if docs is not None:
+        write_document(docs, name, lines, folder)
+    print(folder)
+    if not accepted(lines):
+        raise typer.Exit(1)
+
+
+@app.command("replay")
+def audit_replay(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    out: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    docs: DocsOption = None,
+) -> None:
+    """Recompute every claim about a replay from its files. Exit code 1 if one fails."""
+    from evenline.experiments.replay_audit import write_audit
+
+    name = Path(city).name
+    store = replay or Path("results") / f"replay-{name}"
+    folder = out or Path("results") / f"audit-{name}"
+    with stderr.status(f"reading {store}"):
+        figures = write_audit(store, city, folder, docs)
+    for figure in figures:
+        verdict = {True: "pass", False: "FAIL", None: ""}[figure.passed]
+        print(f"{figure.name:45} {figure.text():>34}   paper {figure.paper_text():>12}  {verdict}")
+    print(folder / "replay.html")
+    if any(figure.passed is False for figure in figures):
+        raise typer.Exit(1)
+
+
+@replay_app.command("export")
+def export_replay(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    minari: Annotated[
+        Path | None, typer.Option(help="Write a Minari dataset below this folder.")
+    ] = None,
+    episodes: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
+) -> None:
+    """Write a replay in the format of another library."""
+    from evenline.city.tables import open_city
+    from evenline.replay.export import export_minari
+    from evenline.replay.store import open_store
+
+    if minari is None:
+        raise InputError("export: name a format, such as --minari FOLDER")
+    name = Path(city).name
+    store = open_store(replay or Path("results") / f"replay-{name}", open_city(city))
+    with stderr.status(f"writing {minari}"):
+        print(export_minari(store, f"evenline/{name}-v0", minari, episodes))

@@ -1,0 +1,96 @@
+"""Commands that measure speed and memory."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenline.cli.options import CityOption, DocsOption, JsonOption, ReplayOption, print_table
+from evenline.support.progress import stderr
+
+app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
+
+
+@app.command("sumo")
+def bench_sumo(
+    city: CityOption = "city",
+    repeats: Annotated[int, typer.Option(help="Runs of each side, in turn.")] = 5,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without compiled code, as where there is no compiler.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """One day in our SUMO world against the bare sumo binary on the same files."""
+    from evenline.bench.sumo import bench_sumo as run
+
+    with stderr.status(f"{city}: {repeats} times in our world and in bare SUMO"):
+        found = run(city, repeats, not plain)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_table("SUMO world against bare SUMO", {k: str(v) for k, v in found.items()})
+
+
+@app.command("fast")
+def bench_fast(
+    city: CityOption = "city",
+    repeats: Annotated[int, typer.Option(help="Runs of each; the best counts.")] = 5,
+    sumo: Annotated[bool, typer.Option(help="Also run a day in SUMO, for the ratio.")] = True,
+    scale: Annotated[
+        bool, typer.Option(help="Also measure cities up to 100 times as large.")
+    ] = False,
+    docs: DocsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decisions a second of the fast world on one core, and SUMO's time over ours."""
+    from evenline.bench.fast import bench_fast as run
+
+    with stderr.status(f"{city}: the fast world"):
+        found = run(city, repeats, sumo, scale, docs)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_table("fast world", {k: str(v) for k, v in found.items()})
+
+
+@app.command("replay")
+def bench_replay(
+    city: CityOption = "city",
+    replay: ReplayOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How fast a replay loads, and how fast minibatches of states are built."""
+    from evenline.bench.sumo import bench_replay as run
+
+    found = run(city, replay or Path("results") / f"replay-{Path(city).name}")
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_table("replay", {k: str(v) for k, v in found.items()})
+
+
+@app.command("learn")
+def bench_learn(
+    city: CityOption = "city",
+    replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
+    repeats: Annotated[int, typer.Option(help="Runs of each side; the best counts.")] = 3,
+    docs: DocsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Updates a second of our learner and of plain PyTorch, and an actor's latency."""
+    from evenline.bench.learn import bench_learn as run
+    from evenline.bench.learn import open_for_bench, write_figures
+    from evenline.city.tables import open_city
+    from evenline.experiments.train import replay_folder
+
+    opened = open_city(city)
+    store = open_for_bench(opened, replay or replay_folder(opened.name))
+    found = run(opened, store, device, repeats)
+    if docs is not None:
+        write_figures(docs, found)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_table("learner", {k: str(v) for k, v in found.items()})

@@ -1,0 +1,111 @@
+"""Commands about cities, and about further versions of SUMO."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenline.cli.options import (
+    AddressOption,
+    CityOption,
+    ExecutorOption,
+    WorkersOption,
+    executor_of,
+    print_table,
+)
+from evenline.support.progress import stderr
+
+app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
+runtime_app = typer.Typer(no_args_is_help=True, help="Further versions of SUMO.")
+
+Folder = Annotated[Path, typer.Argument(help="A city folder.")]
+
+
+@app.command()
+def build(
+    name: Annotated[str, typer.Argument(help="An embedded city.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+) -> None:
+    """Write an embedded city as a folder of tables."""
+    from evenline.city.embedded import embedded_city
+    from evenline.city.tables import save_city
+    from evenline.support.files import refuse_foreign
+    from evenline.worlds.calibration import save_calibration
+    from evenline.worlds.open import CALIBRATION, open_city
+
+    embedded_city(name)
+    opened = open_city(name)
+    refuse_foreign(out, "manifest.json")
+    save_city(opened.city, out)
+    if opened.calibration is not None:
+        save_calibration(out / CALIBRATION, opened.calibration)
+    print(out)
+
+
+@app.command()
+def check(folder: Folder) -> None:
+    """Check every row of a city folder and say what is in it."""
+    from evenline.city.tables import load_city
+
+    city = load_city(folder)
+    print_table(
+        f"{folder}: in order",
+        {
+            "name": city.name,
+            "services": ", ".join(service.id for service in city.services),
+            "stops": f"{len(city.stops):,}",
+            "trips": f"{len(city.trips):,}",
+            "decisions a day": f"{city.decisions:,}",
+            "journeys": f"{len(city.journeys):,}",
+            "signals": f"{sum(node.signal for node in city.nodes):,}",
+            "horizon, s": f"{city.horizon_s:,}",
+        },
+    )
+
+
+@app.command()
+def seal(folder: Folder) -> None:
+    """Accept edited tables: check every row, then write their hashes into the manifest."""
+    from evenline.city.tables import seal_city
+
+    seal_city(folder)
+    print(folder)
+
+
+@app.command()
+def regime(
+    city: CityOption = "city",
+    seeds: Annotated[int, typer.Option(help="Days at each of the three demand levels.")] = 5,
+    out: Annotated[Path, typer.Option(help="Where cities.md and images/ are.")] = Path("docs"),
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+) -> None:
+    """Measure a city's days without holding and write them into cities.md. Resumes."""
+    from evenline.experiments.regime import write_regime
+
+    print(write_regime(city, seeds, out, executor_of(executor, address, workers)))
+
+
+# -- versions of SUMO -----------------------------------------------------------------------------
+
+
+@runtime_app.command()
+def install(version: Annotated[str, typer.Argument(help="Such as 1.25.0.")]) -> None:
+    """Install a SUMO version beside the one that comes with evenline."""
+    from evenline.worlds.sumo.runtime import install_runtime
+
+    with stderr.status(f"installing SUMO {version}"):
+        folder = install_runtime(version)
+    print(folder)
+
+
+@runtime_app.command("list")
+def list_runtimes() -> None:
+    """The SUMO versions that `--sumo` accepts here."""
+    from evenline.worlds.sumo.runtime import installed_version, runtimes_folder
+
+    if own := installed_version():
+        print(f"{own} (comes with evenline)")
+    for libsumo in sorted(runtimes_folder().glob("*/libsumo")):
+        print(f"{libsumo.parent.name} {libsumo.parent}")

@@ -1,0 +1,57 @@
+"""A rule of your own: one function in one file, used by name in every command.
+
+    from evenline.rules.own import Constant, rule
+
+    @rule(constants=[Constant("gain", 0.3, 0.0, 1.5)], compiled=True)
+    def steady(raw, constants, late_s):
+        return min(max(constants[0] * (raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD]), 0.0), 60.0)
+
+`evenline compare --policies zero,steady.py:steady:gain=0.4` runs it. Without the decorator a
+function is a rule without constants. A rule is called in plain Python unless it is `compiled`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from evenline.rules.table import WIDTH, Constant, Formula, Rule
+from evenline.support.errors import InputError
+from evenline.support.own import Own, load_own
+
+__all__ = ["Constant", "load_rule", "rule"]
+
+
+def rule(
+    constants: Sequence[Constant] = (),
+    timed: bool = False,
+    compiled: bool = False,
+    source: str = "",
+) -> Callable[[Formula], Rule]:
+    """Make a rule of a function of the raw event, the constants in order, and the lateness."""
+
+    def made(formula: Formula) -> Rule:
+        name = formula.__name__
+        if len(constants) > WIDTH:
+            raise InputError(f"rule {name}: {len(constants)} constants; there can be {WIDTH}")
+        return Rule(name, formula, tuple(constants), source, timed, compiled, keep=False)
+
+    return made
+
+
+def load_rule(source: str) -> tuple[Rule, Own]:
+    """The rule that `FILE.py:NAME` or `MODULE:NAME` names, compiled if it asks to be."""
+    own = load_own(source)
+    found = own.thing
+    if not isinstance(found, Rule):
+        if not callable(found):
+            raise InputError(f"{source}: {own.name} is not a function")
+        found = Rule(own.name, found, compiled=False)
+    if found.compiled:
+        try:
+            _ = found.address
+        except Exception as error:  # Numba has many; all mean that this function cannot compile
+            said = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = said[-1] if said else type(error).__name__
+            raise InputError(
+                f"{source}: cannot be compiled ({reason}); mend it, or leave out compiled=True"
+            ) from error
+    return replace(found, keep=False), own

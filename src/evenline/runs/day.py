@@ -1,0 +1,229 @@
+"""Runs the day of a job in this process and measures everything that the result depends on.
+
+The closure of this module's imports is the evaluator: a change of any other file of ours cannot
+change an outcome. Days of one actor in the fast world run together, as one fleet.
+"""
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+import evenline
+from evenline.city.demand import Cell
+from evenline.city.model import City, Ints
+from evenline.city.tables import digest
+from evenline.control.event import Batch, new_headways
+from evenline.control.outcome import Outcome
+from evenline.control.visits import visit_table
+from evenline.control.world import Policy, World, run_episode
+from evenline.policies.actor import ActorPolicy
+from evenline.policies.bundle import Bundle, open_policy, policy_digest, read_policy
+from evenline.replay.episode import record_episode, write_episode
+from evenline.rules.chain import apply_chain
+from evenline.rules.explain import Witness, activations
+from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, recorded
+from evenline.runs.job import Answer, Described, Host, Job, Simulator
+from evenline.support.files import sha256, write_table
+from evenline.support.sources import closure, digest_of, file_hashes
+from evenline.worlds.calibration import calibration_digest
+from evenline.worlds.fast.world import FastWorld, Fleet
+from evenline.worlds.open import OpenCity, open_city, open_world
+from evenline.worlds.sumo.runtime import runtime_version
+from evenline.worlds.sumo.scenario import sumo_options
+
+Progress = Callable[[int], None]  # seconds of the day already simulated
+PROGRESS_EVERY_S = 0.5
+LIBRARIES = ("numpy", "numba")
+
+
+def evaluator_files() -> dict[str, str]:
+    """The hashes of our source files that a day depends on."""
+    return file_hashes(closure("evenline.runs.day"))
+
+
+@cache
+def evaluator() -> str:
+    """One hash for them, as they were when this process first asked."""
+    return digest_of(evaluator_files())
+
+
+def library_versions() -> dict[str, str]:
+    """The libraries that compute, by name and version."""
+    return {name: version(name) for name in LIBRARIES}
+
+
+def described_policy(source: str | Bundle) -> Described:
+    """A policy's digest and the hash of each file behind it."""
+    bundle = read_policy(source) if isinstance(source, str) else source
+    files: dict[str, str] = {}
+    if bundle.own is not None:
+        files = {bundle.own.file.name: bundle.own.sha256}
+    elif isinstance(source, str) and Path(source).is_dir():
+        paths = (path for path in Path(source).rglob("*") if path.is_file())
+        files = {path.relative_to(source).as_posix(): sha256(path) for path in sorted(paths)}
+    return Described(digest=policy_digest(bundle), files=files)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A city, a policy and a world, opened once for all days that share them."""
+
+    city: OpenCity
+    city_digest: str
+    policy: ChainedPolicy
+    described: Described
+    world: World
+    calibration: str | None
+
+    def close(self) -> None:
+        """Close the world, if it holds something open."""
+        getattr(self.world, "close", lambda: None)()
+
+
+def open_job(job: Job) -> Opened:
+    """Open what a job needs; anything wrong with it is refused here."""
+    opened = open_city(job.city, None if job.calibration is None else Path(job.calibration))
+    bundle = read_policy(job.policy)
+    policy = open_policy(bundle, opened.city, opened.calibration)
+    world = open_world(job.world, opened, keep_visits=job.visits is not None)
+    used = opened.calibration is not None and (job.world == "fast" or needs_calibration(bundle))
+    return Opened(
+        opened,
+        digest(opened.city),
+        policy,
+        described_policy(job.policy),
+        world,
+        calibration_digest(opened.fitted()) if used else None,
+    )
+
+
+def needs_calibration(bundle: Bundle) -> bool:
+    """Whether a policy asks the fast world: it looks ahead, or holds to the usual times."""
+    timed = bundle.row is not None and bundle.row.timed and not bundle.tensors
+    return timed or bundle.spec.kind == "rollout"
+
+
+def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -> Answer:
+    """Run one day, write the files the job names, and answer."""
+    city, world = opened.city.city, opened.world
+    if isinstance(world, FastWorld) and job.tokens is None and job.visits is None:
+        outcome = world.run_day(job.cell, opened.policy)
+        return _answer(job, opened, outcome, world.arrivals_s)
+    witness = Witness(opened.policy)
+    policy = _telling(witness, progress)
+    if job.tokens is None:
+        outcome = run_episode(world, job.cell, policy)
+        answer = _answer(job, opened, outcome, _arrivals(city, world))
+    else:
+        tokens, outcome = record_episode(world, job.cell, policy)
+        answer = _answer(job, opened, outcome, _arrivals(city, world))
+        write_episode(job.tokens, tokens, outcome, provenance(job, answer))
+    if job.visits is not None:
+        visits = getattr(world, "visits", ())
+        table = witness.table(city, visits) if job.explain else visit_table(city, visits)
+        write_table(job.visits, table)
+        if job.explain:
+            answer = replace(answer, activations=activations(table))
+    return answer
+
+
+def provenance(job: Job, answer: Answer) -> dict[str, object]:
+    """What an episode's file says of where it came from."""
+    behaviour = BEHAVIOURS.get(job.policy)
+    return {
+        "city": answer.city,
+        "cell": asdict(job.cell),
+        "policy": {"name": job.policy} if behaviour is None else recorded(behaviour),
+        "sumo": answer.simulator.version,
+        "evenline": evenline.__version__,
+    }
+
+
+def _telling(policy: Policy, progress: Progress) -> Policy:
+    """A policy that says now and then how far the day is."""
+    last = time.monotonic()
+
+    def told(batch: Batch) -> Sequence[float]:
+        nonlocal last
+        if time.monotonic() - last > PROGRESS_EVERY_S:
+            last = time.monotonic()
+            progress(batch.time_s)
+        return policy(batch)
+
+    return told
+
+
+def _answer(job: Job, opened: Opened, outcome: Outcome, arrivals_s: Ints) -> Answer:
+    simulator = Simulator(world=job.world)
+    if job.world == "sumo":
+        options = sumo_options(opened.city.city, job.cell, Path("city.net.xml"), Path("."))
+        simulator = Simulator(world="sumo", version=runtime_version(), options=tuple(options))
+    return Answer(
+        outcome=outcome,
+        city=opened.city_digest,
+        cell=job.cell,
+        policy=opened.described,
+        simulator=simulator,
+        calibration=opened.calibration,
+        evaluator=evaluator(),
+        versions=library_versions(),
+        host=_host(),
+        arrivals_s=tuple(arrivals_s.tolist()) if job.arrivals else (),
+    )
+
+
+@cache
+def _host() -> Host:
+    return Host(
+        name=platform.node(),
+        machine=platform.machine(),
+        system=platform.platform(),
+        python=platform.python_version(),
+    )
+
+
+def _arrivals(city: City, world: World) -> Ints:
+    """When each trip reached each of its stops, from a world's stop visits."""
+    first = new_headways(city).first_visit
+    arrivals = np.full(int(first[-1]), -1, np.int32)
+    for visit in getattr(world, "visits", ()):
+        arrivals[first[visit.trip] + visit.position] = visit.arrival_s
+    return arrivals
+
+
+# -- several days together ------------------------------------------------------------------------
+
+
+def run_together(jobs: Sequence[Job], opened: Opened) -> list[Answer]:
+    """Days of one actor in the fast world as a fleet: one call of the actor a decision."""
+    policy = opened.policy
+    assert isinstance(policy, ActorPolicy)
+    fleet = Fleet(opened.city.city, opened.city.fitted(), len(jobs))
+    run_fleet(fleet, [job.cell for job in jobs], policy)
+    return [
+        _answer(job, opened, fleet.outcome(w), fleet.arrivals_s(w)) for w, job in enumerate(jobs)
+    ]
+
+
+def run_fleet(fleet: Fleet, cells: Sequence[Cell], policy: ActorPolicy) -> None:
+    """All worlds of a fleet to the end of their days, with one call of the actor a decision."""
+    states, holds = fleet.reset(cells), np.zeros(len(cells))
+    while not fleet.over.all():
+        live = np.flatnonzero(~fleet.over)
+        proposals = policy.actor.proposals_s(states[live])
+        holds[live] = apply_chain(policy.chain, fleet.raw[live], proposals, policy.horizon_s)
+        states = fleet.step(holds)
+
+
+def is_quick(opened: Opened) -> bool:
+    """Whether a day takes milliseconds: a compiled rule in the fast world."""
+    policy = opened.policy
+    fast = isinstance(opened.world, FastWorld)
+    return fast and isinstance(policy, RulePolicy) and policy.rule.compiled

@@ -1,0 +1,140 @@
+"""One day to run, as data: what a worker is told, what it answers, and how it can fail.
+
+Every command that runs days (collecting, calibrating, audits, comparisons, demos, trials) describes
+them as `Job`s and hands them to an executor (`evenline.runs.executors`).
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from evenline.city.demand import Cell
+from evenline.city.model import Ints
+from evenline.control.outcome import Outcome
+from evenline.support.records import Positive, Record
+
+T = TypeVar("T")
+
+
+class Limits(Record):
+    """What one job may cost before it is ended and tried again with the same seeds."""
+
+    time_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 3600
+    memory_gib: Annotated[float, Meta(ge=0.1, le=100_000.0)] = 8.0
+    tries: Annotated[Positive, Meta(le=100)] = 3
+    silence_s: Annotated[float, Meta(ge=0.0)] = 120.0
+
+
+USUAL = Limits()
+
+
+class Job(Record):
+    """One day: where, who decides, which day, who simulates; and the files to write, if named.
+
+    `city` is a name or a folder, `policy` any policy source, `world` fast, sumo or your own,
+    `sumo` another version than the installed one. `explain` adds the account of every decision to
+    the stop visits; `arrivals` asks for the arrival of every trip at every stop in the answer.
+    """
+
+    city: str
+    policy: str
+    cell: Cell
+    world: str = "sumo"
+    sumo: str | None = None
+    calibration: str | None = None
+    tokens: Path | None = None
+    visits: Path | None = None
+    explain: bool = False
+    arrivals: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy} {self.cell.name}"
+
+
+class Simulator(Record):
+    """What ran a day: the world, and SUMO's version and options where it was SUMO."""
+
+    world: str
+    version: str | None = None
+    options: tuple[str, ...] = ()
+
+
+class Host(Record):
+    """Where a day was run."""
+
+    name: str
+    machine: str
+    system: str
+    python: str
+
+
+class Described(Record):
+    """A policy by its digest, and the hash of each file of a bundle or of the user's own rule."""
+
+    digest: str
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Answer(Record):
+    """What a day came to and all that it depended on, measured by the process that ran it."""
+
+    outcome: Outcome
+    city: str  # digest
+    cell: Cell
+    policy: Described
+    simulator: Simulator
+    calibration: str | None  # digest, where the world or the policy used it
+    evaluator: str  # digest of our source files that a day depends on
+    versions: dict[str, str]  # of the libraries that compute
+    host: Host
+    activations: dict[str, dict[str, dict[str, int]]] | None = None
+    arrivals_s: tuple[int, ...] = ()
+
+    @property
+    def arrivals(self) -> Ints:
+        """When each trip reached each of its stops, visits end to end; -1 where it did not."""
+        return np.array(self.arrivals_s, np.int32)
+
+
+class Failure(Record):
+    """Why a try gave no answer. Bad input fails every try alike; the rest may pass at the next."""
+
+    kind: Literal["input", "simulator", "died", "silent", "time", "memory", "lost"]
+    message: str
+
+    @property
+    def final(self) -> bool:
+        return self.kind == "input"
+
+
+class Ended(Record):
+    """How a job ended: with an answer, or with a failure of every try."""
+
+    job: Job
+    answer: Answer | None
+    failures: tuple[Failure, ...]
+    duration_s: float
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer: the last failure."""
+        return self.failures[-1].message if self.failures else "stopped"
+
+    @property
+    def final(self) -> bool:
+        """Whether another try would fail in the same way."""
+        return bool(self.failures) and self.failures[-1].final
+
+
+def to_line(value: Any) -> bytes:
+    """A record as one line of JSON."""
+    return msgspec.json.encode(value, enc_hook=str) + b"\n"
+
+
+def from_line(line: bytes, kind: type[T]) -> T:
+    """The record of a line."""
+    return msgspec.json.decode(line, type=kind, dec_hook=lambda made, text: made(text))

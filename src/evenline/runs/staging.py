@@ -1,0 +1,76 @@
+"""Copies what jobs read into one folder that stands alone: for a registration or a cluster.
+
+City folders, calibrations, bundles and the files of the user's own rules and worlds are copied
+under their hash; built-in names stay names.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from evenline.city.embedded import PLANS
+from evenline.policies.bundle import parse_source, policy_digest, read_policy
+from evenline.runs.job import Job
+from evenline.support.errors import InputError
+from evenline.support.files import sha256
+from evenline.support.own import is_own, load_own
+from evenline.worlds.open import WORLDS
+
+
+def stage(jobs: Sequence[Job], folder: Path) -> list[Job]:
+    """Copy the inputs of jobs into a folder; the jobs with paths relative to it."""
+    return [
+        replace(
+            job,
+            city=stage_city(job.city, folder),
+            policy=stage_policy(job.policy, folder),
+            world=job.world if job.world in WORLDS else stage_own(job.world, folder),
+            calibration=None
+            if job.calibration is None
+            else _copy(Path(job.calibration), folder, "calibrations"),
+        )
+        for job in jobs
+    ]
+
+
+def stage_city(source: str, folder: Path) -> str:
+    """A city folder copied under the hash of its manifest; an embedded city is its name."""
+    if source in PLANS:
+        return source
+    path = f"cities/{sha256(Path(source) / 'manifest.json')[:16]}"
+    if not (folder / path).exists():
+        shutil.copytree(source, folder / path)
+    return path
+
+
+def stage_policy(source: str, folder: Path) -> str:
+    """A bundle or the file of an own rule copied; a built-in policy is its name."""
+    if (Path(source) / "policy.json").is_file():
+        path = f"policies/{policy_digest(source)[:16]}"
+        if not (folder / path).exists():
+            shutil.copytree(source, folder / path)
+        return path
+    place = parse_source(source).place
+    if not is_own(place):
+        return source
+    copied = stage_own(place, folder)
+    if policy_digest(read_policy(source)) != policy_digest(
+        read_policy(str(folder / copied) + source.removeprefix(place))
+    ):
+        raise InputError(f"{source}: is not the same rule once copied; it must stand in one file")
+    return copied + source.removeprefix(place)
+
+
+def stage_own(source: str, folder: Path) -> str:
+    """The file behind the user's own code copied under its hash, and the name inside it."""
+    own = load_own(source)
+    return f"{_copy(own.file, folder, 'own')}:{own.name}"
+
+
+def _copy(path: Path, folder: Path, kind: str) -> str:
+    name = f"{kind}/{sha256(path)[:16]}{path.suffix}"
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, folder / name)
+    return name

@@ -1,0 +1,78 @@
+"""Opening a city together with what its fast world needs, and opening worlds by name.
+
+A calibration belongs to its opened city: it lies in the city's folder as `calibration.json`, comes
+with an embedded city, or is given. Nothing looks it up anywhere else.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenline.city.embedded import PLANS
+from evenline.city.model import City
+from evenline.city.tables import open_city as read_city
+from evenline.control.world import World
+from evenline.support.errors import InputError, choice
+from evenline.support.own import is_own, load_own
+from evenline.worlds.calibration import Calibration, load_calibration
+from evenline.worlds.fast.world import FastWorld
+
+CALIBRATION = "calibration.json"
+WORLDS = ("fast", "sumo")
+EMBEDDED = Path(__file__).parent / "calibrations"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCity:
+    """A city, the name or folder it was opened from, and its calibration if it has one."""
+
+    source: str
+    city: City
+    calibration: Calibration | None = None
+
+    @property
+    def name(self) -> str:
+        return self.city.name
+
+    def fitted(self) -> Calibration:
+        """The calibration, or one line that says how to make one."""
+        if self.calibration is None:
+            raise InputError(
+                f"city {self.source}: has no calibration for the fast world; make one with: "
+                f"evenline calibrate --city {self.source}, or name one with --calibration"
+            )
+        return self.calibration
+
+    def fast_world(self, keep_visits: bool = False) -> FastWorld:
+        """A fast world of this city."""
+        return FastWorld(self.city, self.fitted(), keep_visits)
+
+
+def open_city(source: str, calibration: Path | None = None) -> OpenCity:
+    """A city by name or folder, with the calibration given or the one that belongs to it."""
+    city = read_city(source)
+    if calibration is None:
+        own = EMBEDDED / f"{source}.json" if source in PLANS else Path(source) / CALIBRATION
+        calibration = own if own.is_file() else None
+    fitted = load_calibration(calibration, city) if calibration is not None else None
+    return OpenCity(source, city, fitted)
+
+
+def check_world_name(name: str) -> None:
+    """Refuse the name of a world that does not exist."""
+    if name not in WORLDS and not is_own(name):
+        raise InputError(
+            f"unknown world {name!r}; choose {choice(WORLDS)}, or name your own as FILE.py:FUNCTION"
+        )
+
+
+def open_world(name: str, opened: OpenCity, keep_visits: bool = False) -> World:
+    """A world of a city: fast, sumo, or one of your own, a function of the opened city."""
+    check_world_name(name)
+    if name == "fast":
+        return opened.fast_world(keep_visits)
+    if name == "sumo":
+        from evenline.worlds.sumo.world import SumoWorld
+
+        return SumoWorld(opened.city)
+    world: World = load_own(name).thing(opened)
+    return world
