@@ -22,12 +22,13 @@ from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.runs.executors import Order
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, to_json, write_text
+from evenline.support.records import plain
 from evenline.trial import verify as module
 from evenline.trial.analyse import analyse, endpoints_of
 from evenline.trial.closeout import closeout, root_of
 from evenline.trial.evidence import write_analysis
 from evenline.trial.matrix import run, seal_of
-from evenline.trial.plan import GATES, Claim
+from evenline.trial.plan import Claim
 from evenline.trial.registration import Trial, deviate
 from evenline.trial.verify import verify
 from made import day, finished_trial, made_up, registered
@@ -124,7 +125,7 @@ def test_both_programs_come_to_the_same_figures(whole: Trial) -> None:
 def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: int) -> None:
     """A small spread makes ties; whole blocks may tie, and the margin may be met exactly."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    claim = vars(Claim("a", "b", required_wins=6)) | {"gates": list(GATES)}
+    claim = plain(Claim("a", "b", required_wins=6))
     plan = {
         "claim": claim,
         "seeds": [1, 2],

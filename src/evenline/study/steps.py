@@ -5,15 +5,16 @@ Where things lie in a study's folder is fixed and written down here: `city/`, `r
 `report.html`. A trial with outcomes is never deleted: one that is replaced goes to `earlier/`.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
+from msgspec.structs import asdict
 
 import evenline
 from evenline.city.tables import digest, open_city, save_city
@@ -25,6 +26,7 @@ from evenline.study.plan import StudyPlan
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, read_json, sha256, to_json, write_text
 from evenline.support.progress import progress_bar
+from evenline.support.records import plain, read_toml
 from evenline.trial.used import LEDGER, has_outcomes, other_ledgers
 from evenline.worlds.sumo.runtime import installed_version
 
@@ -207,7 +209,7 @@ def _register(study: Study) -> str:
 def _is_registered(study: Study) -> bool:
     """Whether the trial that is there asks the same of the same policies."""
     found = read_json(study.folder / TRIAL / "trial.json")
-    asked = json.loads(json.dumps(asdict(study.plan.checked_trial())))
+    asked = plain(study.plan.checked_trial())
     paths = ("city", "methods")  # where things lay is no part of the question
     same = all(found["plan"][key] == asked[key] for key in asked if key not in paths)
     policies = {f"{p['method']}-{p['seed']}": p["digest"] for p in found["policies"]}
@@ -233,12 +235,8 @@ def _overtaken(study: Study) -> str | None:
 
 
 def trial_toml(plan: dict[str, Any]) -> str:
-    """A trial's plan as TOML: JSON writes the same numbers, words and lists."""
-    lines = [f"{k} = {json.dumps(v)}" for k, v in plan.items() if not isinstance(v, dict)]
-    for name, table in plan.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
-    return "\n".join(["# Made from the study's plan.", *lines]) + "\n"
+    """A trial's plan as TOML."""
+    return "# Made from the study's plan.\n" + tomli_w.dumps(plan)
 
 
 def _earlier(folder: Path) -> list[dict[str, Any]]:
@@ -342,13 +340,13 @@ def _city_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _train_settings(plan: StudyPlan) -> dict[str, Any]:
-    return vars(plan.train) | {"learner": plan.learners, "seeds": plan.seeds}
+    return asdict(plan.train) | {"learner": plan.learners, "seeds": plan.seeds}
 
 
 def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
     """Methods by what they are: a bundle by its content, wherever it lies."""
     methods = {
-        name: policy_digest(plan.policy(method)) if method.source else vars(method)
+        name: policy_digest(plan.policy(method)) if method.source else asdict(method)
         for name, method in plan.methods.items()
     }
     return {"methods": methods, "seeds": plan.seeds}
@@ -361,8 +359,9 @@ def _report_settings(plan: StudyPlan) -> dict[str, Any]:
 
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
     trial = plan.trial(Path())
-    named = ("name", "seeds", "levels", "blocks", "claim", "limits")
-    return {key: trial[key] for key in named} | _sumo()
+    named = ("name", "seeds", "levels", "blocks", "limits")
+    claim = {"claim": read_toml(plan.file)["claim"]}  # as earlier versions remember it
+    return {key: trial[key] for key in named} | claim | _sumo()
 
 
 def _day_s(study: Study, alone: bool = False) -> float:

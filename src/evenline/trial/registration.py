@@ -23,6 +23,7 @@ from evenline.runs.executors import Order
 from evenline.runs.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, read_json, sha256, to_json, write_bytes, write_text
+from evenline.support.records import plain
 from evenline.trial.plan import Plan, read_plan
 from evenline.trial.used import check_fresh, ledgers_around, locked, note_used
 from evenline.worlds.sumo.runtime import installed_version, runtime_environment
@@ -132,7 +133,7 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
                 "name": plan.name,
                 "registered_at": now(),
                 "evenline": evenline.__version__,
-                "plan": asdict(plan),
+                "plan": plain(plan),
                 "plan_sha256": sha256(aside / PLAN),
                 "city": {"name": city.name, "digest": digest(city)},
                 "policies": _freeze_policies(plan, aside / INPUTS),
