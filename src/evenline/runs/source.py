@@ -18,7 +18,7 @@ EVALUATOR = (
     "runs/*.py",
 )
 EVERYTHING = ("**/*.py", "worlds/sumo/day.cpp", "worlds/calibrations/*.json")
-ANALYSER = ("trial/plan.py", "trial/analyse.py", "trial/intervals.py")
+ANALYSER = ("trial/plan.py", "trial/records.py", "trial/analyse.py", "trial/intervals.py")
 
 
 def source_files(patterns: tuple[str, ...]) -> dict[str, str]:
