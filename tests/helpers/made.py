@@ -85,10 +85,10 @@ def answer(trial: Trial, order: Order, outcome: Outcome) -> dict[str, Any]:
     with chdir(trial.inputs):
         policy = described_policy(order.policy)
     return {
-        "city": trial.registered["city"]["digest"],
+        "city": trial.registered.city.digest,
         "policy": policy,
         "sumo": {"version": order.sumo, "options": ["--end", "7200"]},
-        "evaluator": trial.registered["evaluator"]["sha256"],
+        "evaluator": trial.registered.evaluator.sha256,
         "outcome": outcome.as_dict(),
         "ledger": ledger_totals(outcome),
         "host": {"name": "made-up"},

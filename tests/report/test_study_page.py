@@ -74,10 +74,10 @@ def make_trial(study: Path) -> Trial:
             source = str(inputs / order.policy) if "/" in order.policy else order.policy
             outcome = world.run_day(Cell(**order.cell), open_policy(source, town))
             done = {
-                "city": trial.registered["city"]["digest"],
+                "city": trial.registered.city.digest,
                 "policy": described_policy(source),
                 "sumo": {"version": order.sumo, "options": []},
-                "evaluator": trial.registered["evaluator"]["sha256"],
+                "evaluator": trial.registered.evaluator.sha256,
                 "outcome": outcome.as_dict(),
                 "ledger": ledger_totals(outcome),
                 "host": {"name": "fast"},

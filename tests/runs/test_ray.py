@@ -109,7 +109,7 @@ def test_a_lost_node_costs_time_and_no_record(cluster: tuple[str, Node], tmp_pat
     assert orphans, "the node was killed in the middle of a job"
     assert found.complete
     assert sorted(done) == sorted(trial.jobs()), "nothing is lost and nothing doubled"
-    assert [event["event"] for event in journal(trial.folder)] == ["registered"]
+    assert [event.event for event in journal(trial.folder)] == ["registered"]
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans), 20)
     write_analysis(trial.folder)
     assert verify(trial.folder).problems == []

@@ -21,7 +21,7 @@ from evenline.study.plan import find_plan, read_study_plan
 from evenline.study.steps import STEPS, steps_with, training_is_stable
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, write_bytes, write_table, write_text
-from evenline.trial.used import note_used
+from evenline.trial.used import Used, note_used
 from made import answer, day
 from town_plan import TOWN, plan_with
 
@@ -141,14 +141,15 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
 ) -> None:
     from evenline.city.tables import digest
 
-    entry = {"name": "mine", "trial": "", "city": digest(embedded_city("town"))}
+    city = digest(embedded_city("town"))
     ledger = tmp_path / "results" / "used-cells.json"
-    note_used(ledger, entry | {"blocks": [[8103, 9203]]})
+    note_used(ledger, Used(name="mine", trial="", city=city, blocks=((8103, 9203),)))
     dry = ("study", "run", TOWN, "--dry-run", "--out")
     for out in (tmp_path / "results" / "study", tmp_path / "elsewhere" / "study"):
         assert "SUMO seed 8103: trial 'mine' has used it" in evenline(*dry, out)[1]
     ledger.unlink()
-    note_used(tmp_path / "results" / "study-x" / ledger.name, entry | {"blocks": [[8123, 9203]]})
+    used = Used(name="mine", trial="", city=city, blocks=((8123, 9203),))
+    note_used(tmp_path / "results" / "study-x" / ledger.name, used)
     plan = find_plan("town").parent / "town-trial.toml"
     code, said = evenline("trial", "register", plan, "--out", tmp_path / "trial")
     assert code == 2 and "trial 'mine' has used it" in said

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from evenline.support.errors import InputError
@@ -9,6 +10,7 @@ from evenline.support.records import (
     Positive,
     Record,
     Share,
+    Word,
     convert,
     plain,
     read_record,
@@ -26,6 +28,8 @@ class Plan(Record):
     name: str
     limits: Limits = Limits()
     seeds: tuple[int, ...] = ()
+    hashes: dict[str, str] = msgspec.field(default_factory=dict)
+    word: Word = "a"
 
 
 @pytest.mark.parametrize(
@@ -34,11 +38,19 @@ class Plan(Record):
         ({}, "plan: missing key name"),
         ({"name": 1}, "plan: name: expected str, got int"),
         ({"name": "a", "nmae": "b"}, "plan: unknown key nmae"),
-        ({"name": "a", "limits": {"tries": 0}}, "plan: limits.tries: expected int >= 1"),
+        ({"name": "a", "limits": {"tries": 0}}, "plan: limits.tries: expected int >= 1, got 0"),
         ({"name": "a", "limits": {"tries": True}}, "plan: limits.tries: expected int, got bool"),
         ({"name": "a", "limits": {"share": 2}}, "plan: limits.share: expected float <= 1.0"),
         ({"name": "a", "limits": {"share": float("inf")}}, "limits.share: inf is not a finite"),
         ({"name": "a", "seeds": [1, "2"]}, r"plan: seeds\[1\]: expected int, got str"),
+        (
+            {"name": "a", "hashes": {"a.b": "", "c.d": 1}},
+            r"plan: hashes\.c\.d: expected str, got int",
+        ),
+        (
+            {"name": "a", "word": "a/b"},
+            "plan: word: expected str of letters, digits, - _ . only, got 'a/b'",
+        ),
         ([], "plan: expected object, got array"),
     ],
 )
@@ -52,7 +64,13 @@ def test_a_record_comes_back_from_its_file(tmp_path: Path) -> None:
     plan = Plan(name="a", limits=Limits(tries=7), seeds=(1, 2))
     write_record(tmp_path / "plan.json", plan)
     assert read_record(tmp_path / "plan.json", Plan) == plan
-    assert plain(plan) == {"name": "a", "limits": {"tries": 7, "share": 0.5}, "seeds": [1, 2]}
+    assert plain(plan) == {
+        "name": "a",
+        "limits": {"tries": 7, "share": 0.5},
+        "seeds": [1, 2],
+        "hashes": {},
+        "word": "a",
+    }
 
 
 def test_another_format_is_refused_before_anything_else(tmp_path: Path) -> None:

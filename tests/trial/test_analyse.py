@@ -5,29 +5,38 @@ Days are made of these: an effect by level plus one by seed plus one by block th
 """
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy.stats import wilcoxon
 
-from evenline.trial.analyse import ENDPOINTS, Key, analyse, by_block, differences, sign_test
+from evenline.trial.analyse import (
+    ENDPOINTS,
+    Figures,
+    Findings,
+    Key,
+    analyse,
+    by_block,
+    differences,
+    sign_test,
+)
 from evenline.trial.intervals import bca, hodges_lehmann, signed_rank_tail
-from evenline.trial.plan import GATES
+from evenline.trial.plan import GATES, Claim
 
 LEVELS = (0.75, 1.00, 1.25)
 SEEDS = (6201, 6202, 6203, 6204, 6205)
 BLOCKS = [(8101 + i, 8201 + i) for i in range(10)]
-CLAIM = {
-    "candidate": "reserve",
-    "parent": "parent",
-    "completion_margin": "0.003",
-    "level": "0.025",
-    "required_wins": 9,
-    "gates": list(GATES),
-}
+CLAIM = Claim(
+    candidate="reserve",
+    parent="parent",
+    completion_margin="0.003",
+    level="0.025",
+    required_wins=9,
+    gates=GATES,
+)
 SOUND = {"completeness": True, "artifacts": True, "stability": True}
 
 # The paper's tables: means by method, differences by level and by seed.
@@ -88,40 +97,42 @@ def published() -> dict[Key, dict[str, Fraction]]:
 
 
 @pytest.fixture(scope="module")
-def verdict() -> dict[str, Any]:
+def verdict() -> Findings:
     return analyse(published(), CLAIM, SOUND)
 
 
-def test_the_papers_verdict_follows_from_its_numbers(verdict: dict[str, Any]) -> None:
+def test_the_papers_verdict_follows_from_its_numbers(verdict: Findings) -> None:
     for name in ("primary", "completion"):
-        test = verdict["claim"][name]
-        assert (test["wins"], test["blocks"], test["passed"]) == (10, 10, True)
-        assert f"{test['p']:.7f}" == "0.0009766"
-    assert all(d > 0 for d in verdict["claim"]["completion"]["block_differences"])
-    assert verdict["claim"]["intersection_union_passed"] and verdict["confirmed"]
-    assert verdict["gates"] == dict.fromkeys(GATES, True)
+        test = getattr(verdict.claim, name)
+        assert (test.wins, test.blocks, test.passed) == (10, 10, True)
+        assert f"{test.p:.7f}" == "0.0009766"
+    assert all(d > 0 for d in verdict.claim.completion.block_differences)
+    assert verdict.claim.intersection_union_passed and verdict.confirmed
+    assert verdict.gates == dict.fromkeys(GATES, True)
 
 
-def rounded(row: dict[str, float]) -> tuple[float, ...]:
-    return tuple(round(row[name], digits) for name, digits in zip(ENDPOINTS, DIGITS, strict=True))
+def rounded(row: Figures) -> tuple[float, ...]:
+    return tuple(
+        round(getattr(row, name), digits) for name, digits in zip(ENDPOINTS, DIGITS, strict=True)
+    )
 
 
-def test_the_papers_tables_come_back(verdict: dict[str, Any]) -> None:
-    assert {method: rounded(row) for method, row in verdict["means"].items()} == MEANS
-    assert rounded(verdict["difference"]) == (-92.12, 0.00466, -77.22)
-    assert {float(k): rounded(row) for k, row in verdict["by_level"].items()} == BY_LEVEL
-    assert {int(k): rounded(row) for k, row in verdict["by_seed"].items()} == BY_SEED
-    assert round(100 * verdict["difference"]["generalized_s"] / PARENT[0], 2) == -3.71
-    assert round(100 * verdict["difference"]["unfinished"] / PARENT[2], 2) == -11.78
+def test_the_papers_tables_come_back(verdict: Findings) -> None:
+    assert {method: rounded(row) for method, row in verdict.means.items()} == MEANS
+    assert rounded(verdict.difference) == (-92.12, 0.00466, -77.22)
+    assert {float(k): rounded(row) for k, row in verdict.by_level.items()} == BY_LEVEL
+    assert {int(k): rounded(row) for k, row in verdict.by_seed.items()} == BY_SEED
+    assert round(100 * verdict.difference.generalized_s / PARENT[0], 2) == -3.71
+    assert round(100 * verdict.difference.unfinished / PARENT[2], 2) == -11.78
 
 
 def test_controls_are_favourable_in_all_blocks_and_labelled_descriptive(
-    verdict: dict[str, Any],
+    verdict: Findings,
 ) -> None:
-    assert set(verdict["controls"]) == MEANS.keys() - {"reserve", "parent"}
-    for row in verdict["controls"].values():
-        assert row["favourable_blocks"] == row["blocks"] == 10
-        assert "not part of the registered claim" in row["note"]
+    assert set(verdict.controls) == MEANS.keys() - {"reserve", "parent"}
+    for row in verdict.controls.values():
+        assert row.favourable_blocks == row.blocks == 10
+        assert "not part of the registered claim" in row.note
 
 
 def with_block(number: int, name: str, change: Fraction) -> dict[Key, dict[str, Fraction]]:
@@ -135,15 +146,15 @@ def with_block(number: int, name: str, change: Fraction) -> dict[Key, dict[str, 
 
 def test_nine_of_ten_pass_and_eight_do_not() -> None:
     days = with_block(0, "generalized_s", Fraction(1_000))
-    nine = analyse(days, CLAIM, SOUND)["claim"]["primary"]
-    assert (nine["wins"], f"{nine['p']:.6f}", nine["passed"]) == (9, "0.010742", True)
+    nine = analyse(days, CLAIM, SOUND).claim.primary
+    assert (nine.wins, f"{nine.p:.6f}", nine.passed) == (9, "0.010742", True)
     for key, row in days.items():
         if key.method == "reserve" and key.block == BLOCKS[1]:
             row["generalized_s"] += 1_000
     eight = analyse(days, CLAIM, SOUND)
-    assert (eight["claim"]["primary"]["wins"], eight["claim"]["primary"]["passed"]) == (8, False)
-    assert eight["claim"]["completion"]["passed"]
-    assert not eight["claim"]["intersection_union_passed"] and not eight["confirmed"]
+    assert (eight.claim.primary.wins, eight.claim.primary.passed) == (8, False)
+    assert eight.claim.completion.passed
+    assert not eight.claim.intersection_union_passed and not eight.confirmed
 
 
 def test_the_completion_margin_is_exact() -> None:
@@ -151,23 +162,23 @@ def test_the_completion_margin_is_exact() -> None:
     mean = by_block(differences(days, "reserve", "parent"), "completion")[4]
     at_margin = with_block(4, "completion", -mean - exact(0.003))
     inside = with_block(4, "completion", -mean - exact(0.003) + Fraction(1, 10**12))
-    assert analyse(at_margin, CLAIM, SOUND)["claim"]["completion"]["wins"] == 9, "a tie is none"
-    assert analyse(inside, CLAIM, SOUND)["claim"]["completion"]["wins"] == 10
+    assert analyse(at_margin, CLAIM, SOUND).claim.completion.wins == 9, "a tie is none"
+    assert analyse(inside, CLAIM, SOUND).claim.completion.wins == 10
 
 
 def test_a_tie_of_many_unequal_days_is_a_nonwin() -> None:
     days = published()
     mean = by_block(differences(days, "reserve", "parent"), "generalized_s")[2]
-    primary = analyse(with_block(2, "generalized_s", -mean), CLAIM, SOUND)["claim"]["primary"]
-    assert (primary["wins"], primary["block_differences"][2]) == (9, 0.0)
+    primary = analyse(with_block(2, "generalized_s", -mean), CLAIM, SOUND).claim.primary
+    assert (primary.wins, primary.block_differences[2]) == (9, 0.0)
 
 
 @pytest.mark.parametrize("gate", [*SOUND])
 def test_one_gate_alone_denies_the_claim(gate: str) -> None:
     found = analyse(published(), CLAIM, SOUND | {gate: False})
-    assert found["claim"]["intersection_union_passed"] and not found["confirmed"]
-    without = CLAIM | {"gates": [name for name in GATES if name != gate]}
-    assert analyse(published(), without, SOUND | {gate: False})["confirmed"]
+    assert found.claim.intersection_union_passed and not found.confirmed
+    without = replace(CLAIM, gates=tuple(name for name in GATES if name != gate))
+    assert analyse(published(), without, SOUND | {gate: False}).confirmed
 
 
 def test_one_demand_level_in_the_wrong_direction_denies_the_claim() -> None:
@@ -176,20 +187,20 @@ def test_one_demand_level_in_the_wrong_direction_denies_the_claim() -> None:
         if key.method == "reserve" and key.level == 0.75:
             row["generalized_s"] += 45
     found = analyse(days, CLAIM, SOUND)
-    assert found["claim"]["primary"]["wins"] >= 9 and found["gates"]["mean direction"]
-    assert not found["gates"]["demand direction"] and not found["confirmed"]
+    assert found.claim.primary.wins >= 9 and found.gates["mean direction"]
+    assert not found.gates["demand direction"] and not found.confirmed
 
 
 def test_a_mean_in_the_wrong_direction_denies_the_claim() -> None:
     found = analyse(with_block(0, "generalized_s", Fraction(10_000)), CLAIM, SOUND)
-    assert found["claim"]["primary"]["passed"]
-    assert not found["gates"]["mean direction"] and not found["confirmed"]
+    assert found.claim.primary.passed
+    assert not found.gates["mean direction"] and not found.confirmed
 
 
 @given(st.lists(st.booleans(), min_size=10, max_size=10))
 def test_only_the_number_of_wins_counts(wins: list[bool]) -> None:
     assert sign_test(wins, CLAIM) == sign_test(sorted(wins), CLAIM)
-    assert sign_test(wins, CLAIM)["passed"] == (sum(wins) >= 9)
+    assert sign_test(wins, CLAIM).passed == (sum(wins) >= 9)
 
 
 # -- beyond the claim -----------------------------------------------------------------------------
@@ -205,24 +216,24 @@ def test_the_interval_holds_what_the_exact_signed_rank_test_does_not_reject(
     values: list[int],
 ) -> None:
     found = hodges_lehmann(values)
-    level = 1 - found["confidence"]
-    assert 0.95 <= found["confidence"] < 1
+    level = 1 - found.confidence
+    assert 0.95 <= found.confidence < 1
     for theta, inside in (
-        (found["low"] + 0.123, True),
-        (found["high"] - 0.123, True),
-        (found["low"] - 0.123, False),
-        (found["high"] + 0.123, False),
+        (found.low + 0.123, True),
+        (found.high - 0.123, True),
+        (found.low - 0.123, False),
+        (found.high + 0.123, False),
     ):
         shifted = np.array(values) - theta
         if len(set(np.abs(shifted))) < len(shifted):
             continue  # SciPy's exact test is for distinct sizes
         p = wilcoxon(shifted, method="exact").pvalue
-        if found["low"] + 0.3 < found["high"]:
+        if found.low + 0.3 < found.high:
             assert (p > level + 1e-12) == inside
 
 
 def test_the_estimate_of_a_symmetric_sample_is_its_centre() -> None:
-    assert hodges_lehmann([-3.0, -1.0, 1.0, 3.0, 5.0, -5.0])["estimate"] == 0.0
+    assert hodges_lehmann([-3.0, -1.0, 1.0, 3.0, 5.0, -5.0]).estimate == 0.0
 
 
 def test_ten_blocks_leave_out_eight_sums_at_each_end() -> None:
@@ -230,12 +241,12 @@ def test_ten_blocks_leave_out_eight_sums_at_each_end() -> None:
     assert float(signed_rank_tail(10, 8)) == pytest.approx(0.0244140625)
     assert float(signed_rank_tail(10, 9)) == pytest.approx(0.0322265625)
     found = hodges_lehmann(list(range(1, 11)))
-    assert found["confidence"] == pytest.approx(1 - 2 * 0.0244140625)
+    assert found.confidence == pytest.approx(1 - 2 * 0.0244140625)
 
 
 def test_the_bootstrap_is_the_same_whenever_it_is_computed_and_none_where_blocks_agree() -> None:
     values = [-92.0, -80.5, -101.2, -60.0, -75.0, -110.0, -99.0, -88.0, -91.0, -85.0]
     first = bca(values)
     assert first == bca(values) and first is not None
-    assert first["low"] < first["estimate"] < first["high"] < 0
+    assert first.low < first.estimate < first.high < 0
     assert bca([-1.0] * 10) is None

@@ -3,7 +3,6 @@
 import hashlib
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,13 +12,14 @@ from evenline.support.errors import InputError
 from evenline.support.files import read_json, to_json, write_text
 from evenline.trial.closeout import closeout, merkle_root
 from evenline.trial.evidence import peek, write_analysis
+from evenline.trial.records import Closeout
 from evenline.trial.registration import Trial, deviate
 from evenline.trial.verify import tree, verify
 from made import finished_trial
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, dict[str, Any]]:
+def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Closeout]:
     trial = finished_trial(tmp_path_factory.mktemp("closed"))
     with pytest.raises(InputError, match=r"no analysis.json yet; first: evenline trial analyse"):
         closeout(trial.folder)
@@ -54,7 +54,7 @@ def test_both_programs_grow_the_same_tree(leaves: list[bytes]) -> None:
     assert tree(hashes).hex() == merkle_root(leaves)
 
 
-def test_every_file_that_counts_is_bound(closed: tuple[Trial, dict[str, Any]]) -> None:
+def test_every_file_that_counts_is_bound(closed: tuple[Trial, Closeout]) -> None:
     trial, manifest = closed
     left_out = {"closeout.json", "provenance.intoto.json"}
     there = {
@@ -62,18 +62,16 @@ def test_every_file_that_counts_is_bound(closed: tuple[Trial, dict[str, Any]]) -
         for path in trial.folder.rglob("*")
         if path.is_file() and not path.name.startswith(".")
     }
-    bound = {name for name in manifest["files"] if not name.startswith("source/")}
+    bound = {name for name in manifest.files if not name.startswith("source/")}
     assert bound == there - left_out
-    assert "source/trial/verify.py" in manifest["files"]
-    assert manifest["confirmed"] is True
+    assert "source/trial/verify.py" in manifest.files
+    assert manifest.confirmed is True
 
 
-def test_sha256sum_agrees(closed: tuple[Trial, dict[str, Any]], tmp_path: Path) -> None:
+def test_sha256sum_agrees(closed: tuple[Trial, Closeout], tmp_path: Path) -> None:
     trial, manifest = closed
     lines = [
-        f"{own}  {name}\n"
-        for name, own in manifest["files"].items()
-        if not name.startswith("source/")
+        f"{own}  {name}\n" for name, own in manifest.files.items() if not name.startswith("source/")
     ]
     (tmp_path / "sums").write_text("".join(lines))
     ended = subprocess.run(
@@ -84,21 +82,21 @@ def test_sha256sum_agrees(closed: tuple[Trial, dict[str, Any]], tmp_path: Path) 
     assert ended.returncode == 0
 
 
-def test_the_provenance_is_an_in_toto_statement(closed: tuple[Trial, dict[str, Any]]) -> None:
+def test_the_provenance_is_an_in_toto_statement(closed: tuple[Trial, Closeout]) -> None:
     trial, manifest = closed
     statement = read_json(trial.folder / "provenance.intoto.json")
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
     subjects = {row["name"]: row["digest"]["sha256"] for row in statement["subject"]}
-    assert subjects["merkle-root"] == manifest["merkle_root"]
-    assert subjects["analysis.json"] == manifest["files"]["analysis.json"]
+    assert subjects["merkle-root"] == manifest.merkle_root
+    assert subjects["analysis.json"] == manifest.files["analysis.json"]
     build = statement["predicate"]["buildDefinition"]
     assert build["buildType"] and build["externalParameters"]["trial"] == trial.sha256
     assert all(row["digest"]["sha256"] for row in build["resolvedDependencies"])
     assert statement["predicate"]["runDetails"]["builder"]["id"]
 
 
-def test_what_is_closed_stays_as_it_is(closed: tuple[Trial, dict[str, Any]]) -> None:
+def test_what_is_closed_stays_as_it_is(closed: tuple[Trial, Closeout]) -> None:
     trial, manifest = closed
     for change in (
         lambda: deviate(trial.folder, "an afterthought", "A. Person"),
@@ -107,6 +105,6 @@ def test_what_is_closed_stays_as_it_is(closed: tuple[Trial, dict[str, Any]]) -> 
         with pytest.raises(InputError, match="the trial is closed"):
             change()
     assert closeout(trial.folder) == manifest
-    assert write_analysis(trial.folder)["confirmed"]
+    assert write_analysis(trial.folder).confirmed
     files = [path for path in trial.folder.rglob("*") if path.is_file()]
     assert all(path.stat().st_mode & 0o222 == 0 for path in files if path.name[0] != ".")

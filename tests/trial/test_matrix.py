@@ -146,7 +146,7 @@ def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: P
         write_analysis(trial.folder)
     assert not run(trial.folder, made_up(trial)).complete, "only on request is it tried again"
     assert run(trial.folder, made_up(trial), retry=True).complete
-    events = [event["event"] for event in journal(trial.folder)]
+    events = [event.event for event in journal(trial.folder)]
     assert events == ["registered", "quarantined", "released"], "it stays on record"
     tried_twice = next(address for address in trial.jobs() if address != unlucky)
     record = json.loads((trial.folder / "records" / f"{tried_twice}.json").read_text())
@@ -170,8 +170,8 @@ def test_looking_early_is_possible_and_stays_visible(tmp_path: Path) -> None:
     assert set(peek(trial.folder)) == {"better", "worse"}
     run(trial.folder, made_up(trial))
     found = write_analysis(trial.folder)
-    assert found["notices"] == notices(trial.folder)
-    assert "outcomes of 5 jobs shown" in found["notices"][0]
+    assert list(found.notices) == notices(trial.folder)
+    assert "outcomes of 5 jobs shown" in found.notices[0]
 
 
 def test_a_record_binds_what_the_outcome_depends_on(tmp_path: Path) -> None:

@@ -35,6 +35,24 @@ def test_a_seed_has_its_own_source(tmp_path: Path) -> None:
     assert read_plan(path).methods == {"better": ("runs/a-1", "runs/a-2"), "worse": ("one", "two")}
 
 
+@pytest.mark.parametrize("margin", ['"0.010"', "0.01", "0"])
+def test_a_margin_is_text_or_a_number_and_stays_as_it_is_written(
+    tmp_path: Path, margin: str
+) -> None:
+    path = tmp_path / "plan.toml"
+    claim = f'{{ candidate = "better", parent = "worse", completion_margin = {margin} }}'
+    path.write_text(plan_text(claim=claim))
+    assert read_plan(path).claim.completion_margin == margin.strip('"')
+
+
+def test_a_plan_names_the_world_it_runs_in(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(plan_text())
+    assert read_plan(path).world == "sumo"
+    path.write_text(plan_text(world='"fast"'))
+    assert read_plan(path).world == "fast"
+
+
 def test_the_papers_sign_probabilities() -> None:
     assert f"{float(sign_probability(10, 10)):.7f}" == "0.0009766"
     assert f"{float(sign_probability(9, 10)):.6f}" == "0.010742"
@@ -57,17 +75,20 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"nmae": '"x"'}, "'nmae' is not known"),
-        ({"seeds": "[1, 1]"}, "none twice"),
-        ({"levels": "[]"}, "levels: there must be at least one"),
-        ({"levels": "[-1.0]"}, "demand -1.0: must be a number of at least 0"),
-        ({"blocks": "{ sumo_seed = 9101, count = 6 }"}, "'demand_seed' is missing"),
+        ({"nmae": '"x"'}, "unknown key nmae"),
+        ({"seeds": "[1, 1]"}, "seeds: [1, 1] names a value twice"),
+        ({"levels": "[]"}, "levels: expected array of length >= 1"),
+        ({"levels": "[-1.0]"}, "levels[0]: expected float >= 0.0"),
+        ({"blocks": "{ sumo_seed = 9101, count = 6 }"}, "blocks: missing key demand_seed"),
         (
             {"blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 5 }"},
             "not even 5 wins reach level 0.025",
         ),
-        ({"methods": '{ better = ["one"], worse = "zero" }'}, "better needs one source"),
-        ({"claim": '{ candidate = "better", parent = "best" }'}, "'best' is not among the methods"),
+        ({"methods": '{ better = ["one"], worse = "zero" }'}, "methods.better: needs one source"),
+        (
+            {"claim": '{ candidate = "better", parent = "best" }'},
+            "claim: unknown method 'best'; choose from",
+        ),
         ({"claim": '{ candidate = "better", parent = "better" }'}, "must differ"),
         (
             {"claim": '{ candidate = "better", parent = "worse", required_wins = 5 }'},
@@ -79,12 +100,34 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
         ),
         (
             {"claim": '{ candidate = "better", parent = "worse", gates = ["luck"] }'},
-            "gate 'luck' is not known",
+            "claim: unknown gate 'luck'; choose from",
         ),
-        ({"claim": '{ candidate = "better" }'}, "claim: 'parent' is missing"),
-        ({"limits": "{ tries = 0 }"}, "must be positive"),
-        ({"name": '"a/b"'}, "use letters"),
+        ({"claim": '{ candidate = "better" }'}, "claim: missing key parent"),
+        ({"limits": "{ tries = 0 }"}, "limits.tries: expected int >= 1"),
+        ({"name": '"a/b"'}, "name: expected str of letters, digits, - _ . only"),
         ({"name": "small"}, "not valid TOML"),
+        ({"seeds": '["1"]'}, "seeds[0]: expected int, got str"),
+        ({"seeds": "[-1]"}, "seeds[0]: expected int >= 0"),
+        ({"levels": "[inf]"}, "levels[0]: inf is not a finite number"),
+        ({"methods": "{ better = 1, worse = 'zero' }"}, "methods.better: expected str | array"),
+        (
+            {"blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 201 }"},
+            "blocks.count: expected int <= 200",
+        ),
+        (
+            {"blocks": "{ sumo_seed = 2147483640, demand_seed = 9201, count = 10 }"},
+            "SUMO seed 2147483648: must be from 0 to 2147483647",
+        ),
+        ({"limits": "{ time_s = 1.5 }"}, "limits.time_s: expected int, got float"),
+        ({"limits": "{ memory_gib = 0 }"}, "limits.memory_gib: expected float > 0.0"),
+        (
+            {"claim": '{ candidate = "better", parent = "worse", level = true }'},
+            "claim.level: expected str, got bool",
+        ),
+        (
+            {"claim": '{ candidate = "better", parent = "worse", level = "1/0" }'},
+            "claim: level = '1/0': expected a decimal number",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_the_files_name(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import embedded_city
@@ -16,6 +17,7 @@ from evenline.runs import source
 from evenline.support.errors import InputError
 from evenline.trial import registration
 from evenline.trial.matrix import run
+from evenline.trial.records import Source, read_registered
 from evenline.trial.registration import deviate, journal, notices, open_trial, register
 from evenline.trial.used import used_by_trials
 from made import finished_trial, made_up, plan_text, registered
@@ -47,8 +49,8 @@ def test_an_earlier_trial_has_used_its_cells_in_its_city_only(tmp_path: Path) ->
         register(plan, tmp_path / "again", ledger)
     plan.write_text(plan_text(name='"elsewhere"', city='"city"'))
     register(plan, tmp_path / "elsewhere", ledger)
-    assert [entry["name"] for entry in used_by_trials(ledger)] == ["small", "elsewhere"]
-    assert used_by_trials(ledger)[0]["trial"] == trial.sha256
+    assert [entry.name for entry in used_by_trials(ledger)] == ["small", "elsewhere"]
+    assert used_by_trials(ledger)[0].trial == trial.sha256
 
 
 def test_a_folder_is_registered_into_once(tmp_path: Path) -> None:
@@ -88,11 +90,11 @@ def test_a_bundle_travels_with_the_trial_and_must_be_on_record_as_stable(tmp_pat
     source = f'"{tmp_path}/actor-{{seed}}"'
     trial = registered(tmp_path / "own", methods=f'{{ better = {source}, worse = "zero" }}')
     shutil.rmtree(tmp_path / "actor-1")
-    first, second = (p for p in trial.registered["policies"] if p["method"] == "better")
-    assert sorted(first["files"]) == ["hashes.json", "policy.json", "tensors.safetensors"]
-    assert (first["stable"], second["stable"]) == (True, False)
-    assert policy_digest(str(trial.inputs / first["path"])) == first["digest"]
-    (trial.inputs / first["path"] / "tensors.safetensors").write_bytes(b"other")
+    first, second = (p for p in trial.registered.policies if p.method == "better")
+    assert sorted(first.files) == ["hashes.json", "policy.json", "tensors.safetensors"]
+    assert (first.stable, second.stable) == (True, False)
+    assert policy_digest(str(trial.inputs / first.path)) == first.digest
+    (trial.inputs / first.path / "tensors.safetensors").write_bytes(b"other")
     with pytest.raises(InputError, match=r"tensors.safetensors: is not the file .* registered"):
         open_trial(trial.folder)
 
@@ -149,7 +151,8 @@ def test_a_deviation_needs_a_reason_and_a_name(tmp_path: Path) -> None:
 
 def test_another_machine_with_other_files_cannot_contribute(tmp_path: Path) -> None:
     trial = registered(tmp_path)
-    stranger = replace(trial, registered=trial.registered | {"evaluator": {"sha256": "f" * 64}})
+    other = structs.replace(trial.registered, evaluator=Source(sha256="f" * 64, files={}))
+    stranger = replace(trial, registered=other)
     found = run(trial.folder, made_up(stranger))
     assert len(found.quarantined) == 48 and not found.done
     error = json.loads(next((trial.folder / "quarantine").iterdir()).read_text())["errors"][-1]
@@ -164,4 +167,22 @@ def test_a_line_taken_out_of_the_journal_is_missed(tmp_path: Path) -> None:
     first, _, third = path.read_text().splitlines(keepends=True)
     path.write_text(first + third)
     with pytest.raises(InputError, match="line 2 does not follow"):
+        journal(trial.folder)
+
+
+def test_a_registration_of_an_earlier_version_opens_and_means_sumo(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    path = trial.folder / "trial.json"
+    file = json.loads(path.read_text())
+    assert file["plan"].pop("world") == "sumo"
+    path.chmod(0o644)
+    path.write_text(json.dumps(file))
+    assert read_registered(trial.folder) == trial.registered
+
+
+def test_a_journal_with_an_unknown_line_is_refused_by_its_place(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    path = trial.folder / "journal.jsonl"
+    path.write_text(path.read_text() + '{"event": "bribed", "at": "", "previous": ""}\n')
+    with pytest.raises(InputError, match=r"journal\.jsonl: lines\[1\]\.event: .*'bribed'"):
         journal(trial.folder)

@@ -16,18 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
 from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.runs.executors import Order
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, to_json, write_text
+from evenline.support.records import plain
 from evenline.trial import verify as module
 from evenline.trial.analyse import analyse, endpoints_of
 from evenline.trial.closeout import closeout, root_of
 from evenline.trial.evidence import write_analysis
 from evenline.trial.matrix import run, seal_of
-from evenline.trial.plan import GATES, Claim
+from evenline.trial.plan import Claim
+from evenline.trial.records import Day, JobRecord
 from evenline.trial.registration import Trial, deviate
 from evenline.trial.verify import verify
 from made import day, finished_trial, made_up, registered
@@ -119,14 +122,24 @@ def test_both_programs_come_to_the_same_figures(whole: Trial) -> None:
     assert first["confirmed"] and second["analysis_agrees"]
 
 
+def job_record(row: dict[str, Any]) -> JobRecord:
+    """A record with nothing in it but what the analysis reads."""
+    empty = dict.fromkeys(JobRecord.__struct_fields__)
+    return JobRecord(**empty | row | {"cell": Cell(**row["cell"]), "outcome": Day(**day_of(row))})
+
+
+def day_of(row: dict[str, Any]) -> dict[str, int]:
+    return {name: row["outcome"][name] for name in Day.__struct_fields__}
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 40]))
 def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: int) -> None:
     """A small spread makes ties; whole blocks may tie, and the margin may be met exactly."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    claim = vars(Claim("a", "b", required_wins=6)) | {"gates": list(GATES)}
+    claim = Claim(candidate="a", parent="b", required_wins=6)
     plan = {
-        "claim": claim,
+        "claim": plain(claim),
         "seeds": [1, 2],
         "levels": [0.75, 1.25],
         "blocks": [[9101 + i, 9201 + i] for i in range(6)],
@@ -152,7 +165,7 @@ def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: i
                         {"method": method, "seed": training_seed, "cell": cell, "outcome": outcome}
                     )
     sound = {"completeness": True, "artifacts": True, "stability": True}
-    first = analyse(endpoints_of(records), claim, sound)
+    first = plain(analyse(endpoints_of(map(job_record, records)), claim, sound))
     opinion = module.Opinion()
     module.compare("analysis", module.recompute(trial, records), first, opinion)
     assert opinion.problems == []
@@ -160,7 +173,7 @@ def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: i
 
 def test_a_denied_claim_is_verified_as_denied(tmp_path: Path) -> None:
     trial = finished_trial(tmp_path, day)
-    assert not write_analysis(trial.folder)["confirmed"]
+    assert not write_analysis(trial.folder).confirmed
     opinion = verify(trial.folder)
     assert opinion.problems == [] and not opinion.report["confirmed"]
     assert opinion.report["claim"]["primary"]["wins"] == 0, "equal days are ties"
@@ -172,7 +185,7 @@ def test_an_unstable_training_fails_its_gate_in_both(tmp_path: Path) -> None:
     save_bundle(tmp_path / "actor", spec, random_tensors(len(town.services), 1))
     methods = f'{{ better = "{tmp_path}/actor", worse = "zero" }}'
     trial = finished_trial(tmp_path, methods=methods)
-    assert write_analysis(trial.folder)["gates"]["stability"] is False
+    assert write_analysis(trial.folder).gates["stability"] is False
     assert verify(trial.folder).problems == []
 
 
@@ -180,7 +193,7 @@ def test_a_deviation_is_shown_by_both(tmp_path: Path) -> None:
     trial = registered(tmp_path)
     deviate(trial.folder, "power cut in block 3", "A. Person")
     run(trial.folder, made_up(trial))
-    (notice,) = write_analysis(trial.folder)["notices"]
+    (notice,) = write_analysis(trial.folder).notices
     assert "power cut in block 3" in notice
     assert verify(trial.folder).report["notices"] == [notice]
     rewrite(trial.folder / "analysis.json", lambda analysis: analysis["notices"].clear())

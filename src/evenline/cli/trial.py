@@ -4,8 +4,9 @@ deviations and broken seals. None prints an endpoint while the matrix is incompl
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,11 +15,14 @@ from rich.table import Table
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.support.progress import stderr as console
+from evenline.support.records import plain
+
+if TYPE_CHECKING:  # the analysis takes SciPy, which most commands do without
+    from evenline.trial.analyse import Analysis, Effect, Figures
 
 app = typer.Typer(no_args_is_help=True, help="Put a policy on trial: register, run, analyse.")
 
 TrialFolder = Annotated[Path, typer.Argument(help="The trial's folder.")]
-Row = dict[str, float]
 
 
 @app.command()
@@ -35,7 +39,7 @@ def register(
 
     folder = out or Path("results") / f"trial-{read_plan(plan).name}"
     trial = freeze(plan, folder, ledger)
-    _say(f"{trial.registered['jobs']:,} jobs; registered as {trial.sha256}")
+    _say(f"{trial.registered.jobs:,} jobs; registered as {trial.sha256}")
     print(folder)
 
 
@@ -96,7 +100,7 @@ def status(folder: TrialFolder) -> None:
 
     trial = open_trial(folder)
     found, every = standing(trial), trial.jobs()
-    table = Table(title=f"trial {trial.registered['name']}", title_justify="left")
+    table = Table(title=f"trial {trial.registered.name}", title_justify="left")
     for column in ("block", "done", "quarantined", "missing", "mean s a job"):
         table.add_column(column, justify="right")
     for block in dict.fromkeys(job.block for job in every.values()):
@@ -104,7 +108,7 @@ def status(folder: TrialFolder) -> None:
             {address: job for address, job in part.items() if job.block == block}
             for part in (found.done, found.quarantined, found.missing)
         ]
-        took = [read_record(trial, a, job)["run"]["duration_s"] for a, job in parts[0].items()]
+        took = [read_record(trial, a, job).run.duration_s for a, job in parts[0].items()]
         pace = f"{sum(took) / len(took):.1f}" if took else ""
         table.add_row("{}-{}".format(*block), *(f"{len(part):,}" for part in parts), pace)
     Console().print(table)
@@ -132,7 +136,7 @@ def analyse(
         return
     found = evidence.write_analysis(folder)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(plain(found)))
     else:
         _print_analysis(found)
         print(folder / evidence.ANALYSIS)
@@ -141,7 +145,7 @@ def analyse(
 
         write_trial(docs, folder)
     _show_notices(folder)
-    if not found["confirmed"]:
+    if not found.confirmed:
         raise typer.Exit(1)
 
 
@@ -177,9 +181,9 @@ def closeout(folder: TrialFolder) -> None:
 
     manifest = close(folder)
     _show_notices(folder)
-    print(f"confirmed {'yes' if manifest['confirmed'] else 'no'}")
-    print(f"results   {manifest['results_sha256']}")
-    print(f"root      {manifest['merkle_root']}")
+    print(f"confirmed {'yes' if manifest.confirmed else 'no'}")
+    print(f"results   {manifest.results_sha256}")
+    print(f"root      {manifest.merkle_root}")
 
 
 @app.command()
@@ -220,56 +224,51 @@ def _show_notices(folder: Path) -> None:
         _say(notice)
 
 
-def _print_analysis(found: dict[str, Any]) -> None:
-    claim = found["claim"]
+def _print_analysis(found: "Analysis") -> None:
+    claim = found.claim
     table = Table(title="registered claim", title_justify="left")
     for column in ("test", "wins", "required", "p", "passed"):
         table.add_column(column)
-    for name, label in (
-        ("primary", "lower generalized time"),
-        ("completion", "completion not inferior"),
+    for row, label in (
+        (claim.primary, "lower generalized time"),
+        (claim.completion, "completion not inferior"),
     ):
-        row = claim[name]
-        wins = f"{row['wins']} of {row['blocks']}"
-        table.add_row(
-            label, wins, str(row["required_wins"]), f"{row['p']:.7f}", _yes(row["passed"])
-        )
-    table.add_row("both (intersection-union)", "", "", "", _yes(claim["intersection_union_passed"]))
-    for gate, passed in found["gates"].items():
+        wins = f"{row.wins} of {row.blocks}"
+        table.add_row(label, wins, str(row.required_wins), f"{row.p:.7f}", _yes(row.passed))
+    table.add_row("both (intersection-union)", "", "", "", _yes(claim.intersection_union_passed))
+    for gate, passed in found.gates.items():
         table.add_row(f"gate: {gate}", "", "", "", _yes(passed))
-    table.add_row("confirmed", "", "", "", _yes(found["confirmed"]), style="bold")
+    table.add_row("confirmed", "", "", "", _yes(found.confirmed), style="bold")
     Console().print(table)
-    _print_rows("means", found["means"])
-    differences = {"all": found["difference"]}
-    differences |= {f"demand {level}": row for level, row in found["by_level"].items()}
-    differences |= {f"seed {seed}": row for seed, row in found["by_seed"].items()}
+    _print_rows("means", found.means)
+    differences = {"all": found.difference}
+    differences |= {f"demand {level}": row for level, row in found.by_level.items()}
+    differences |= {f"seed {seed}": row for seed, row in found.by_seed.items()}
     _print_rows("candidate minus parent", differences)
-    if found["controls"]:
+    if found.controls:
         controls = {
-            f"{label} ({row['favourable_blocks']} of {row['blocks']} blocks favourable)": row[
-                "difference"
-            ]
-            for label, row in found["controls"].items()
+            f"{label} ({row.favourable_blocks} of {row.blocks} blocks favourable)": row.difference
+            for label, row in found.controls.items()
         }
         _print_rows("candidate minus control (descriptive)", controls)
-    _print_intervals(found["beyond_the_claim"])
+    _print_intervals(found.beyond_the_claim)
 
 
-def _print_rows(title: str, rows: dict[str, Row]) -> None:
+def _print_rows(title: str, rows: Mapping[str, "Figures"]) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("", "Y, s per passenger", "completion", "unfinished"):
         table.add_column(column, justify="right" if column else "left")
     for name, row in rows.items():
         figures = (
-            f"{row['generalized_s']:,.2f}",
-            f"{row['completion']:.5f}",
-            f"{row['unfinished']:,.2f}",
+            f"{row.generalized_s:,.2f}",
+            f"{row.completion:.5f}",
+            f"{row.unfinished:,.2f}",
         )
         table.add_row(name, *figures)
     Console().print(table)
 
 
-def _print_intervals(beyond: dict[str, Any]) -> None:
+def _print_intervals(beyond: Mapping[str, "Effect"]) -> None:
     table = Table(
         title="effect over blocks (descriptive; not part of the registered claim)",
         title_justify="left",
@@ -277,11 +276,10 @@ def _print_intervals(beyond: dict[str, Any]) -> None:
     for column in ("", "estimate", "from", "to", "confidence"):
         table.add_column(column, justify="right" if column else "left")
     for name, found in beyond.items():
-        for kind in ("hodges_lehmann", "bca_mean"):
-            if row := found[kind]:
-                figures = (f"{row[part]:,.5f}" for part in ("estimate", "low", "high"))
-                label = f"{name}, {kind.replace('_', ' ')}"
-                table.add_row(label, *figures, f"{row['confidence']:.3f}")
+        for kind, row in (("hodges lehmann", found.hodges_lehmann), ("bca mean", found.bca_mean)):
+            if row is not None:
+                figures = (f"{figure:,.5f}" for figure in (row.estimate, row.low, row.high))
+                table.add_row(f"{name}, {kind}", *figures, f"{row.confidence:.3f}")
     Console().print(table)
 
 

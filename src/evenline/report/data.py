@@ -123,12 +123,12 @@ def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
     study, own = folder.parent, sha256(folder / "trial.json")
     seeds = {seed for block in registered["plan"]["blocks"] for seed in block}
     found = [
-        entry["name"]
+        entry.name
         for ledger in (study / LEDGER, *other_ledgers(study))
         for entry in used_by_trials(ledger)
-        if entry["trial"] != own
-        and entry["city"] == registered["city"]["digest"]
-        and not seeds.isdisjoint(seed for block in entry["blocks"] for seed in block)
+        if entry.trial != own
+        and entry.city == registered["city"]["digest"]
+        and not seeds.isdisjoint(seed for block in entry.blocks for seed in block)
     ]
     return list(dict.fromkeys(found))
 

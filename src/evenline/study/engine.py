@@ -30,6 +30,7 @@ from evenline.support.files import (
     write_bytes,
     write_text,
 )
+from evenline.trial.records import read_registered
 from evenline.trial.used import check_fresh, has_outcomes, other_ledgers
 
 FORMAT = "evenline-study-1"
@@ -397,8 +398,8 @@ def _seen(study: Study) -> set[int]:
     """The seeds whose outcomes the study's trial has."""
     if not has_outcomes(study.folder):
         return set()
-    registered = read_json(study.folder / TRIAL / "trial.json")
-    return {seed for block in registered["plan"]["blocks"] for seed in block}
+    registered = read_registered(study.folder / TRIAL)
+    return {seed for block in registered.plan.blocks for seed in block}
 
 
 def _refuse_used(study: Study) -> None:

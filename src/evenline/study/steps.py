@@ -5,15 +5,16 @@ Where things lie in a study's folder is fixed and written down here: `city/`, `r
 `report.html`. A trial with outcomes is never deleted: one that is replaced goes to `earlier/`.
 """
 
-import json
+import dataclasses
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
+from msgspec.structs import asdict, replace
 
 import evenline
 from evenline.city.tables import digest, open_city, save_city
@@ -23,9 +24,11 @@ from evenline.runs.source import source_digest, source_files
 from evenline.study.engine import TRIAL, Step, Study
 from evenline.study.plan import StudyPlan
 from evenline.support.errors import InputError
-from evenline.support.files import new_folder, read_json, sha256, to_json, write_text
+from evenline.support.files import new_folder, sha256, to_json, write_text
 from evenline.support.progress import progress_bar
-from evenline.trial.used import LEDGER, has_outcomes, other_ledgers
+from evenline.support.records import read_toml, write_record
+from evenline.trial.records import read_registered
+from evenline.trial.used import LEDGER, Used, has_outcomes, other_ledgers
 from evenline.worlds.sumo.runtime import installed_version
 
 EARLIER, TRIAL_PLAN = "earlier", "trial.toml"
@@ -190,27 +193,27 @@ def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
 def _register(study: Study) -> str:
     """Freeze the trial. What was registered from the same stays; what has outcomes is kept."""
     from evenline.trial.registration import register
-    from evenline.trial.used import FORMAT, check_fresh
+    from evenline.trial.used import Ledger, check_fresh
 
     folder, trial = study.folder, study.folder / TRIAL
     if (trial / "trial.json").exists() and _is_registered(study):
         return f"registered before as {sha256(trial / 'trial.json')}"
-    write_text(folder / LEDGER, to_json({"format": FORMAT, "trials": _earlier(folder)}))
+    write_record(folder / LEDGER, Ledger(trials=_earlier(folder)))
     blocks, own = study.plan.checked_trial().blocks, digest(open_city(study.city))
     check_fresh(blocks, own, folder / LEDGER, *other_ledgers(folder))
     _retire(study)
     write_text(folder / TRIAL_PLAN, trial_toml(study.plan.trial(folder)))
     made = register(folder / TRIAL_PLAN, trial, folder / LEDGER)
-    return f"{made.registered['jobs']:,} jobs, registered as {made.sha256}"
+    return f"{made.registered.jobs:,} jobs, registered as {made.sha256}"
 
 
 def _is_registered(study: Study) -> bool:
     """Whether the trial that is there asks the same of the same policies."""
-    found = read_json(study.folder / TRIAL / "trial.json")
-    asked = json.loads(json.dumps(asdict(study.plan.checked_trial())))
-    paths = ("city", "methods")  # where things lay is no part of the question
-    same = all(found["plan"][key] == asked[key] for key in asked if key not in paths)
-    policies = {f"{p['method']}-{p['seed']}": p["digest"] for p in found["policies"]}
+    found = read_registered(study.folder / TRIAL)
+    asked = study.plan.checked_trial()
+    # Where things lay is no part of the question.
+    same = found.plan == replace(asked, city=found.plan.city, methods=found.plan.methods)
+    policies = {f"{p.method}-{p.seed}": p.digest for p in found.policies}
     here = {path.name: policy_digest(str(path)) for path in (study.folder / "policies").iterdir()}
     return same and policies == here and _overtaken(study) is None
 
@@ -225,35 +228,31 @@ def _overtaken(study: Study) -> str | None:
     path = study.folder / TRIAL / "trial.json"
     if not path.exists() or has_outcomes(study.folder):
         return None
-    found = read_json(path)
+    found = read_registered(path.parent)
     if changed := changed_source(Trial(path.parent, found, "")):
         return f"evenline/{changed[0][0]} is not the source that was registered"
     sumo = installed_version()
-    return None if found["sumo"] == sumo else f"sumo is {sumo}, was {found['sumo']}"
+    return None if found.sumo == sumo else f"sumo is {sumo}, was {found.sumo}"
 
 
 def trial_toml(plan: dict[str, Any]) -> str:
-    """A trial's plan as TOML: JSON writes the same numbers, words and lists."""
-    lines = [f"{k} = {json.dumps(v)}" for k, v in plan.items() if not isinstance(v, dict)]
-    for name, table in plan.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
-    return "\n".join(["# Made from the study's plan.", *lines]) + "\n"
+    """A trial's plan as TOML."""
+    return "# Made from the study's plan.\n" + tomli_w.dumps(plan)
 
 
-def _earlier(folder: Path) -> list[dict[str, Any]]:
+def _earlier(folder: Path) -> tuple[Used, ...]:
     """What trials of this study have seen: those replaced, and the present one."""
     places = [*sorted((folder / EARLIER).glob("*")), folder / TRIAL]
-    return [
-        {
-            "name": found["name"],
-            "trial": sha256(place / "trial.json"),
-            "city": found["city"]["digest"],
-            "blocks": found["plan"]["blocks"],
-        }
-        for place in places
-        if any(place.glob("records/*.json")) and (found := read_json(place / "trial.json"))
-    ]
+    seen = {place: read_registered(place) for place in places if any(place.glob("records/*.json"))}
+    return tuple(
+        Used(
+            name=found.name,
+            trial=sha256(place / "trial.json"),
+            city=found.city.digest,
+            blocks=found.plan.blocks,
+        )
+        for place, found in seen.items()
+    )
 
 
 def _retire(study: Study) -> None:
@@ -278,7 +277,7 @@ def _trial(study: Study) -> str:
     trial = open_trial(folder)
     done = len(matrix.standing(trial).done)
     with progress_bar() as bar:
-        task = bar.add_task("days", total=trial.registered["jobs"], completed=done)
+        task = bar.add_task("days", total=trial.registered.jobs, completed=done)
         found = matrix.run(
             folder,
             executors.local(study.workers),
@@ -294,10 +293,10 @@ def _analyse(study: Study) -> str:
     from evenline.trial.evidence import write_analysis
 
     found = write_analysis(study.folder / TRIAL)
-    primary = found["claim"]["primary"]
+    primary = found.claim.primary
     return (
-        f"{'confirmed' if found['confirmed'] else 'not confirmed'}: lower generalized time in "
-        f"{primary['wins']} of {primary['blocks']} blocks, {primary['required_wins']} required"
+        f"{'confirmed' if found.confirmed else 'not confirmed'}: lower generalized time in "
+        f"{primary.wins} of {primary.blocks} blocks, {primary.required_wins} required"
     )
 
 
@@ -317,7 +316,7 @@ def _verify(study: Study) -> str:
 def _closeout(study: Study) -> str:
     from evenline.trial.closeout import closeout
 
-    return f"root {closeout(study.folder / TRIAL)['merkle_root']}"
+    return f"root {closeout(study.folder / TRIAL).merkle_root}"
 
 
 def _report(study: Study) -> str:
@@ -342,13 +341,13 @@ def _city_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _train_settings(plan: StudyPlan) -> dict[str, Any]:
-    return vars(plan.train) | {"learner": plan.learners, "seeds": plan.seeds}
+    return asdict(plan.train) | {"learner": plan.learners, "seeds": plan.seeds}
 
 
 def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
     """Methods by what they are: a bundle by its content, wherever it lies."""
     methods = {
-        name: policy_digest(plan.policy(method)) if method.source else vars(method)
+        name: policy_digest(plan.policy(method)) if method.source else asdict(method)
         for name, method in plan.methods.items()
     }
     return {"methods": methods, "seeds": plan.seeds}
@@ -361,8 +360,9 @@ def _report_settings(plan: StudyPlan) -> dict[str, Any]:
 
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
     trial = plan.trial(Path())
-    named = ("name", "seeds", "levels", "blocks", "claim", "limits")
-    return {key: trial[key] for key in named} | _sumo()
+    named = ("name", "seeds", "levels", "blocks", "limits")
+    claim = {"claim": read_toml(plan.file)["claim"]}  # as earlier versions remember it
+    return {key: trial[key] for key in named} | claim | _sumo()
 
 
 def _day_s(study: Study, alone: bool = False) -> float:
@@ -442,7 +442,7 @@ GRAPH = (
 
 def _versioned(step: Step) -> Step:
     """The step, done again by another version of ours."""
-    return replace(
+    return dataclasses.replace(
         step, settings=lambda plan: step.settings(plan) | {"evenline": evenline.__version__}
     )
 
@@ -454,4 +454,5 @@ def steps_with(write_report: WriteReport | None = None) -> tuple[Step, ...]:
     """The graph; the page can be written by something else than the report."""
     if write_report is None:
         return STEPS
-    return (*STEPS[:-1], replace(STEPS[-1], run=lambda study: str(write_report(study.folder))))
+    page = dataclasses.replace(STEPS[-1], run=lambda study: str(write_report(study.folder)))
+    return (*STEPS[:-1], page)

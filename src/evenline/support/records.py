@@ -18,17 +18,23 @@ from evenline.support.files import read_json, to_json, write_text
 
 T = TypeVar("T")
 _PLACE = re.compile(r"^(?P<said>.*?)(?: - at `(?P<place>.*)`)?$", re.S)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**53)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]+\Z", max_length=100)]
+_WORD = r"\A[A-Za-z0-9_.-]+\Z"
+Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=100)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record: frozen, fields by name, nothing besides them."""
+    """A record: frozen, and nothing besides its fields.
+
+    Subclasses repeat `frozen=True` for the type checker, and `kw_only=True` where a field without
+    a default follows one with a default.
+    """
 
 
 def plain(value: Any) -> Any:
@@ -42,7 +48,7 @@ def convert(kind: type[T], value: Any, where: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {_said(str(error))}") from None
+        raise InputError(f"{where}: {_said(kind, value, str(error))}") from None
 
 
 def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
@@ -70,15 +76,55 @@ def write_record(path: Path, record: Record) -> None:
     write_text(path, to_json(plain(record)))
 
 
-def _said(message: str) -> str:
-    """msgspec's message with the path in front: `claim.level: expected str, got int`."""
+def _said(kind: Any, value: Any, message: str) -> str:
+    """msgspec's message with the path in front: `limits.tries: expected int >= 1, got 0`."""
     found = _PLACE.match(message)
     assert found is not None
     said = found["said"].replace("`", "").replace("Object contains unknown field", "unknown key")
     said = said.replace("Object missing required field", "missing key")
+    said = said.replace(f"matching regex {_WORD!r}", "of letters, digits, - _ . only")
+    path = _path(kind, value, message, _STEP.findall(found["place"] or ""))
+    culprit = _at(value, path)
+    if said.startswith("Expected") and ", got" not in said and not isinstance(culprit, dict | list):
+        said += f", got {culprit!r}"
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     said = said[:1].lower() + said[1:]
-    place = (found["place"] or "$").removeprefix("$").removeprefix(".")
-    return f"{place}: {said}" if place else said
+    return f"{place.removeprefix('.')}: {said}" if place else said
+
+
+def _path(kind: Any, value: Any, message: str, steps: list[tuple[str, str]]) -> list[str | int]:
+    """The path to a value, with the names of keys that msgspec writes as `[...]`."""
+    path: list[str | int] = []
+    for name, number in steps:
+        if number == "...":
+            table = _at(value, path)
+            alone = ((key, _replaced(value, path, {key: table[key]})) for key in table)
+            name = next((key for key, each in alone if _refusal(kind, each) == message), number)
+        path.append(name or int(number))
+    return path
+
+
+def _refusal(kind: Any, value: Any) -> str | None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
+
+def _at(value: Any, path: list[str | int]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _replaced(value: Any, path: list[str | int], new: Any) -> Any:
+    """A value in which what is at the end of a path is another."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = _replaced(value[path[0]], path[1:], new)
+    return copy
 
 
 def _refuse_infinite(value: Any, where: str, place: str = "") -> None:

@@ -8,10 +8,11 @@ trial's records and the paper's published tables.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from evenline.trial.intervals import bca, hodges_lehmann
-from evenline.trial.plan import sign_probability
+from evenline.support.records import Record
+from evenline.trial.intervals import Interval, bca, hodges_lehmann
+from evenline.trial.plan import Claim, sign_probability
+from evenline.trial.records import JobRecord
 
 FORMAT = "evenline-trial-analysis-1"
 ENDPOINTS = ("generalized_s", "completion", "unfinished")
@@ -31,69 +32,128 @@ class Key:
 Endpoints = Mapping[Key, Mapping[str, Fraction]]
 
 
-def endpoints_of(records: Iterable[Mapping[str, Any]]) -> dict[Key, dict[str, Fraction]]:
+class Figures(Record, frozen=True):
+    """The endpoints as means or differences."""
+
+    generalized_s: float
+    completion: float
+    unfinished: float
+
+
+class SignTest(Record, frozen=True):
+    """An exact one-sided sign test over blocks."""
+
+    wins: int
+    blocks: int
+    required_wins: int
+    p: float
+    passed: bool
+    block_differences: tuple[float, ...]
+
+
+class ClaimFound(Record, frozen=True):
+    """Both parts of the claim; it takes both."""
+
+    primary: SignTest
+    completion: SignTest
+    unfinished_block_differences: tuple[float, ...]
+    intersection_union_passed: bool
+
+
+class Control(Record, frozen=True):
+    """The candidate against a supportive control."""
+
+    note: str
+    difference: Figures
+    favourable_blocks: int
+    blocks: int
+
+
+class Effect(Record, frozen=True):
+    """How large the difference in an endpoint is, over blocks."""
+
+    note: str
+    hodges_lehmann: Interval
+    bca_mean: Interval | None
+
+
+class Findings(Record, frozen=True):
+    """The verdict and every table."""
+
+    claim: ClaimFound
+    gates: dict[str, bool]
+    confirmed: bool
+    means: dict[str, Figures]
+    difference: Figures
+    by_level: dict[str, Figures]
+    by_seed: dict[str, Figures]
+    controls: dict[str, Control]
+    beyond_the_claim: dict[str, Effect]
+
+
+class Analysis(Findings, frozen=True):
+    """What `analysis.json` holds."""
+
+    format: str
+    trial: str
+    results_sha256: str
+    notices: tuple[str, ...]
+
+
+def endpoints_of(records: Iterable[JobRecord]) -> dict[Key, dict[str, Fraction]]:
     """Y, completion and unfinished passengers of each record, exactly, from its whole numbers."""
     found = {}
     for record in records:
-        cell, day = record["cell"], record["outcome"]
-        departed, completed = day["departed"], day["completed"]
-        block = (cell["sumo_seed"], cell["demand_seed"])
-        found[Key(record["method"], record["seed"], block, cell["demand"])] = {
-            "generalized_s": Fraction(day["cost"], departed) if departed else Fraction(0),
+        cell, day = record.cell, record.outcome
+        departed, completed = day.departed, day.completed
+        block = (cell.sumo_seed, cell.demand_seed)
+        found[Key(record.method, record.seed, block, cell.demand)] = {
+            "generalized_s": Fraction(day.cost, departed) if departed else Fraction(0),
             "completion": Fraction(completed, departed) if departed else Fraction(1),
             "unfinished": Fraction(departed - completed),
         }
     return found
 
 
-def analyse(
-    endpoints: Endpoints, claim: Mapping[str, Any], checks: Mapping[str, bool]
-) -> dict[str, Any]:
+def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> Findings:
     """The verdict and every table. `checks` are the gates that are not about endpoints."""
-    candidate, parent = claim["candidate"], claim["parent"]
+    candidate, parent = claim.candidate, claim.parent
     pairs = differences(endpoints, candidate, parent)
     levels = sorted({key.level for key in pairs})
     seeds = sorted({key.seed for key in pairs})
     blocks = {name: by_block(pairs, name) for name in ENDPOINTS}
-    margin = Fraction(claim["completion_margin"])
-    primary = sign_test([d < 0 for d in blocks["generalized_s"]], claim)
-    service = sign_test([d > -margin for d in blocks["completion"]], claim)
-    gates = {
+    lower = [d < 0 for d in blocks["generalized_s"]]
+    served = [d > -Fraction(claim.completion_margin) for d in blocks["completion"]]
+    primary = sign_test(lower, claim, blocks["generalized_s"])
+    service = sign_test(served, claim, blocks["completion"])
+    both = primary.passed and service.passed
+    by_level = {str(level): means(pairs, level=level) for level in levels}
+    every = {
         "mean direction": mean(d["generalized_s"] for d in pairs.values()) < 0,
-        "demand direction": all(
-            _means(pairs, level=level)["generalized_s"] < 0 for level in levels
-        ),
+        "demand direction": all(row["generalized_s"] < 0 for row in by_level.values()),
     } | dict(checks)
-    gates = {name: gates[name] for name in claim["gates"]}
-    both = primary["passed"] and service["passed"]
+    gates = {name: every[name] for name in claim.gates}
     labels = list(dict.fromkeys(key.method for key in endpoints))
-    return {
-        "claim": {
-            "primary": primary | {"block_differences": _floats(blocks["generalized_s"])},
-            "completion": service | {"block_differences": _floats(blocks["completion"])},
-            "unfinished_block_differences": _floats(blocks["unfinished"]),
-            "intersection_union_passed": both,
-        },
-        "gates": gates,
-        "confirmed": both and all(gates.values()),
-        "means": {label: _table(_means(endpoints, method=label)) for label in labels},
-        "difference": _table(_means(pairs)),
-        "by_level": {str(level): _table(_means(pairs, level=level)) for level in levels},
-        "by_seed": {str(seed): _table(_means(pairs, seed=seed)) for seed in seeds},
-        "controls": {
+    return Findings(
+        claim=ClaimFound(
+            primary=primary,
+            completion=service,
+            unfinished_block_differences=_floats(blocks["unfinished"]),
+            intersection_union_passed=both,
+        ),
+        gates=gates,
+        confirmed=both and all(gates.values()),
+        means={label: figures(means(endpoints, method=label)) for label in labels},
+        difference=figures(means(pairs)),
+        by_level={level: figures(row) for level, row in by_level.items()},
+        by_seed={str(seed): figures(means(pairs, seed=seed)) for seed in seeds},
+        controls={
             label: _against(endpoints, candidate, label)
             for label in labels
             if label not in (candidate, parent)
         },
-        "beyond_the_claim": {
-            name: {
-                "note": DESCRIPTIVE,
-                "hodges_lehmann": hodges_lehmann(_floats(blocks[name])),
-                "bca_mean": bca(_floats(blocks[name])),
-            }
-            for name in ENDPOINTS
-        },
-    }
+        beyond_the_claim={name: _effect(_floats(blocks[name])) for name in ENDPOINTS},
+    )
 
 
 def differences(endpoints: Endpoints, one: str, other: str) -> dict[Key, dict[str, Fraction]]:
@@ -118,31 +178,37 @@ def mean(values: Iterable[Fraction]) -> Fraction:
     return sum(every, Fraction(0)) / len(every)
 
 
-def sign_test(wins: Sequence[bool], claim: Mapping[str, Any]) -> dict[str, Any]:
+def sign_test(wins: Sequence[bool], claim: Claim, blocks: Sequence[Fraction] = ()) -> SignTest:
     """The exact one-sided sign test; whatever is not a win, a tie included, is a nonwin."""
+    assert claim.required_wins is not None, "a claim that was read from a plan has them"
     count, p = sum(wins), sign_probability(sum(wins), len(wins))
-    return {
-        "wins": count,
-        "blocks": len(wins),
-        "required_wins": claim["required_wins"],
-        "p": float(p),
-        "passed": count >= claim["required_wins"] and p <= Fraction(claim["level"]),
-    }
+    return SignTest(
+        wins=count,
+        blocks=len(wins),
+        required_wins=claim.required_wins,
+        p=float(p),
+        passed=count >= claim.required_wins and p <= Fraction(claim.level),
+        block_differences=_floats(blocks),
+    )
 
 
-def _against(endpoints: Endpoints, candidate: str, control: str) -> dict[str, Any]:
+def _against(endpoints: Endpoints, candidate: str, control: str) -> Control:
     """Candidate minus a supportive control."""
     pairs = differences(endpoints, candidate, control)
     blocks = by_block(pairs, "generalized_s")
-    return {
-        "note": DESCRIPTIVE,
-        "difference": _table(_means(pairs)),
-        "favourable_blocks": sum(d < 0 for d in blocks),
-        "blocks": len(blocks),
-    }
+    return Control(
+        note=DESCRIPTIVE,
+        difference=figures(means(pairs)),
+        favourable_blocks=sum(d < 0 for d in blocks),
+        blocks=len(blocks),
+    )
 
 
-def _means(values: Endpoints, **where: object) -> dict[str, Fraction]:
+def _effect(blocks: Sequence[float]) -> Effect:
+    return Effect(note=DESCRIPTIVE, hodges_lehmann=hodges_lehmann(blocks), bca_mean=bca(blocks))
+
+
+def means(values: Endpoints, **where: object) -> dict[str, Fraction]:
     """Exact means over the episodes whose method, seed or level is as said."""
     rows = [
         row
@@ -152,9 +218,10 @@ def _means(values: Endpoints, **where: object) -> dict[str, Fraction]:
     return {name: mean(row[name] for row in rows) for name in ENDPOINTS}
 
 
-def _table(row: Mapping[str, Fraction]) -> dict[str, float]:
-    return {name: float(value) for name, value in row.items()}
+def figures(row: Mapping[str, Fraction]) -> Figures:
+    """Exact endpoints as they are written."""
+    return Figures(**{name: float(value) for name, value in row.items()})
 
 
-def _floats(values: Sequence[Fraction]) -> list[float]:
-    return [float(value) for value in values]
+def _floats(values: Sequence[Fraction]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -8,20 +8,20 @@ facts are written as an in-toto statement with SLSA provenance.
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import evenline
 from evenline.runs.source import EVERYTHING, folder_files, source_files
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, to_json, write_text
-from evenline.trial.evidence import ANALYSIS, analysis_of
-from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS
+from evenline.support.records import plain, read_record, write_record
+from evenline.trial.evidence import ANALYSIS, analysis_of, read_analysis
+from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS, read_matrix
+from evenline.trial.records import CLOSEOUT_FORMAT, TRIAL, Closeout
 from evenline.trial.registration import (
     CLOSEOUT,
     INPUTS,
     JOURNAL,
     PLAN,
-    TRIAL,
     Trial,
     journal,
     notices,
@@ -30,7 +30,6 @@ from evenline.trial.registration import (
 )
 from evenline.trial.verify import VERIFICATION, verify
 
-FORMAT = "evenline-trial-closeout-1"
 STATEMENT = "provenance.intoto.json"
 
 
@@ -53,28 +52,28 @@ def root_of(files: dict[str, str]) -> str:
     return merkle_root([f"{files[path]}  {path}\n".encode() for path in sorted(files)])
 
 
-def closeout(folder: Path) -> dict[str, Any]:
+def closeout(folder: Path) -> Closeout:
     """Close a trial for good: check everything once more, bind it, make it read-only."""
     trial = open_trial(folder)
     if (folder / CLOSEOUT).exists():
         _refuse(verify(folder).problems)
-        return dict(read_json(folder / CLOSEOUT))
+        return read_record(folder / CLOSEOUT, Closeout, CLOSEOUT_FORMAT)
     _check_analyses(trial)
     files = _bound_files(folder)
-    manifest = {
-        "format": FORMAT,
-        "trial": trial.sha256,
-        "name": trial.registered["name"],
-        "closed_at": now(),
-        "evenline": evenline.__version__,
-        "confirmed": read_json(folder / ANALYSIS)["confirmed"],
-        "results_sha256": read_json(folder / MATRIX)["results_sha256"],
-        "notices": notices(folder),
-        "files": files,
-        "merkle_root": root_of(files),
-    }
+    manifest = Closeout(
+        format=CLOSEOUT_FORMAT,
+        trial=trial.sha256,
+        name=trial.registered.name,
+        closed_at=now(),
+        evenline=evenline.__version__,
+        confirmed=read_analysis(folder).confirmed,
+        results_sha256=read_matrix(trial).results_sha256,
+        notices=tuple(notices(folder)),
+        files=files,
+        merkle_root=root_of(files),
+    )
     write_text(folder / STATEMENT, to_json(statement(trial, manifest)))
-    write_text(folder / CLOSEOUT, to_json(manifest))
+    write_record(folder / CLOSEOUT, manifest)
     for path in folder.rglob("*"):
         if path.is_file() and not path.name.startswith("."):  # locks are no evidence
             os.chmod(path, 0o444)
@@ -86,7 +85,7 @@ def _check_analyses(trial: Trial) -> None:
     for name, command in ((ANALYSIS, "analyse"), (VERIFICATION, "verify")):
         if not (trial.folder / name).exists():
             raise InputError(f"{trial.folder}: no {name} yet; first: evenline trial {command}")
-    if read_json(trial.folder / ANALYSIS) != analysis_of(trial):
+    if read_analysis(trial.folder) != analysis_of(trial):
         raise InputError(f"{trial.folder / ANALYSIS}: is not what the records give; analyse again")
     again = verify(trial.folder)
     _refuse(again.problems)
@@ -108,23 +107,23 @@ def _bound_files(folder: Path) -> dict[str, str]:
     return files | {f"source/{name}": own for name, own in source_files(EVERYTHING).items()}
 
 
-def statement(trial: Trial, manifest: dict[str, Any]) -> dict[str, Any]:
+def statement(trial: Trial, manifest: Closeout) -> dict[str, object]:
     """The provenance as an in-toto Statement v1 with a SLSA v1 predicate."""
-    registered, files = trial.registered, manifest["files"]
+    registered, files = trial.registered, manifest.files
     subjects = (MATRIX, ANALYSIS, VERIFICATION)
     inputs = {n: h for n, h in files.items() if n.startswith((f"{INPUTS}/", "source/"))}
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
             *({"name": name, "digest": {"sha256": files[name]}} for name in subjects),
-            {"name": "merkle-root", "digest": {"sha256": manifest["merkle_root"]}},
+            {"name": "merkle-root", "digest": {"sha256": manifest.merkle_root}},
         ],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
                 "buildType": "urn:evenline:trial:1",
-                "externalParameters": {"plan": registered["plan"], "trial": trial.sha256},
-                "internalParameters": {"sumo": registered["sumo"], "jobs": registered["jobs"]},
+                "externalParameters": {"plan": plain(registered.plan), "trial": trial.sha256},
+                "internalParameters": {"sumo": registered.sumo, "jobs": registered.jobs},
                 "resolvedDependencies": [
                     {"name": name, "digest": {"sha256": own}} for name, own in inputs.items()
                 ],
@@ -133,8 +132,8 @@ def statement(trial: Trial, manifest: dict[str, Any]) -> dict[str, Any]:
                 "builder": {"id": "urn:evenline", "version": {"evenline": evenline.__version__}},
                 "metadata": {
                     "invocationId": trial.sha256,
-                    "startedOn": journal(trial.folder)[0]["at"],
-                    "finishedOn": manifest["closed_at"],
+                    "startedOn": journal(trial.folder)[0].at,
+                    "finishedOn": manifest.closed_at,
                 },
             },
         },

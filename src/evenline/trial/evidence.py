@@ -5,12 +5,15 @@ the same bytes. Looking early is possible, and stays in the journal for good.
 """
 
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import asdict
 
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_text
-from evenline.trial.analyse import ENDPOINTS, FORMAT, analyse, endpoints_of, mean
-from evenline.trial.matrix import MATRIX, finished, read_record, standing
+from evenline.support.records import read_record as read_file
+from evenline.support.records import write_record
+from evenline.trial.analyse import FORMAT, Analysis, Figures, analyse, endpoints_of, figures, means
+from evenline.trial.matrix import finished, read_matrix, read_record, standing
+from evenline.trial.records import Peek
 from evenline.trial.registration import (
     CLOSEOUT,
     Trial,
@@ -24,26 +27,31 @@ from evenline.trial.verify import verify
 ANALYSIS = "analysis.json"
 
 
-def analysis_of(trial: Trial) -> dict[str, Any]:
+def analysis_of(trial: Trial) -> Analysis:
     """The registered analysis of a complete matrix."""
     records = finished(trial)
-    claim = trial.plan["claim"]
-    roles = (claim["candidate"], claim["parent"])
+    claim = trial.plan.claim
+    roles = (claim.candidate, claim.parent)
     checks = {
-        "completeness": len(records) == trial.registered["jobs"],
+        "completeness": len(records) == trial.registered.jobs,
         "artifacts": True,  # opening the trial has compared every file with the registration
-        "stability": all(p["stable"] for p in trial.registered["policies"] if p["method"] in roles),
+        "stability": all(p.stable for p in trial.registered.policies if p.method in roles),
     }
-    return {
-        "format": FORMAT,
-        "trial": trial.sha256,
-        "results_sha256": read_json(trial.folder / MATRIX)["results_sha256"],
-        "notices": notices(trial.folder),
-        **analyse(endpoints_of(records.values()), claim, checks),
-    }
+    return Analysis(
+        format=FORMAT,
+        trial=trial.sha256,
+        results_sha256=read_matrix(trial).results_sha256,
+        notices=tuple(notices(trial.folder)),
+        **asdict(analyse(endpoints_of(records.values()), claim, checks)),
+    )
 
 
-def write_analysis(folder: Path) -> dict[str, Any]:
+def read_analysis(folder: Path) -> Analysis:
+    """The verdict as it was written."""
+    return read_file(folder / ANALYSIS, Analysis, FORMAT)
+
+
+def write_analysis(folder: Path) -> Analysis:
     """Analyse a complete matrix and write the verdict into its folder.
 
     The verdict of a closed trial is the one it was closed with, whatever our source is by now: it
@@ -52,24 +60,21 @@ def write_analysis(folder: Path) -> dict[str, Any]:
     if (folder / CLOSEOUT).exists():
         for problem in verify(folder).problems:
             raise InputError(f"{folder}: {problem}")
-        return read_json(folder / ANALYSIS)  # type: ignore[no-any-return]
+        return read_analysis(folder)
     found = analysis_of(open_trial(folder))
-    write_text(folder / ANALYSIS, to_json(found))
+    write_record(folder / ANALYSIS, found)
     return found
 
 
-def peek(folder: Path) -> dict[str, dict[str, float]]:
+def peek(folder: Path) -> dict[str, Figures]:
     """Break the seal: means by method of whatever is done. The journal keeps that it happened."""
     trial = open_trial(folder)
     refuse_closed(folder)
     done = standing(trial).done
     records = [read_record(trial, address, job) for address, job in done.items()]
-    append_event(folder, "peek", {"records": len(records)})
+    append_event(folder, Peek(records=len(records)))
     endpoints = endpoints_of(records)
     return {
-        method: {
-            name: float(mean(row[name] for key, row in endpoints.items() if key.method == method))
-            for name in ENDPOINTS
-        }
+        method: figures(means(endpoints, method=method))
         for method in dict.fromkeys(key.method for key in endpoints)
     }

@@ -6,14 +6,24 @@ signed-rank test. BCa: SciPy's bias-corrected and accelerated bootstrap of the m
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from scipy.stats import bootstrap
 
+from evenline.support.records import Record
+
 CONFIDENCE = 0.95
 RESAMPLES = 9_999
 BOOTSTRAP_SEED = 20_250  # an interval is to be the same whenever it is computed
+
+
+class Interval(Record, frozen=True):
+    """An estimate and where it may lie."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
 
 
 def signed_rank_tail(n: int, most: int) -> Fraction:
@@ -27,7 +37,7 @@ def signed_rank_tail(n: int, most: int) -> Fraction:
     return Fraction(sum(counts[: most + 1]), 2**n)
 
 
-def hodges_lehmann(differences: Sequence[float]) -> dict[str, Any]:
+def hodges_lehmann(differences: Sequence[float]) -> Interval:
     """The estimate and the narrowest exact interval of at least 95 %, or the widest there is."""
     d = np.asarray(differences, float)
     n = len(d)
@@ -37,15 +47,15 @@ def hodges_lehmann(differences: Sequence[float]) -> dict[str, Any]:
     while 2 * signed_rank_tail(n, cut) <= Fraction(1, 20):
         cut += 1
     cut = max(cut, 1)  # the cut smallest and largest sums are left out: P(W < cut) on each side
-    return {
-        "estimate": float(np.median(means)),
-        "low": float(means[cut - 1]),
-        "high": float(means[len(means) - cut]),
-        "confidence": float(1 - 2 * signed_rank_tail(n, cut - 1)),
-    }
+    return Interval(
+        estimate=float(np.median(means)),
+        low=float(means[cut - 1]),
+        high=float(means[len(means) - cut]),
+        confidence=float(1 - 2 * signed_rank_tail(n, cut - 1)),
+    )
 
 
-def bca(differences: Sequence[float]) -> dict[str, Any] | None:
+def bca(differences: Sequence[float]) -> Interval | None:
     """The mean over blocks with its BCa interval; none where all blocks agree exactly."""
     d = np.asarray(differences, float)
     if len(d) < 2 or np.ptp(d) == 0:
@@ -60,9 +70,9 @@ def bca(differences: Sequence[float]) -> dict[str, Any] | None:
     ).confidence_interval
     if not np.isfinite([found.low, found.high]).all():
         return None
-    return {
-        "estimate": float(np.mean(d)),
-        "low": float(found.low),
-        "high": float(found.high),
-        "confidence": CONFIDENCE,
-    }
+    return Interval(
+        estimate=float(np.mean(d)),
+        low=float(found.low),
+        high=float(found.high),
+        confidence=CONFIDENCE,
+    )

@@ -18,6 +18,19 @@ from typing import Any
 from evenline.runs.executors import Ended, Executor
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, to_json, write_text
+from evenline.support.records import convert, plain, write_record
+from evenline.support.records import read_record as read_file
+from evenline.trial.records import (
+    MATRIX_FORMAT,
+    RECORD_FORMAT,
+    Answer,
+    JobRecord,
+    Matrix,
+    Measured,
+    Quarantined,
+    QuarantineEntry,
+    Released,
+)
 from evenline.trial.registration import (
     Job,
     Trial,
@@ -27,9 +40,7 @@ from evenline.trial.registration import (
     refuse_closed,
 )
 
-FORMAT = "evenline-trial-record-1"
 RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,8 +100,9 @@ def standing(trial: Trial) -> Standing:
 def quarantine_lines(trial: Trial, found: Standing) -> list[str]:
     """What has failed every try, and why the last one did."""
     return [
-        f"quarantined: {job.name}: {read_json(quarantine_path(trial, address))['errors'][-1]}"
+        f"quarantined: {job.name}: {entry.errors[-1]}"
         for address, job in found.quarantined.items()
+        if (entry := read_file(quarantine_path(trial, address), QuarantineEntry))
     ]
 
 
@@ -123,7 +135,7 @@ def run(
     if after.complete and not (folder / MATRIX).exists():
         for left_aside in (folder / RECORDS).glob(".*"):  # by a writer that was killed
             left_aside.unlink(missing_ok=True)
-        write_text(folder / MATRIX, to_json(matrix_of(trial)))
+        write_record(folder / MATRIX, matrix_of(trial))
     return after
 
 
@@ -146,39 +158,45 @@ def _alone(folder: Path, shard: Shard) -> Iterator[None]:
 def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
     """Write a job's record, or its name into the quarantine. True if it is done."""
     errors = list(ended.errors)
-    if ended.answer is not None and (foreign := _foreign(trial, job, ended.answer)):
+    if ended.answer is not None:
+        answer = convert(Answer, ended.answer, f"answer of {job.name}")
+        foreign = _foreign(trial, job, answer, answer.host)
+        if foreign is None:
+            if not record_path(trial, address).exists():
+                record = make_record(trial, job, ended)
+                write_text(record_path(trial, address), to_json(record))
+            if quarantine_path(trial, address).exists():
+                append_event(trial.folder, Released(job=address, name=job.name))
+                quarantine_path(trial, address).unlink()
+            return True
         errors.append(foreign)
-    elif ended.answer is not None:
-        if not record_path(trial, address).exists():
-            record = make_record(trial, job, ended)
-            write_text(record_path(trial, address), to_json(record))
-        if quarantine_path(trial, address).exists():
-            append_event(trial.folder, "released", {"job": address, "name": job.name})
-            quarantine_path(trial, address).unlink()
-        return True
-    entry = {"job": address, "name": job.name, "at": now(), "errors": errors}
-    append_event(trial.folder, "quarantined", entry)
-    write_text(quarantine_path(trial, address), to_json(entry))
+    entry = QuarantineEntry(job=address, name=job.name, at=now(), errors=tuple(errors))
+    append_event(trial.folder, Quarantined(**plain(entry)))
+    write_record(quarantine_path(trial, address), entry)
     return False
 
 
-def _foreign(trial: Trial, job: Job, answer: dict[str, Any]) -> str | None:
+def _foreign(trial: Trial, job: Job, found: Measured, host: dict[str, str]) -> str | None:
     """What the machine that ran a job has otherwise than registered, if anything."""
-    host = answer["host"]["name"]
     pairs = (
-        ("city", answer["city"], job.city),
-        ("policy", answer["policy"]["digest"], job.policy),
-        ("SUMO", answer["sumo"]["version"], job.sumo),
+        ("city", found.city, job.city),
+        ("policy", found.policy.digest, job.policy),
+        ("SUMO", found.sumo.version, job.sumo),
     )
-    for what, found, registered in pairs:
-        if found != registered:
-            return f"{host} has another {what} than registered: {found}, not {registered}"
-    if answer["evaluator"] not in trial.evaluators():
-        return f"{host} has other source files of evenline than registered: install the same there"
+    for what, measured, registered in pairs:
+        if measured != registered:
+            return (
+                f"{host['name']} has another {what} than registered: {measured}, not {registered}"
+            )
+    if found.evaluator not in trial.evaluators():
+        return (
+            f"{host['name']} has other source files of evenline than registered: install the "
+            "same there"
+        )
     return None
 
 
-def make_record(trial: Trial, job: Job, ended: Ended) -> Record:
+def make_record(trial: Trial, job: Job, ended: Ended) -> dict[str, object]:
     """A job's result with all it is bound to, under two seals.
 
     The inner one leaves out trial and `run`: whoever repeats the trial gets the same again.
@@ -186,7 +204,7 @@ def make_record(trial: Trial, job: Job, ended: Ended) -> Record:
     assert ended.answer is not None
     answer = {key: value for key, value in ended.answer.items() if key != "host"}
     result = {
-        "format": FORMAT,
+        "format": RECORD_FORMAT,
         "job": job.address,
         "method": job.method,
         "seed": job.seed,
@@ -212,32 +230,33 @@ def seal_of(value: Any) -> str:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def read_record(trial: Trial, address: str, job: Job) -> Record:
+def read_record(trial: Trial, address: str, job: Job) -> JobRecord:
     """A record that is whole and belongs to its job, or one line that says what is wrong."""
     path = record_path(trial, address)
-    record = read_json(path)
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise InputError(f"{path}: format is not {FORMAT!r}")
-    bare = {key: value for key, value in record.items() if key != "record_sha256"}
-    if record.get("record_sha256") != seal_of(bare):
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("format") != RECORD_FORMAT:
+        raise InputError(f"{path}: format is not {RECORD_FORMAT!r}")
+    bare = {key: value for key, value in found.items() if key != "record_sha256"}
+    if found.get("record_sha256") != seal_of(bare):
         raise InputError(f"{path}: changed since it was written (its seal differs)")
+    record = convert(JobRecord, found, str(path))
     expected = {
         "trial": trial.sha256,
         "job": address,
         "method": job.method,
         "seed": job.seed,
-        "cell": asdict(job.cell),
+        "cell": job.cell,
         "city": job.city,
     }
     for key, value in expected.items():
-        if record[key] != value:
-            raise InputError(f"{path}: holds another {key} than its job: {record[key]!r}")
-    if foreign := _foreign(trial, job, record | {"host": record["run"]["host"]}):
+        if getattr(record, key) != value:
+            raise InputError(f"{path}: holds another {key} than its job: {found[key]!r}")
+    if foreign := _foreign(trial, job, record, record.run.host):
         raise InputError(f"{path}: {foreign}")
     return record
 
 
-def matrix_of(trial: Trial) -> dict[str, Any]:
+def matrix_of(trial: Trial) -> Matrix:
     """Every record's hash by block, and one hash for all results, times and hosts left out."""
     blocks: dict[str, dict[str, str]] = {}
     results = {}
@@ -245,28 +264,33 @@ def matrix_of(trial: Trial) -> dict[str, Any]:
         record = read_record(trial, address, job)
         block = blocks.setdefault("{}-{}".format(*job.block), {})
         block[address] = sha256(record_path(trial, address))
-        results[address] = record["result_sha256"]
-    return {
-        "format": "evenline-trial-matrix-1",
-        "trial": trial.sha256,
-        "blocks": blocks,
-        "jobs": len(results),
-        "results_sha256": seal_of(results),
-    }
+        results[address] = record.result_sha256
+    return Matrix(
+        format=MATRIX_FORMAT,
+        trial=trial.sha256,
+        blocks=blocks,
+        jobs=len(results),
+        results_sha256=seal_of(results),
+    )
 
 
-def finished(trial: Trial) -> dict[str, Record]:
+def read_matrix(trial: Trial) -> Matrix:
+    """The list of records that was written when the last job was done."""
+    return read_file(trial.folder / MATRIX, Matrix, MATRIX_FORMAT)
+
+
+def finished(trial: Trial) -> dict[str, JobRecord]:
     """All records of a complete matrix, each as it was when the matrix was finished."""
     found = standing(trial)
     if not found.complete:
-        left, every = len(found.missing) + len(found.quarantined), trial.registered["jobs"]
+        left, every = len(found.missing) + len(found.quarantined), trial.registered.jobs
         raise InputError(
             f"{trial.folder}: {left} of {every} jobs are not done, and outcomes stay sealed until "
             "they are; go on with: evenline trial run"
         )
     if not (trial.folder / MATRIX).exists():
         raise InputError(f"{trial.folder}: no {MATRIX} yet; it comes with: evenline trial run")
-    listed = read_json(trial.folder / MATRIX)["blocks"]
+    listed = read_matrix(trial).blocks
     records = {}
     for address, job in found.done.items():
         path = record_path(trial, address)

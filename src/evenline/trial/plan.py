@@ -4,16 +4,19 @@ A plan names methods, training seeds, blocks, demand levels and the claim; it ho
 outcome. `read_plan` refuses what it does not know, so that a misspelt rule is never a silent one.
 """
 
-import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from math import comb
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import replace
 
 from evenline.city.demand import Cell
 from evenline.support.errors import InputError
+from evenline.support.records import Record, Word, convert, read_toml
 
 ENDPOINT = "generalized_s"  # Y; lower is better
 GATES = (
@@ -23,10 +26,14 @@ GATES = (
     "artifacts",
     "stability",
 )
+MOST_BLOCKS = 200  # the exact sign test of many more takes very long
+
+Seed = Annotated[int, Meta(ge=0, lt=2**31)]
+Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1)]
+Levels = Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Record, frozen=True):
     """Candidate against direct parent: what has to hold, and how it is tested."""
 
     candidate: str
@@ -40,19 +47,57 @@ class Claim:
     ties: str = "nonwins"
     gates: tuple[str, ...] = GATES
 
+    def __post_init__(self) -> None:
+        if self.candidate == self.parent:
+            raise ValueError("candidate and parent must differ")
+        if not 0 < _fraction("level", self.level) < 1:
+            raise ValueError(f"level = {self.level!r}: must lie between 0 and 1")
+        if not 0 <= _fraction("completion_margin", self.completion_margin) < 1:
+            raise ValueError(f"completion_margin = {self.completion_margin!r}: must be in [0, 1)")
+        fixed = dict(zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True))
+        for key in ("endpoint", "direction", "unit", "ties"):
+            if getattr(self, key) != fixed[key]:
+                raise ValueError(f"{key} can only be {fixed[key]!r}")
+        if unknown := [gate for gate in self.gates if gate not in GATES]:
+            raise ValueError(f"unknown gate {unknown[0]!r}; choose from {list(GATES)}")
 
-@dataclass(frozen=True)
-class Limits:
+
+class Limits(Record, frozen=True):
     """What one job may cost before it is ended and tried again with the same seed."""
 
-    time_s: int = 3600
-    memory_gib: float = 8.0
-    tries: int = 3
+    time_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 3600
+    memory_gib: Annotated[float, Meta(gt=0.0, le=1e6)] = 8.0
+    tries: Annotated[int, Meta(ge=1, le=1000)] = 3
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A whole trial: each method with one policy source a training seed."""
+class Blocks(Record, frozen=True):
+    """The blocks of a trial: the seeds of the first one, counted up from there."""
+
+    sumo_seed: Seed
+    demand_seed: Seed
+    count: Annotated[int, Meta(ge=1, le=MOST_BLOCKS)]
+
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        return tuple((self.sumo_seed + i, self.demand_seed + i) for i in range(self.count))
+
+
+class WrittenPlan(Record, frozen=True):
+    """A plan as its TOML file says it."""
+
+    name: Word
+    city: str
+    seeds: Seeds
+    levels: Levels
+    blocks: Blocks
+    claim: Claim
+    methods: dict[str, str | tuple[str, ...]]
+    limits: Limits = Limits()
+    sumo: str | None = None
+    world: str = "sumo"
+
+
+class Plan(Record, frozen=True):
+    """A whole trial: each method with one policy source for each training seed."""
 
     name: str
     city: str
@@ -63,6 +108,7 @@ class Plan:
     limits: Limits
     methods: dict[str, tuple[str, ...]]
     sumo: str | None = None
+    world: str = "sumo"
 
     @property
     def jobs(self) -> int:
@@ -88,106 +134,85 @@ def wins_required(blocks: int, level: str) -> int:
 
 def read_plan(path: Path) -> Plan:
     """A plan from its TOML file, or one line that says what is wrong in it."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML ({error})") from None
-    try:
-        return plan_of(raw)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except (TypeError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: {_said(error)}") from None
+    return plan_of(read_toml(path), str(path))
 
 
-def _said(error: Exception) -> str:
-    return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-
-
-def plan_of(raw: dict[str, Any]) -> Plan:
-    """A plan from the values of its TOML."""
-    needed = {"name", "city", "seeds", "levels", "blocks", "claim", "methods"}
-    _only(raw, needed | {"limits", "sumo"}, "plan")
-    if missing := sorted(needed - set(raw)):
-        raise InputError(f"{missing[0]!r} is missing")
-    seeds = tuple(int(seed) for seed in raw["seeds"])
-    levels = tuple(float(level) for level in raw["levels"])
-    blocks = _blocks(raw["blocks"])
-    for name, values in (("seeds", seeds), ("levels", levels), ("blocks", blocks)):
-        if not values or len(set(values)) < len(values):
-            raise InputError(f"{name}: there must be at least one, and none twice")
-    methods = {label: _sources(label, given, seeds) for label, given in raw["methods"].items()}
-    plan = Plan(
-        name=str(raw["name"]),
-        city=str(raw["city"]),
-        seeds=seeds,
-        levels=levels,
-        blocks=blocks,
-        claim=_claim(raw["claim"], set(methods), len(blocks)),
-        limits=_limits(raw.get("limits", {})),
-        methods=methods,
-        sumo=raw.get("sumo"),
-    )
-    if not plan.name or not all(c.isalnum() or c in "-_." for c in plan.name):
-        raise InputError(f"name {plan.name!r}: use letters, digits, - _ . only")
-    plan.cells()  # a seed or level that no cell can have is refused here
+def plan_of(raw: dict[str, Any], where: str) -> Plan:
+    """A plan from the values of its TOML; `where` they come from begins each refusal."""
+    written = convert(WrittenPlan, exact_claim(raw), where)
+    with about(where):
+        plan = _settled(written)
+        plan.cells()  # a seed that no cell can have is refused here
     return plan
 
 
-def _only(table: dict[str, Any], known: Iterable[str], where: str) -> None:
-    if unknown := sorted(set(table) - set(known)):
-        raise InputError(f"{where}: {unknown[0]!r} is not known; there are {sorted(known)}")
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Put before a refusal what it is about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
 
 
-def _blocks(table: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    _only(table, {"sumo_seed", "demand_seed", "count"}, "blocks")
-    first = (int(table["sumo_seed"]), int(table["demand_seed"]))
-    return tuple((first[0] + i, first[1] + i) for i in range(int(table["count"])))
+def exact_claim(raw: dict[str, Any]) -> dict[str, Any]:
+    """A plan's values with the decimal numbers of the claim as the text they are written as."""
+    claim = raw.get("claim")
+    if not isinstance(claim, dict):
+        return raw
+    exact = ("completion_margin", "level")
+    texts = {key: str(claim[key]) for key in exact if type(claim.get(key)) in (int, float)}
+    return raw | {"claim": claim | texts}
 
 
-def _sources(label: str, given: object, seeds: tuple[int, ...]) -> tuple[str, ...]:
-    """One source a seed: a list, or one text in which {seed} stands for the training seed."""
+def _fraction(key: str, text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{key} = {text!r}: expected a decimal number such as '0.025'") from None
+
+
+def _settled(written: WrittenPlan) -> Plan:
+    """The plan with everything spelt out: blocks, a source for each seed, the wins required."""
+    for name, values in (("seeds", written.seeds), ("levels", written.levels)):
+        if len(set(values)) < len(values):
+            raise InputError(f"{name}: {list(values)} names a value twice")
+    methods = {
+        label: _sources(label, given, written.seeds) for label, given in written.methods.items()
+    }
+    return Plan(
+        name=written.name,
+        city=written.city,
+        seeds=written.seeds,
+        levels=written.levels,
+        blocks=written.blocks.pairs(),
+        claim=_settled_claim(written.claim, methods, written.blocks.count),
+        limits=written.limits,
+        methods=methods,
+        sumo=written.sumo,
+        world=written.world,
+    )
+
+
+def _sources(label: str, given: str | tuple[str, ...], seeds: tuple[int, ...]) -> tuple[str, ...]:
+    """One source for each seed: a list, or one text in which {seed} is the training seed."""
     if isinstance(given, str):
         return tuple(given.replace("{seed}", str(seed)) for seed in seeds)
-    if isinstance(given, list) and len(given) == len(seeds):
-        return tuple(str(source) for source in given)
-    raise InputError(f"methods: {label} needs one source, or one for each of {len(seeds)} seeds")
+    if len(given) != len(seeds):
+        raise InputError(
+            f"methods.{label}: needs one source, or one for each of {len(seeds)} seeds"
+        )
+    return given
 
 
-def _claim(table: dict[str, Any], labels: set[str], blocks: int) -> Claim:
-    _only(table, Claim.__dataclass_fields__, "claim")
-    for role in ("candidate", "parent"):
-        if role not in table:
-            raise InputError(f"claim: {role!r} is missing")
-    texts = {key: str(table[key]) for key in ("completion_margin", "level") if key in table}
-    claim = Claim(**(table | texts | {"gates": tuple(table.get("gates", GATES))}))
+def _settled_claim(claim: Claim, methods: dict[str, tuple[str, ...]], blocks: int) -> Claim:
     for label in (claim.candidate, claim.parent):
-        if label not in labels:
-            raise InputError(f"claim: {label!r} is not among the methods")
-    if claim.candidate == claim.parent:
-        raise InputError("claim: candidate and parent must differ")
-    if not (0 < Fraction(claim.level) < 1 and 0 <= Fraction(claim.completion_margin) < 1):
-        raise InputError("claim: level and completion_margin must lie between 0 and 1")
-    fixed = Claim(claim.candidate, claim.parent)
-    for key in ("endpoint", "direction", "unit", "ties"):
-        if getattr(claim, key) != getattr(fixed, key):
-            raise InputError(f"claim: {key} can only be {getattr(fixed, key)!r}")
-    if unknown := [gate for gate in claim.gates if gate not in GATES]:
-        raise InputError(f"claim: gate {unknown[0]!r} is not known; there are {list(GATES)}")
+        if label not in methods:
+            raise InputError(f"claim: unknown method {label!r}; choose from {list(methods)}")
     wins = wins_required(blocks, claim.level)
     if claim.required_wins not in (None, wins):
         raise InputError(
             f"claim: required_wins = {claim.required_wins}, but {blocks} blocks at level "
             f"{claim.level} require {wins}"
         )
-    return Claim(**(vars(claim) | {"required_wins": wins}))
-
-
-def _limits(table: dict[str, Any]) -> Limits:
-    _only(table, Limits.__dataclass_fields__, "limits")
-    limits = Limits(**table)
-    if not (limits.time_s > 0 and limits.memory_gib > 0 and limits.tries >= 1):
-        raise InputError("limits: time_s, memory_gib and tries must be positive")
-    return limits
+    return replace(claim, required_wins=wins)

@@ -11,9 +11,12 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 import evenline
 from evenline.city.demand import Cell
@@ -22,15 +25,27 @@ from evenline.policies.bundle import open_policy, policy_digest, read_policy
 from evenline.runs.executors import Order
 from evenline.runs.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
 from evenline.support.errors import InputError
-from evenline.support.files import new_folder, read_json, sha256, to_json, write_bytes, write_text
+from evenline.support.files import new_folder, sha256, to_json, write_bytes
+from evenline.support.records import convert, plain, write_record
 from evenline.trial.plan import Plan, read_plan
-from evenline.trial.used import check_fresh, ledgers_around, locked, note_used
+from evenline.trial.records import (
+    TRIAL,
+    TRIAL_FORMAT,
+    Deviation,
+    Event,
+    FrozenPolicy,
+    Journal,
+    NamedCity,
+    Peek,
+    Registered,
+    RegisteredEvent,
+    Source,
+    read_registered,
+)
+from evenline.trial.used import Used, check_fresh, ledgers_around, locked, note_used
 from evenline.worlds.sumo.runtime import installed_version, runtime_environment
 
-FORMAT = "evenline-trial-1"
-TRIAL, JOURNAL, INPUTS, PLAN, CLOSEOUT = (
-    *("trial.json", "journal.jsonl", "inputs", "plan.toml", "closeout.json"),
-)
+JOURNAL, INPUTS, PLAN, CLOSEOUT = "journal.jsonl", "inputs", "plan.toml", "closeout.json"
 
 
 @dataclass(frozen=True)
@@ -64,7 +79,7 @@ class Trial:
     """A registered trial: its folder, what `trial.json` says, and that file's hash."""
 
     folder: Path
-    registered: dict[str, Any]
+    registered: Registered
     sha256: str
 
     @property
@@ -72,39 +87,37 @@ class Trial:
         return self.folder / INPUTS
 
     @property
-    def plan(self) -> dict[str, Any]:
-        plan: dict[str, Any] = self.registered["plan"]
-        return plan
+    def plan(self) -> Plan:
+        return self.registered.plan
 
     def jobs(self) -> dict[str, Job]:
         """Every job by address, block by block; none merged, however alike two may be."""
-        sumo, evaluator = self.registered["sumo"], self.registered["evaluator"]["sha256"]
+        found = self.registered
         every = [
             Job(
-                policy["method"],
-                policy["seed"],
-                policy["digest"],
-                Cell(block[0], block[1], level),
-                self.registered["city"]["digest"],
-                sumo,
-                evaluator,
+                policy.method,
+                policy.seed,
+                policy.digest,
+                cell,
+                found.city.digest,
+                found.sumo,
+                found.evaluator.sha256,
             )
-            for block in self.plan["blocks"]
-            for level in self.plan["levels"]
-            for policy in self.registered["policies"]
+            for cell in self.plan.cells()
+            for policy in found.policies
         ]
         return {job.address: job for job in every}
 
     def order(self, job: Job) -> Order:
         """A job as an executor takes it."""
-        paths = {(p["method"], p["seed"]): p["path"] for p in self.registered["policies"]}
-        limits = self.plan["limits"]
+        paths = {(p.method, p.seed): p.path for p in self.registered.policies}
+        limits = structs.asdict(self.plan.limits)
         return Order("./city", paths[job.method, job.seed], asdict(job.cell), job.sumo, **limits)
 
     def evaluators(self) -> set[str]:
         """The evaluator's hash as registered, and as signed off since."""
-        signed = {event["evaluator"] for event in deviations(self.folder)}
-        return {self.registered["evaluator"]["sha256"]} | signed
+        signed = {event.evaluator for event in deviations(self.folder)}
+        return {self.registered.evaluator.sha256} | signed
 
 
 # -- registering ----------------------------------------------------------------------------------
@@ -127,31 +140,31 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
         with new_folder(folder) as aside:
             save_city(city, aside / INPUTS / "city")
             shutil.copyfile(plan_path, aside / PLAN)
-            registered = {
-                "format": FORMAT,
-                "name": plan.name,
-                "registered_at": now(),
-                "evenline": evenline.__version__,
-                "plan": asdict(plan),
-                "plan_sha256": sha256(aside / PLAN),
-                "city": {"name": city.name, "digest": digest(city)},
-                "policies": _freeze_policies(plan, aside / INPUTS),
-                "inputs": folder_files(aside / INPUTS),
-                "sumo": sumo,
-                "evaluator": _described(EVALUATOR),
-                "analyser": _described(ANALYSER),
-                "jobs": plan.jobs,
-            }
-            write_text(aside / TRIAL, to_json(registered))
+            registered = Registered(
+                format=TRIAL_FORMAT,
+                name=plan.name,
+                registered_at=now(),
+                evenline=evenline.__version__,
+                plan=plan,
+                plan_sha256=sha256(aside / PLAN),
+                city=NamedCity(name=city.name, digest=digest(city)),
+                policies=_freeze_policies(plan, aside / INPUTS),
+                inputs=folder_files(aside / INPUTS),
+                sumo=sumo,
+                evaluator=_described(EVALUATOR),
+                analyser=_described(ANALYSER),
+                jobs=plan.jobs,
+            )
+            write_record(aside / TRIAL, registered)
             os.chmod(aside / TRIAL, 0o444)
             own = sha256(aside / TRIAL)
-            append_event(aside, "registered", {"trial": own})
-            entry = {"name": plan.name, "trial": own, "city": digest(city), "blocks": plan.blocks}
-            note_used(ledger, entry)
+            append_event(aside, RegisteredEvent(trial=own))
+            used = Used(name=plan.name, trial=own, city=digest(city), blocks=plan.blocks)
+            note_used(ledger, used)
     return open_trial(folder)
 
 
-def _freeze_policies(plan: Plan, inputs: Path) -> list[dict[str, Any]]:
+def _freeze_policies(plan: Plan, inputs: Path) -> tuple[FrozenPolicy, ...]:
     """Copy every bundle beside the city; a built-in controller is its name and our source."""
     frozen, city = [], open_city(plan.city)
     for method, sources in plan.methods.items():
@@ -164,27 +177,27 @@ def _freeze_policies(plan: Plan, inputs: Path) -> list[dict[str, Any]]:
                     shutil.copytree(source, inputs / path)
             spec = read_policy(source).spec
             frozen.append(
-                {
-                    "method": method,
-                    "seed": seed,
-                    "source": source,
-                    "path": path,
-                    "digest": own,
-                    "files": folder_files(inputs / path) if path != source else {},
-                    "stable": is_stable(spec),
-                }
+                FrozenPolicy(
+                    method=method,
+                    seed=seed,
+                    source=source,
+                    path=path,
+                    digest=own,
+                    files=folder_files(inputs / path) if path != source else {},
+                    stable=is_stable(spec),
+                )
             )
-    return frozen
+    return tuple(frozen)
 
 
-def is_stable(spec: dict[str, Any]) -> bool:
+def is_stable(spec: Mapping[str, Any]) -> bool:
     """Whether a policy's training is on record as stable; what was never trained is."""
     return spec["kind"] != "actor" or spec.get("provenance", {}).get("stable") is True
 
 
-def _described(patterns: tuple[str, ...]) -> dict[str, Any]:
+def _described(patterns: tuple[str, ...]) -> Source:
     files = source_files(patterns)
-    return {"sha256": source_digest(files), "files": files}
+    return Source(sha256=source_digest(files), files=files)
 
 
 # -- comparing ------------------------------------------------------------------------------------
@@ -199,11 +212,7 @@ def open_trial(folder: Path) -> Trial:
             f"{folder / INPUTS / differing[0]}: is not the file that was registered"
             f"{_and_more(differing)}; bring it back"
         )
-    signed = {
-        (name, found)
-        for event in deviations(folder)
-        for name, found in event.get("source", {}).items()
-    }
+    signed = {pair for event in deviations(folder) for pair in event.source.items()}
     unsigned = sorted(name for name, found in changed_source(trial) if (name, found) not in signed)
     if unsigned:
         raise InputError(
@@ -216,18 +225,17 @@ def open_trial(folder: Path) -> Trial:
 def _read(folder: Path) -> Trial:
     if not (folder / TRIAL).is_file():
         raise InputError(f"{folder}: no {TRIAL} in it; begin with: evenline trial register PLAN")
-    registered, own = read_json(folder / TRIAL), sha256(folder / TRIAL)
-    if not isinstance(registered, dict) or registered.get("format") != FORMAT:
-        raise InputError(f"{folder / TRIAL}: format is not {FORMAT!r}")
-    if journal(folder)[0].get("trial") != own:
+    first, own = journal(folder)[0], sha256(folder / TRIAL)
+    if not isinstance(first, RegisteredEvent) or first.trial != own:
         raise InputError(f"{folder / TRIAL}: changed since it was registered (SHA-256 differs)")
-    if sha256(folder / PLAN) != registered["plan_sha256"]:
+    registered = read_registered(folder)
+    if sha256(folder / PLAN) != registered.plan_sha256:
         raise InputError(f"{folder / PLAN}: changed since it was registered (SHA-256 differs)")
     return Trial(folder, registered, own)
 
 
 def _input_differences(trial: Trial) -> list[str]:
-    registered, found = trial.registered["inputs"], folder_files(trial.inputs)
+    registered, found = trial.registered.inputs, folder_files(trial.inputs)
     names = sorted(registered.keys() | found.keys())
     return [name for name in names if registered.get(name) != found.get(name)]
 
@@ -235,8 +243,9 @@ def _input_differences(trial: Trial) -> list[str]:
 def changed_source(trial: Trial) -> list[tuple[str, str | None]]:
     """Our files that are not as registered, each with the hash it has now (none: it is gone)."""
     changed: dict[str, str | None] = {}
-    for part, patterns in (("evaluator", EVALUATOR), ("analyser", ANALYSER)):
-        registered, found = trial.registered[part]["files"], source_files(patterns)
+    parts = ((trial.registered.evaluator, EVALUATOR), (trial.registered.analyser, ANALYSER))
+    for part, patterns in parts:
+        registered, found = part.files, source_files(patterns)
         for name in registered.keys() | found.keys():
             if registered.get(name) != found.get(name):
                 changed[name] = found.get(name)
@@ -255,19 +264,19 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def journal(folder: Path) -> list[dict[str, Any]]:
+def journal(folder: Path) -> tuple[Event, ...]:
     """What has happened to a trial, oldest first, once the chain of hashes has been checked."""
     path = folder / JOURNAL
     try:
         lines = path.read_bytes().splitlines(keepends=True)
-        events = [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in lines]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except ValueError as error:
         raise InputError(f"{path}: not valid JSON lines ({error})") from None
-    before = ""
+    events, before = convert(Journal, {"lines": found}, str(path)).lines, ""
     for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):
-        if event.get("previous") != before:
+        if event.previous != before:
             raise InputError(f"{path}: line {number} does not follow from the line before it")
         before = hashlib.sha256(line).hexdigest()
     if not events:
@@ -275,19 +284,19 @@ def journal(folder: Path) -> list[dict[str, Any]]:
     return events
 
 
-def append_event(folder: Path, event: str, facts: dict[str, Any]) -> None:
+def append_event(folder: Path, event: Event) -> None:
     """Add a line to the journal for good; shards that do so at once take turns."""
     path = folder / JOURNAL
     with locked(folder / ".journal.lock"):
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         before = hashlib.sha256(lines[-1]).hexdigest() if lines else ""
-        line = {"at": now(), "event": event, "previous": before} | facts
+        line = plain(structs.replace(event, at=event.at or now(), previous=before))
         write_bytes(path, b"".join([*lines, json.dumps(line, sort_keys=True).encode() + b"\n"]))
 
 
-def deviations(folder: Path) -> list[dict[str, Any]]:
+def deviations(folder: Path) -> list[Deviation]:
     """The deviations signed off so far."""
-    return [event for event in journal(folder) if event["event"] == "deviation"]
+    return [event for event in journal(folder) if isinstance(event, Deviation)]
 
 
 def deviate(folder: Path, why: str, by: str) -> None:
@@ -296,13 +305,13 @@ def deviate(folder: Path, why: str, by: str) -> None:
     trial = _read(folder)
     if not why.strip() or not by.strip():
         raise InputError("a deviation needs a reason (--why) and a name (--by)")
-    facts = {
-        "why": why.strip(),
-        "by": by.strip(),
-        "source": dict(changed_source(trial)),
-        "evaluator": source_digest(source_files(EVALUATOR)),
-    }
-    append_event(folder, "deviation", facts)
+    deviation = Deviation(
+        why=why.strip(),
+        by=by.strip(),
+        source=dict(changed_source(trial)),
+        evaluator=source_digest(source_files(EVALUATOR)),
+    )
+    append_event(folder, deviation)
 
 
 def refuse_closed(folder: Path) -> None:
@@ -315,9 +324,9 @@ def notices(folder: Path) -> list[str]:
     """What every output has to show: deviations and broken seals, in the order they came."""
     told = []
     for event in journal(folder):
-        if event["event"] == "deviation":
-            files = ", ".join(event["source"]) or "no source file"
-            told.append(f"deviation ({event['at']}, {event['by']}): {event['why']} [{files}]")
-        elif event["event"] == "peek":
-            told.append(f"seal broken ({event['at']}): outcomes of {event['records']} jobs shown")
+        if isinstance(event, Deviation):
+            files = ", ".join(event.source) or "no source file"
+            told.append(f"deviation ({event.at}, {event.by}): {event.why} [{files}]")
+        elif isinstance(event, Peek):
+            told.append(f"seal broken ({event.at}): outcomes of {event.records} jobs shown")
     return told

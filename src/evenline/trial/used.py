@@ -9,15 +9,30 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from evenline.city.cells import PURPOSES
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_text
+from evenline.support.records import Record, read_record, write_record
 
 FORMAT = "evenline-used-cells-1"
 LEDGER = "used-cells.json"
 Blocks = tuple[tuple[int, int], ...]
+
+
+class Used(Record, frozen=True):
+    """The cells that a trial has used in a city."""
+
+    name: str
+    trial: str  # the hash of its registration
+    city: str
+    blocks: Blocks
+
+
+class Ledger(Record, frozen=True):
+    """Every trial that has used cells, oldest first."""
+
+    format: str = FORMAT
+    trials: tuple[Used, ...] = ()
 
 
 def ledgers_around(ledger: Path) -> list[Path]:
@@ -29,18 +44,18 @@ def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
     """Refuse blocks that share a SUMO seed or a demand seed with anything seen before."""
     for purpose in PURPOSES.values():
         if purpose.name != "trial":
-            theirs = [
+            theirs = tuple(
                 (purpose.sumo_seed + i, purpose.demand_seed + i) for i in range(purpose.blocks)
-            ]
+            )
             _refuse_shared(blocks, theirs, f"{purpose.name} has used it")
     for ledger in ledgers:
         for trial in used_by_trials(ledger):
-            if trial["city"] == city_digest:
-                why = f"trial {trial['name']!r} has used it ({ledger})"
-                _refuse_shared(blocks, trial["blocks"], why)
+            if trial.city == city_digest:
+                why = f"trial {trial.name!r} has used it ({ledger})"
+                _refuse_shared(blocks, trial.blocks, why)
 
 
-def _refuse_shared(blocks: Blocks, used: list[Any], why: str) -> None:
+def _refuse_shared(blocks: Blocks, used: Blocks, why: str) -> None:
     for place, kind in enumerate(("SUMO", "demand")):
         seen = {block[place] for block in used}
         for block in blocks:
@@ -50,20 +65,14 @@ def _refuse_shared(blocks: Blocks, used: list[Any], why: str) -> None:
                 )
 
 
-def used_by_trials(ledger: Path) -> list[dict[str, Any]]:
+def used_by_trials(ledger: Path) -> tuple[Used, ...]:
     """The entries of the ledger, oldest first."""
-    if not ledger.exists():
-        return []
-    found = read_json(ledger)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InputError(f"{ledger}: format is not {FORMAT!r}")
-    return list(found["trials"])
+    return read_record(ledger, Ledger, FORMAT).trials if ledger.exists() else ()
 
 
-def note_used(ledger: Path, entry: dict[str, Any]) -> None:
+def note_used(ledger: Path, used: Used) -> None:
     """Add a trial to the ledger."""
-    trials = [*used_by_trials(ledger), entry]
-    write_text(ledger, to_json({"format": FORMAT, "trials": trials}))
+    write_record(ledger, Ledger(trials=(*used_by_trials(ledger), used)))
 
 
 @contextmanager

@@ -1,0 +1,223 @@
+"""What the files of a trial's folder hold: `trial.json`, the journal, records and the rest.
+
+Files of earlier versions are read with defaults for what is new. The second opinion
+(`trial/verify.py`) reads the same files on its own and shares none of this.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from evenline.city.demand import Cell
+from evenline.support.records import Record, Sha256, Whole, read_record
+from evenline.trial.plan import Plan
+
+TRIAL_FORMAT = "evenline-trial-1"
+RECORD_FORMAT = "evenline-trial-record-1"
+MATRIX_FORMAT = "evenline-trial-matrix-1"
+CLOSEOUT_FORMAT = "evenline-trial-closeout-1"
+TRIAL = "trial.json"
+Hashes = dict[str, str]  # SHA-256 by path
+
+
+# -- trial.json -----------------------------------------------------------------------------------
+
+
+class NamedCity(Record, frozen=True):
+    name: str
+    digest: Sha256
+
+
+class FrozenPolicy(Record, frozen=True):
+    """A method's policy under one training seed; `path` is below the inputs, or a built-in name."""
+
+    method: str
+    seed: int
+    source: str
+    path: str
+    digest: Sha256
+    files: Hashes
+    stable: bool
+
+
+class Source(Record, frozen=True):
+    """Source files of ours, and one hash for all of them."""
+
+    sha256: Sha256
+    files: Hashes
+
+
+class Registered(Record, frozen=True):
+    """What was frozen before any outcome existed."""
+
+    format: str
+    name: str
+    registered_at: str
+    evenline: str
+    plan: Plan
+    plan_sha256: Sha256
+    city: NamedCity
+    policies: tuple[FrozenPolicy, ...]
+    inputs: Hashes
+    sumo: str
+    evaluator: Source
+    analyser: Source
+    jobs: int
+
+
+def read_registered(folder: Path) -> Registered:
+    """What a trial's folder has registered."""
+    return read_record(folder / TRIAL, Registered, TRIAL_FORMAT)
+
+
+# -- journal.jsonl --------------------------------------------------------------------------------
+
+
+class _Event(Record, frozen=True, kw_only=True, tag_field="event"):
+    """A line of the journal; `previous` is the hash of the line before."""
+
+    at: str = ""
+    previous: str = ""
+
+    @property
+    def event(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class RegisteredEvent(_Event, frozen=True, kw_only=True, tag="registered"):
+    trial: Sha256
+
+
+class Deviation(_Event, frozen=True, kw_only=True, tag="deviation"):
+    """A difference that a person has signed off: files with their new hash (none: it is gone)."""
+
+    why: str
+    by: str
+    evaluator: str
+    source: dict[str, str | None] = msgspec.field(default_factory=dict)
+
+
+class Quarantined(_Event, frozen=True, kw_only=True, tag="quarantined"):
+    job: str
+    name: str
+    errors: tuple[str, ...]
+
+
+class Released(_Event, frozen=True, kw_only=True, tag="released"):
+    job: str
+    name: str
+
+
+class Peek(_Event, frozen=True, kw_only=True, tag="peek"):
+    """Outcomes were shown before the matrix was complete."""
+
+    records: Whole
+
+
+Event = RegisteredEvent | Deviation | Quarantined | Released | Peek
+
+
+class Journal(Record, frozen=True):
+    lines: tuple[Event, ...]
+
+
+# -- records/, quarantine/, matrix.json -----------------------------------------------------------
+
+
+class Day(msgspec.Struct, frozen=True):
+    """What the analysis reads of an outcome; its other figures are sealed with it."""
+
+    departed: Whole
+    completed: Whole
+    cost: Whole
+
+    def __post_init__(self) -> None:
+        if self.completed > self.departed:
+            raise ValueError("more passengers completed than departed")
+
+
+class PolicyFiles(Record, frozen=True):
+    digest: str
+    files: Hashes
+
+
+class SumoRun(Record, frozen=True):
+    version: str
+    options: tuple[str, ...]
+
+
+class Measured(Record, frozen=True):
+    """A day's outcome, and what the process that made it depends on, measured by itself."""
+
+    city: str
+    policy: PolicyFiles
+    sumo: SumoRun
+    evaluator: str
+    outcome: Day
+    ledger: dict[str, int]
+
+
+class Answer(Measured, frozen=True):
+    """What a job's process says of its day."""
+
+    host: dict[str, str]
+
+
+class RunFacts(Record, frozen=True):
+    """What may differ when a job is repeated."""
+
+    finished_at: str
+    duration_s: float
+    host: dict[str, str]
+    failed_tries: tuple[str, ...]
+
+
+class JobRecord(Measured, frozen=True):
+    """A job's record: the day, the job, and two seals."""
+
+    format: str
+    trial: str
+    job: str
+    method: str
+    seed: int
+    cell: Cell
+    run: RunFacts
+    result_sha256: str
+    record_sha256: str
+
+
+class QuarantineEntry(Record, frozen=True):
+    """A job that failed every try, and why."""
+
+    job: str
+    name: str
+    at: str
+    errors: tuple[str, ...]
+
+
+class Matrix(Record, frozen=True):
+    """The records' hashes by block, and one hash for all results."""
+
+    format: str
+    trial: str
+    blocks: dict[str, Hashes]
+    jobs: int
+    results_sha256: str
+
+
+# -- closeout.json --------------------------------------------------------------------------------
+
+
+class Closeout(Record, frozen=True):
+    """Everything a closed trial consists of, under one Merkle root."""
+
+    format: str
+    trial: str
+    name: str
+    closed_at: str
+    evenline: str
+    confirmed: bool
+    results_sha256: str
+    notices: tuple[str, ...]
+    files: Hashes
+    merkle_root: str
