@@ -7,14 +7,14 @@ the same with more workers, nothing of ours is in the way of linear.
 import os
 import resource
 import time
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from evenline.city.cells import demo_cell
 from evenline.city.tables import open_city, save_city
-from evenline.runs.executors import Order, local
+from evenline.runs.executors import processes
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder
 
@@ -26,11 +26,11 @@ def bench_trial(city: str, jobs: int, workers: int, repeats: int) -> dict[str, A
     with ScratchFolder() as folder:
         inputs = Path(folder)
         save_city(open_city(city), inputs / "city")
-        orders = {
-            str(seed): Order("./city", "headway-1.0", asdict(demo_cell(seed)), None, 3600, 8.0, 1)
+        orders = [
+            Job(city="./city", policy="headway-1.0", cell=demo_cell(seed))
             for seed in range(1, jobs + 1)
-        }
-        _timed(dict(list(orders.items())[:1]), inputs, 1)  # the network is compiled at first use
+        ]
+        _timed(orders[:1], inputs, 1)  # the network is compiled at first use
         load_before = os.getloadavg()[0]
         alone: list[Timing] = []
         together: list[Timing] = []
@@ -59,11 +59,11 @@ def _medians(timings: list[Timing]) -> Timing:
     return median(wall for wall, _ in timings), median(cpu for _, cpu in timings)
 
 
-def _timed(orders: dict[str, Order], inputs: Path, workers: int) -> Timing:
+def _timed(orders: list[Job], inputs: Path, workers: int) -> Timing:
     began, before = time.monotonic(), _cpu_s()
-    for seed, ended in local(workers)(orders, inputs):
+    for ended in processes(workers)(orders, inputs):
         if ended.answer is None:
-            raise InputError(f"day {seed}: {ended.errors[-1]}")
+            raise InputError(f"{ended.job.name}: {ended.error}")
     return time.monotonic() - began, _cpu_s() - before
 
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from evenline.cli.options import AddressOption, ExecutorOption, WorkersOption, executor_of
 from evenline.support.progress import stderr
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ app = typer.Typer(no_args_is_help=True, help="A whole study: one command, one fo
 
 PlanArgument = Annotated[str, typer.Argument(help="A plan's file, or town or city.")]
 OutOption = Annotated[Path | None, typer.Option(help="The study's folder.")]
-WorkersOption = Annotated[
-    int | None, typer.Option(help="Worker processes; all cores if not given.")
-]
 
 
 @app.command()
@@ -32,6 +30,8 @@ def run(
     until: Annotated[str | None, typer.Option(help="Stop after this step.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Only say what would run, and why.")] = False,
     workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Run a study: what is not done, or not up to date. Run it again to go on."""
     from evenline.study.engine import chosen, open_study, refuse_seen, run_study
@@ -39,7 +39,7 @@ def run(
     from evenline.study.steps import STEPS
 
     path = find_plan(plan)
-    study = open_study(path, out, workers)
+    study = open_study(path, out, executor_of(executor, address, workers))
     _say_missing(study)
     if dry_run:
         steps = chosen(STEPS, first, until)

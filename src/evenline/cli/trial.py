@@ -12,6 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from evenline.cli.options import (
+    AddressOption,
+    ExecutorOption,
+    ShardOption,
+    WorkersOption,
+    executor_of,
+)
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.support.progress import stderr as console
@@ -46,23 +53,19 @@ def register(
 @app.command()
 def run(
     folder: TrialFolder,
-    workers: Annotated[int | None, typer.Option(help="Jobs at a time; all cores.")] = None,
-    executor: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
-    address: Annotated[str, typer.Option(help="Where the Ray cluster is.")] = "auto",
-    shard: Annotated[str, typer.Option(help="Only part i of n, as in 2/8.")] = "1/1",
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+    shard: ShardOption = "1/1",
     retry: Annotated[bool, typer.Option(help="Also what is quarantined.")] = False,
 ) -> None:
     """Run every job that has no record yet. Resumes after anything."""
-    from evenline.runs import executors
+    from evenline.runs.executors import Shard
     from evenline.trial import matrix
     from evenline.trial.registration import Job, open_trial
 
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: must be at least 1")
-    if executor not in ("local", "ray"):
-        raise InputError(f"executor {executor!r}: there are local and ray")
-    runner = executors.local(workers) if executor == "local" else executors.ray_cluster(address)
-    part, trial = matrix.Shard.parse(shard), open_trial(folder)
+    runner = executor_of(executor, address, workers)
+    part, trial = Shard.parse(shard), open_trial(folder)
     done, every = matrix.standing(trial).done, trial.jobs()
     with progress_bar() as bar:
         total = bar.add_task("all blocks", total=len(every), completed=len(done))

@@ -40,7 +40,7 @@ def write_report(study: Path, figures: bool = False) -> Path:
     found = read_study(study)
     days = None
     if found.city is not None and found.trial is not None:
-        days = simulated_days(study, found.city, found.trial)
+        days = simulated_days(study, found.trial)
     path = study / REPORT
     write_text(path, report_page(found, days))
     if figures:

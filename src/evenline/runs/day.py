@@ -30,7 +30,7 @@ from evenline.rules.chain import apply_chain
 from evenline.rules.explain import Witness, activations
 from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, recorded
 from evenline.runs.job import Answer, Described, Host, Job, Simulator
-from evenline.support.files import sha256, write_table
+from evenline.support.files import folder_files, write_table
 from evenline.support.sources import closure, digest_of, file_hashes
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.fast.world import FastWorld, Fleet
@@ -66,8 +66,7 @@ def described_policy(source: str | Bundle) -> Described:
     if bundle.own is not None:
         files = {bundle.own.file.name: bundle.own.sha256}
     elif isinstance(source, str) and Path(source).is_dir():
-        paths = (path for path in Path(source).rglob("*") if path.is_file())
-        files = {path.relative_to(source).as_posix(): sha256(path) for path in sorted(paths)}
+        files = folder_files(Path(source))
     return Described(digest=policy_digest(bundle), files=files)
 
 

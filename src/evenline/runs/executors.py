@@ -16,11 +16,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from evenline.support.errors import InputError, choice
 from evenline.support.files import write_bytes
 from evenline.worlds.sumo.runtime import runtime_environment
 
+T = TypeVar("T")
 Progress = Callable[[Job, int], None]
 Results = Generator[Ended, None, None]
 Task = tuple[Job, ...]
@@ -72,7 +73,7 @@ class Shard:
             raise InputError(f"shard {text!r}: should look like 2/8, from 1/8 to 8/8")
         return cls(int(index), int(count))
 
-    def of(self, jobs: Sequence[Any]) -> list[Any]:
+    def of(self, jobs: Iterable[T]) -> list[T]:
         """The jobs of this part: every `count`-th, beginning with the `index`-th."""
         return list(jobs)[self.index - 1 :: self.count]
 

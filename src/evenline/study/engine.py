@@ -20,6 +20,7 @@ from typing import Any
 
 import evenline
 from evenline.city.tables import digest
+from evenline.runs.executors import Executor, processes
 from evenline.study.plan import StudyPlan, read_study_plan
 from evenline.support.errors import InputError
 from evenline.support.files import (
@@ -42,11 +43,11 @@ Hashes = dict[str, str]
 
 @dataclass(frozen=True)
 class Study:
-    """A study under way: its folder, its plan, and how many processes it may use."""
+    """A study under way: its folder, its plan, and who runs its days."""
 
     folder: Path
     plan: StudyPlan
-    workers: int | None = None
+    executor: Executor = field(default_factory=processes)
 
     @property
     def city(self) -> str:
@@ -226,14 +227,12 @@ def _is_resized(study: Study, step: Step, state: State) -> bool:
 # -- running --------------------------------------------------------------------------------------
 
 
-def open_study(plan_path: Path, out: Path | None, workers: int | None = None) -> Study:
+def open_study(plan_path: Path, out: Path | None, executor: Executor | None = None) -> Study:
     """A study from its plan; the folder is not touched yet."""
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: must be at least 1")
     plan = read_study_plan(plan_path)
     folder = out or Path("results") / f"study-{plan.name}"
     refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave no more than the lock
-    return Study(folder, plan, workers)
+    return Study(folder, plan, executor or processes())
 
 
 def chosen(steps: Sequence[Step], first: str | None, last: str | None) -> list[Step]:

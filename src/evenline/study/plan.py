@@ -14,13 +14,17 @@ from evenline.city.embedded import PLANS as EMBEDDED
 from evenline.city.model import City
 from evenline.city.tables import open_city
 from evenline.learn.schedule import Budget, Learner, check_schedule, named_learners, scaled
-from evenline.policies.bundle import BUILT_IN, open_policy, read_policy
+from evenline.policies.bundle import BUILT_IN, open_policy, parse_source, read_policy
 from evenline.rules.chain import chain_code
+from evenline.runs.job import Limits
 from evenline.support.errors import InputError
+from evenline.support.own import is_own
 from evenline.support.records import Positive, Record, Whole, Word, convert, plain, read_toml
-from evenline.trial.plan import Blocks, Claim, Levels, Limits, Seeds, about, exact_claim, plan_of
+from evenline.trial.plan import Blocks, Claim, Levels, Seeds, about, exact_claim, plan_of
 from evenline.trial.plan import Plan as TrialPlan
 from evenline.trial.used import check_fresh
+
+CALIBRATION = "calibration/calibration.json"  # in a study's folder
 
 
 class Replay(Record, frozen=True):
@@ -62,7 +66,7 @@ class Training(Record, frozen=True):
 
 
 class Method(Record, frozen=True):
-    """One side of the trial: a chain on a learner's actor, or a built-in controller by name."""
+    """One side of the trial: a chain on a learner's actor, or a policy by name."""
 
     source: str = ""
     learner: str = ""
@@ -81,6 +85,7 @@ class Trial(Record, frozen=True):
 
     levels: Levels
     blocks: Blocks
+    world: str = "sumo"
 
 
 class Tables(Record, frozen=True):
@@ -111,15 +116,19 @@ class StudyPlan(Tables, frozen=True, kw_only=True):
     methods: dict[str, Method]
     levels: tuple[float, ...]
     blocks: Blocks  # of the trial
+    world: str = "sumo"  # of the trial
 
     def open_city(self) -> City:
         """The city, embedded or from its folder."""
         return open_city(self.city if self.city in EMBEDDED else self.place(self.city))
 
     def policy(self, method: Method) -> str:
-        """A method's built-in controller, or where its bundle lies."""
-        built_in = method.source.partition("+")[0] in BUILT_IN
-        return method.source if built_in else self.place(method.source)
+        """A method's built-in policy by name, or where its bundle or its own file lies."""
+        place = parse_source(method.source).place
+        if place in BUILT_IN:
+            return method.source
+        file = place.partition(":")[0] if is_own(place) else method.source
+        return self.place(file) + method.source.removeprefix(file)
 
     def place(self, named: str) -> str:
         """Where a folder lies that the plan names: beside the plan, in a folder above, or here."""
@@ -136,10 +145,14 @@ class StudyPlan(Tables, frozen=True, kw_only=True):
 
     def trial(self, folder: Path) -> dict[str, Any]:
         """The plan of the trial over the bundles and the city in a study's folder."""
-        policies = {
-            label: [(folder / "policies" / f"{label}-{seed}").as_posix() for seed in self.seeds]
-            for label in self.methods
-        }
+        policies: dict[str, str | list[str]] = {}
+        for label, method in self.methods.items():
+            place = (folder / "policies" / label).as_posix()
+            if method.source:
+                own = is_own(parse_source(method.source).place)
+                policies[label] = self.policy(method) if own else place
+            else:
+                policies[label] = [f"{place}-{seed}" for seed in self.seeds]
         return {
             "name": f"{self.name}-study",
             "city": (folder / "city").as_posix(),
@@ -149,6 +162,8 @@ class StudyPlan(Tables, frozen=True, kw_only=True):
             "methods": policies,
             "claim": {k: v for k, v in plain(self.claim).items() if v is not None},
             "limits": plain(self.limits),
+            "world": self.world,
+            "calibration": (folder / CALIBRATION).as_posix(),
         }
 
     def checked_trial(self) -> TrialPlan:
@@ -182,6 +197,7 @@ def read_study_plan(path: Path) -> StudyPlan:
             },
             levels=written.trial.levels,
             blocks=written.trial.blocks,
+            world=written.trial.world,
         )
         _check(plan)
         return plan
@@ -222,10 +238,10 @@ def _check_methods(plan: StudyPlan, city: City) -> None:
         with about(f"methods.{label}"):
             if not method.source:
                 _one_learner(method.learner)
-            elif method.source.partition("+")[0] in BUILT_IN:
-                read_policy(method.source)
             else:
-                open_policy(plan.place(method.source), city)  # what is not of this city is refused
+                bundle = read_policy(plan.policy(method))
+                if bundle.spec.kind == "actor" or bundle.tensors:  # of another city: refused now
+                    open_policy(bundle, city)
 
 
 def _one_learner(name: str) -> Learner:

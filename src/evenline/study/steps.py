@@ -19,20 +19,21 @@ from msgspec.structs import asdict, replace
 import evenline
 from evenline.city.tables import digest, open_city, save_city
 from evenline.learn.schedule import named_learners
-from evenline.policies.bundle import policy_digest
-from evenline.runs.source import source_digest, source_files
+from evenline.policies.bundle import policy_digest, read_policy
 from evenline.study.engine import TRIAL, Step, Study
-from evenline.study.plan import StudyPlan
+from evenline.study.plan import CALIBRATION, StudyPlan
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, sha256, to_json, write_text
 from evenline.support.progress import progress_bar
 from evenline.support.records import read_toml, write_record
+from evenline.support.sources import closure, digest_of, file_hashes, package_files
+from evenline.trial.plan import plan_of
 from evenline.trial.records import read_registered
 from evenline.trial.used import LEDGER, Used, has_outcomes, other_ledgers
+from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
 EARLIER, TRIAL_PLAN = "earlier", "trial.toml"
-PAGE = ("report/*.py", "report/assets/*")
 BEHAVIOURS, LEVELS = 8, 3  # of the replay: episodes a block
 WriteReport = Callable[[Path], Path]
 
@@ -58,7 +59,7 @@ def _replay(study: Study) -> str:
     with progress_bar() as bar:
         task = bar.add_task("days", total=len(every), completed=len(every) - len(missing))
         failures = collect(
-            folder, study.city, blocks, study.workers, on_result=lambda result: bar.advance(task)
+            folder, study.city, blocks, study.executor, on_end=lambda ended: bar.advance(task)
         )
     if failures:
         raise InputError(f"{folder}: {len(failures)} days failed; first: {failures[0].error}")
@@ -95,7 +96,7 @@ def _calibration(study: Study) -> str:
     from evenline.experiments.calibrate import calibrate
 
     folder = study.folder / "calibration"
-    found, _ = calibrate(study.city, folder, study.plan.calibration.blocks, study.workers)
+    found, _ = calibrate(study.city, folder, study.plan.calibration.blocks, study.executor)
     return f"fitted to {found.residuals['runs']:,.0f} runs between stops"
 
 
@@ -104,8 +105,8 @@ def _fidelity(study: Study) -> str:
     from evenline.worlds.fidelity import accepted
 
     lines = fidelity_audit(
-        study.city, study.folder / "calibration" / "calibration.json", study.folder / "replay",
-        study.folder / "fidelity", study.workers, blocks=study.plan.replay.blocks,
+        study.city, study.folder / CALIBRATION, study.folder / "replay",
+        study.folder / "fidelity", study.executor, blocks=study.plan.replay.blocks,
     )  # fmt: skip
     outside = sum(not line.passed for line in lines)
     if not accepted(lines) and study.plan.fidelity.required:
@@ -135,7 +136,7 @@ def _train(study: Study) -> str:
         (slot, fused, hidden),
         asked.diagnostic,
         asked.curve_blocks,
-        calibration_file=study.folder / "calibration" / "calibration.json",
+        calibration_file=study.folder / CALIBRATION,
     )
     curve = found["curve"]
     ends = [r["generalized_s"] for n, r in curve.items() if n != "zero" and "-at-" not in n]
@@ -148,26 +149,33 @@ def _train(study: Study) -> str:
 def _policies(study: Study) -> str:
     from evenline.policies.bundle import export_bundle
 
-    city, folder = open_city(study.city), study.folder
+    folder = study.folder
+    opened = open_calibrated(study.city, folder / CALIBRATION)
+    city = opened.city
     made_from = {
         "made_by": "evenline study run",
         "city": digest(city),
         "replay": sha256(folder / "replay" / "manifest.json"),
-        "calibration": sha256(folder / "calibration" / "calibration.json"),
+        "calibration": sha256(folder / CALIBRATION),
     }
+    made = 0
     for label, method in study.plan.methods.items():
-        for seed in study.plan.seeds:
-            target = folder / "policies" / f"{label}-{seed}"
-            if method.source:
+        target = folder / "policies" / label
+        if method.source:
+            source = study.plan.policy(method)
+            if read_policy(source).own is None:  # a bundle brings no code: a trial copies the file
                 origin = {"made_by": made_from["made_by"], "source": method.source}
-                source = study.plan.policy(method)
-                export_bundle(target, source, city, None, origin | {"city": digest(city)})
-                continue
-            told = made_from | {"learner": method.learner, "seed": seed}
+                origin |= {"city": digest(city)}
+                export_bundle(target, source, city, None, origin, opened.calibration)
+                made += 1
+            continue
+        for seed in study.plan.seeds:
+            told: dict[str, object] = made_from | {"learner": method.learner, "seed": seed}
             actor = folder / "train" / "actors" / f"{method.learner}-{seed}.safetensors"
             told |= {"stable": training_is_stable(folder / "train", method.learner, seed)}
-            export_bundle(target, str(actor), city, method.chain, told)
-    return f"{len(study.plan.methods) * len(study.plan.seeds)} bundles"
+            export_bundle(Path(f"{target}-{seed}"), str(actor), city, method.chain, told)
+            made += 1
+    return f"{made} bundles"
 
 
 def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
@@ -212,9 +220,11 @@ def _is_registered(study: Study) -> bool:
     found = read_registered(study.folder / TRIAL)
     asked = study.plan.checked_trial()
     # Where things lay is no part of the question.
-    same = found.plan == replace(asked, city=found.plan.city, methods=found.plan.methods)
-    policies = {f"{p.method}-{p.seed}": p.digest for p in found.policies}
-    here = {path.name: policy_digest(str(path)) for path in (study.folder / "policies").iterdir()}
+    lay = {name: getattr(found.plan, name) for name in ("city", "methods", "calibration")}
+    trial = plan_of(study.plan.trial(study.folder), "trial")
+    policies = {(p.method, p.digest) for p in found.policies}
+    here = {(m, policy_digest(source)) for m, named in trial.methods.items() for source in named}
+    same = found.plan == replace(asked, **lay)
     return same and policies == here and _overtaken(study) is None
 
 
@@ -232,7 +242,8 @@ def _overtaken(study: Study) -> str | None:
     if changed := changed_source(Trial(path.parent, found, "")):
         return f"evenline/{changed[0][0]} is not the source that was registered"
     sumo = installed_version()
-    return None if found.sumo == sumo else f"sumo is {sumo}, was {found.sumo}"
+    same = found.sumo in (None, sumo)
+    return None if same else f"sumo is {sumo}, was {found.sumo}"
 
 
 def trial_toml(plan: dict[str, Any]) -> str:
@@ -269,7 +280,6 @@ def _retire(study: Study) -> None:
 
 
 def _trial(study: Study) -> str:
-    from evenline.runs import executors
     from evenline.trial import matrix
     from evenline.trial.registration import open_trial
 
@@ -280,7 +290,7 @@ def _trial(study: Study) -> str:
         task = bar.add_task("days", total=trial.registered.jobs, completed=done)
         found = matrix.run(
             folder,
-            executors.local(study.workers),
+            study.executor,
             retry=True,
             on_end=lambda job, finished: bar.advance(task, int(finished)),
         )
@@ -355,19 +365,21 @@ def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
 
 def _report_settings(plan: StudyPlan) -> dict[str, Any]:
     """The page prints the plan's hash and is drawn by our own source."""
-    return {"plan": sha256(plan.file), "source": source_digest(source_files(PAGE))}
+    assets = [path for path in package_files() if path.parent.name == "assets"]
+    page = [*closure("evenline.report.page"), *assets]
+    return {"plan": sha256(plan.file), "source": digest_of(file_hashes(page))}
 
 
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
     trial = plan.trial(Path())
-    named = ("name", "seeds", "levels", "blocks", "limits")
+    named = ("name", "seeds", "levels", "blocks", "limits", "world")
     claim = {"claim": read_toml(plan.file)["claim"]}  # as earlier versions remember it
     return {key: trial[key] for key in named} | claim | _sumo()
 
 
 def _day_s(study: Study, alone: bool = False) -> float:
     """About how long a SUMO day takes here, on all cores together."""
-    cores = study.workers or os.cpu_count() or 1
+    cores = os.cpu_count() or 1
     return (0.75 + 0.00075 * study.plan.open_city().decisions + 1.2 * alone) / cores
 
 
@@ -415,7 +427,7 @@ GRAPH = (
         leaves=("train/*.safetensors", "train/summary.json", "train/events/**/*"),
     ),
     Step(
-        "policies", "export the policies", ("city", "train"), _policy_settings,
+        "policies", "export the policies", ("city", "calibration", "train"), _policy_settings,
         ("policies/*/*",), _policies, lambda s: 2.0, "policies",
     ),
     Step(

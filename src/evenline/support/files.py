@@ -29,6 +29,12 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def folder_files(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file below a folder, by relative path."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names inside a folder durable."""
     handle = os.open(folder, os.O_RDONLY)

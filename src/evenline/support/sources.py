@@ -54,6 +54,12 @@ def closure(start: str | Path) -> list[Path]:
     return sorted(found)
 
 
+def package_files() -> list[Path]:
+    """All files of the package but what Python and Numba keep beside them."""
+    paths = (path for path in PACKAGE.rglob("*") if path.is_file())
+    return sorted(path for path in paths if "__pycache__" not in path.parts)
+
+
 def file_hashes(paths: Iterable[Path]) -> dict[str, str]:
     """The SHA-256 of files of ours, by path inside the package."""
     return {path.relative_to(PACKAGE).as_posix(): sha256(path) for path in sorted(paths)}

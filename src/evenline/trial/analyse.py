@@ -100,18 +100,24 @@ class Analysis(Findings, frozen=True):
     notices: tuple[str, ...]
 
 
-def endpoints_of(records: Iterable[JobRecord]) -> dict[Key, dict[str, Fraction]]:
-    """Y, completion and unfinished passengers of each record, exactly, from its whole numbers."""
+def endpoints_of(
+    records: Iterable[JobRecord], seeds: Sequence[int]
+) -> dict[Key, dict[str, Fraction]]:
+    """Y, completion and unfinished passengers of each record, exactly, from its whole numbers.
+
+    A method without training seeds counts as the same under every seed.
+    """
     found = {}
     for record in records:
         cell, day = record.cell, record.outcome
         departed, completed = day.departed, day.completed
         block = (cell.sumo_seed, cell.demand_seed)
-        found[Key(record.method, record.seed, block, cell.demand)] = {
-            "generalized_s": Fraction(day.cost, departed) if departed else Fraction(0),
-            "completion": Fraction(completed, departed) if departed else Fraction(1),
-            "unfinished": Fraction(departed - completed),
-        }
+        for seed in seeds if record.seed is None else (record.seed,):
+            found[Key(record.method, seed, block, cell.demand)] = {
+                "generalized_s": Fraction(day.cost, departed) if departed else Fraction(0),
+                "completion": Fraction(completed, departed) if departed else Fraction(1),
+                "unfinished": Fraction(departed - completed),
+            }
     return found
 
 

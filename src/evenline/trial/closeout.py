@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 
 import evenline
-from evenline.runs.source import EVERYTHING, folder_files, source_files
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, sha256, to_json, write_text
+from evenline.support.files import folder_files, read_json, sha256, to_json, write_text
 from evenline.support.records import plain, read_record, write_record
+from evenline.support.sources import file_hashes, package_files
 from evenline.trial.evidence import ANALYSIS, analysis_of, read_analysis
 from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS, read_matrix
 from evenline.trial.records import CLOSEOUT_FORMAT, TRIAL, Closeout
@@ -104,7 +104,7 @@ def _bound_files(folder: Path) -> dict[str, str]:
     files = {name: sha256(folder / name) for name in names}
     for part in (INPUTS, RECORDS, QUARANTINE):
         files |= {f"{part}/{name}": own for name, own in folder_files(folder / part).items()}
-    return files | {f"source/{name}": own for name, own in source_files(EVERYTHING).items()}
+    return files | {f"source/{name}": own for name, own in file_hashes(package_files()).items()}
 
 
 def statement(trial: Trial, manifest: Closeout) -> dict[str, object]:

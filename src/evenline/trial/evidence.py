@@ -42,7 +42,7 @@ def analysis_of(trial: Trial) -> Analysis:
         trial=trial.sha256,
         results_sha256=read_matrix(trial).results_sha256,
         notices=tuple(notices(trial.folder)),
-        **asdict(analyse(endpoints_of(records.values()), claim, checks)),
+        **asdict(analyse(endpoints_of(records.values(), trial.plan.seeds), claim, checks)),
     )
 
 
@@ -73,7 +73,7 @@ def peek(folder: Path) -> dict[str, Figures]:
     done = standing(trial).done
     records = [read_record(trial, address, job) for address, job in done.items()]
     append_event(folder, Peek(records=len(records)))
-    endpoints = endpoints_of(records)
+    endpoints = endpoints_of(records, trial.plan.seeds)
     return {
         method: figures(means(endpoints, method=method))
         for method in dict.fromkeys(key.method for key in endpoints)

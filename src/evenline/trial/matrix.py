@@ -7,26 +7,27 @@ fails every try is quarantined by name. When all records are there, `matrix.json
 block with their hashes.
 """
 
-import fcntl
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evenline.runs.executors import Ended, Executor
+from evenline.control.outcome import Outcome
+from evenline.runs.executors import WHOLE, Executor, Shard
+from evenline.runs.job import Answer, Ended
+from evenline.runs.job import Job as Order
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, to_json, write_text
+from evenline.support.locks import one_runner
 from evenline.support.records import convert, plain, write_record
 from evenline.support.records import read_record as read_file
 from evenline.trial.records import (
     MATRIX_FORMAT,
     RECORD_FORMAT,
-    Answer,
     JobRecord,
     Matrix,
-    Measured,
     Quarantined,
     QuarantineEntry,
     Released,
@@ -41,24 +42,6 @@ from evenline.trial.registration import (
 )
 
 RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Part `index` of `count`, counted from 1: every so-manieth job."""
-
-    index: int = 1
-    count: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        index, _, count = text.partition("/")
-        if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
-            raise InputError(f"shard {text!r}: should look like 2/8, from 1/8 to 8/8")
-        return cls(int(index), int(count))
-
-
-WHOLE = Shard()
 
 
 @dataclass(frozen=True)
@@ -118,19 +101,21 @@ def run(
 ) -> Standing:
     """Run what is missing of a shard (with `retry` also what is quarantined); list it when done."""
     trial = open_trial(folder)
-    with _alone(folder, shard):
+    with one_runner(folder, shard.index, shard.count, "runner"):
         before = standing(trial)
         if before.missing or before.quarantined:
             refuse_closed(folder)
         for address, job in before.done.items():
             read_record(trial, address, job)
-        chosen = list(trial.jobs().items())[shard.index - 1 :: shard.count]
         todo = before.missing | (before.quarantined if retry else {})
-        jobs = {address: job for address, job in chosen if address in todo}
-        orders = {address: trial.order(job) for address, job in jobs.items()}
-        with closing(executor(orders, trial.inputs)) as results:
-            for address, ended in results:
-                on_end(jobs[address], _keep(trial, address, jobs[address], ended))
+        jobs = {a: job for a, job in shard.of(trial.jobs().items()) if a in todo}
+        orders: dict[Order, list[str]] = {}
+        for address, job in jobs.items():  # two methods may be the same policy
+            orders.setdefault(trial.order(job), []).append(address)
+        with closing(executor(list(orders), trial.inputs, trial.plan.limits)) as results:
+            for ended in results:
+                for address in orders[ended.job]:
+                    on_end(jobs[address], _keep(trial, address, jobs[address], ended))
     after = standing(trial)
     if after.complete and not (folder / MATRIX).exists():
         for left_aside in (folder / RECORDS).glob(".*"):  # by a writer that was killed
@@ -139,31 +124,14 @@ def run(
     return after
 
 
-@contextmanager
-def _alone(folder: Path, shard: Shard) -> Iterator[None]:
-    """One runner a shard, and none beside a runner of the whole; locks go with the process."""
-    with ExitStack() as locks:
-        for name, mode in (
-            (".lock", fcntl.LOCK_EX if shard == WHOLE else fcntl.LOCK_SH),
-            (f".lock-{shard.index}-of-{shard.count}", fcntl.LOCK_EX),
-        ):
-            file = locks.enter_context((folder / name).open("w"))
-            try:
-                fcntl.flock(file, mode | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{folder}: another runner is at work here") from None
-        yield
-
-
 def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
     """Write a job's record, or its name into the quarantine. True if it is done."""
-    errors = list(ended.errors)
+    errors = [failure.message for failure in ended.failures]
     if ended.answer is not None:
-        answer = convert(Answer, ended.answer, f"answer of {job.name}")
-        foreign = _foreign(trial, job, answer, answer.host)
+        record = make_record(trial, job, ended.answer, ended)
+        foreign = _foreign(trial, job, convert(JobRecord, record, f"answer of {job.name}"))
         if foreign is None:
             if not record_path(trial, address).exists():
-                record = make_record(trial, job, ended)
                 write_text(record_path(trial, address), to_json(record))
             if quarantine_path(trial, address).exists():
                 append_event(trial.folder, Released(job=address, name=job.name))
@@ -176,50 +144,66 @@ def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
     return False
 
 
-def _foreign(trial: Trial, job: Job, found: Measured, host: dict[str, str]) -> str | None:
+def _foreign(trial: Trial, job: Job, found: JobRecord) -> str | None:
     """What the machine that ran a job has otherwise than registered, if anything."""
-    pairs = (
+    host = found.run.host["name"]
+    pairs = [
         ("city", found.city, job.city),
         ("policy", found.policy.digest, job.policy),
         ("SUMO", found.sumo.version, job.sumo),
-    )
+        ("world", found.world, job.world),
+    ]
+    if job.versions is not None:
+        pairs.append(("version of a library", str(found.versions), str(job.versions)))
+    if found.calibration is not None:
+        pairs.append(("calibration", found.calibration, job.calibration))
     for what, measured, registered in pairs:
         if measured != registered:
-            return (
-                f"{host['name']} has another {what} than registered: {measured}, not {registered}"
-            )
+            return f"{host} has another {what} than registered: {measured}, not {registered}"
     if found.evaluator not in trial.evaluators():
-        return (
-            f"{host['name']} has other source files of evenline than registered: install the "
-            "same there"
-        )
+        return f"{host} has other source files of evenline than registered: install the same there"
     return None
 
 
-def make_record(trial: Trial, job: Job, ended: Ended) -> dict[str, object]:
+def make_record(trial: Trial, job: Job, answer: Answer, ended: Ended) -> dict[str, object]:
     """A job's result with all it is bound to, under two seals.
 
     The inner one leaves out trial and `run`: whoever repeats the trial gets the same again.
     """
-    assert ended.answer is not None
-    answer = {key: value for key, value in ended.answer.items() if key != "host"}
-    result = {
+    result: dict[str, object] = {
         "format": RECORD_FORMAT,
         "job": job.address,
         "method": job.method,
         "seed": job.seed,
         "cell": asdict(job.cell),
-        **answer,
+        "city": answer.city,
+        "policy": plain(answer.policy),
+        "world": answer.simulator.world,
+        "sumo": {
+            "version": answer.simulator.version,
+            "options": list(answer.simulator.options),
+        },
+        "calibration": answer.calibration,
+        "versions": answer.versions,
+        "evaluator": answer.evaluator,
+        "outcome": answer.outcome.as_dict(),
+        "ledger": ledger_totals(answer.outcome),
     }
     result["result_sha256"] = seal_of(result)
     result["trial"] = trial.sha256
     result["run"] = {
         "finished_at": now(),
         "duration_s": round(ended.duration_s, 3),
-        "host": ended.answer["host"],
-        "failed_tries": list(ended.errors),
+        "host": plain(answer.host),
+        "failed_tries": [failure.message for failure in ended.failures],
     }
     return result | {"record_sha256": seal_of(result)}
+
+
+def ledger_totals(outcome: Outcome) -> dict[str, int]:
+    """The passenger ledger of the day, in passenger-seconds."""
+    names = ("waiting_s", "riding_s", "cost", "pre_control_cost", "token_cost")
+    return {name: getattr(outcome, name) for name in names}
 
 
 def seal_of(value: Any) -> str:
@@ -251,7 +235,7 @@ def read_record(trial: Trial, address: str, job: Job) -> JobRecord:
     for key, value in expected.items():
         if getattr(record, key) != value:
             raise InputError(f"{path}: holds another {key} than its job: {found[key]!r}")
-    if foreign := _foreign(trial, job, record, record.run.host):
+    if foreign := _foreign(trial, job, record):
         raise InputError(f"{path}: {foreign}")
     return record
 

@@ -15,6 +15,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from evenline.city.demand import Cell
+from evenline.runs.job import Limits
 from evenline.support.errors import InputError
 from evenline.support.records import Record, Word, convert, read_toml
 
@@ -62,14 +63,6 @@ class Claim(Record, frozen=True):
             raise ValueError(f"unknown gate {unknown[0]!r}; choose from {list(GATES)}")
 
 
-class Limits(Record, frozen=True):
-    """What one job may cost before it is ended and tried again with the same seed."""
-
-    time_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 3600
-    memory_gib: Annotated[float, Meta(gt=0.0, le=1e6)] = 8.0
-    tries: Annotated[int, Meta(ge=1, le=1000)] = 3
-
-
 class Blocks(Record, frozen=True):
     """The blocks of a trial: the seeds of the first one, counted up from there."""
 
@@ -94,10 +87,11 @@ class WrittenPlan(Record, frozen=True):
     limits: Limits = Limits()
     sumo: str | None = None
     world: str = "sumo"
+    calibration: str | None = None  # a file; the city's own if not named
 
 
 class Plan(Record, frozen=True):
-    """A whole trial: each method with one policy source for each training seed."""
+    """A whole trial: each method with one policy source, or one for each training seed."""
 
     name: str
     city: str
@@ -109,10 +103,12 @@ class Plan(Record, frozen=True):
     methods: dict[str, tuple[str, ...]]
     sumo: str | None = None
     world: str = "sumo"
+    calibration: str | None = None
 
     @property
     def jobs(self) -> int:
-        return len(self.methods) * len(self.seeds) * len(self.blocks) * len(self.levels)
+        policies = sum(len(sources) for sources in self.methods.values())
+        return policies * len(self.blocks) * len(self.levels)
 
     def cells(self) -> list[Cell]:
         """Every environment of the trial, block by block."""
@@ -191,11 +187,17 @@ def _settled(written: WrittenPlan) -> Plan:
         methods=methods,
         sumo=written.sumo,
         world=written.world,
+        calibration=written.calibration,
     )
 
 
 def _sources(label: str, given: str | tuple[str, ...], seeds: tuple[int, ...]) -> tuple[str, ...]:
-    """One source for each seed: a list, or one text in which {seed} is the training seed."""
+    """The sources of a method: a list, or one text in which {seed} is the training seed.
+
+    A method without training seeds has one source and runs once in each cell.
+    """
+    if isinstance(given, str) and "{seed}" not in given:
+        return (given,)
     if isinstance(given, str):
         return tuple(given.replace("{seed}", str(seed)) for seed in seeds)
     if len(given) != len(seeds):

@@ -29,10 +29,10 @@ class NamedCity(Record, frozen=True):
 
 
 class FrozenPolicy(Record, frozen=True):
-    """A method's policy under one training seed; `path` is below the inputs, or a built-in name."""
+    """A method's policy; `path` is a source below the inputs, or a built-in name."""
 
     method: str
-    seed: int
+    seed: int | None  # None: the method has no training seeds
     source: str
     path: str
     digest: Sha256
@@ -59,10 +59,13 @@ class Registered(Record, frozen=True):
     city: NamedCity
     policies: tuple[FrozenPolicy, ...]
     inputs: Hashes
-    sumo: str
+    sumo: str | None  # None: the world is not SUMO
     evaluator: Source
     analyser: Source
     jobs: int
+    world: str = "sumo"  # as a source below the inputs
+    calibration: Sha256 | None = None
+    versions: dict[str, str] | None = None  # None: registered before they were
 
 
 def read_registered(folder: Path) -> Registered:
@@ -142,7 +145,7 @@ class PolicyFiles(Record, frozen=True):
 
 
 class SumoRun(Record, frozen=True):
-    version: str
+    version: str | None
     options: tuple[str, ...]
 
 
@@ -155,12 +158,9 @@ class Measured(Record, frozen=True):
     evaluator: str
     outcome: Day
     ledger: dict[str, int]
-
-
-class Answer(Measured, frozen=True):
-    """What a job's process says of its day."""
-
-    host: dict[str, str]
+    world: str = "sumo"
+    calibration: Sha256 | None = None
+    versions: dict[str, str] | None = None
 
 
 class RunFacts(Record, frozen=True):
@@ -172,14 +172,14 @@ class RunFacts(Record, frozen=True):
     failed_tries: tuple[str, ...]
 
 
-class JobRecord(Measured, frozen=True):
+class JobRecord(Measured, frozen=True, kw_only=True):
     """A job's record: the day, the job, and two seals."""
 
     format: str
     trial: str
     job: str
     method: str
-    seed: int
+    seed: int | None
     cell: Cell
     run: RunFacts
     result_sha256: str

@@ -11,22 +11,22 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
 import evenline
 from evenline.city.demand import Cell
-from evenline.city.tables import digest, open_city, save_city
-from evenline.policies.bundle import open_policy, policy_digest, read_policy
-from evenline.runs.executors import Order
-from evenline.runs.source import ANALYSER, EVALUATOR, folder_files, source_digest, source_files
+from evenline.city.tables import digest, save_city
+from evenline.policies.bundle import Spec, open_policy, policy_digest, read_policy
+from evenline.runs.day import described_policy, evaluator_files, library_versions
+from evenline.runs.job import Job as Order
+from evenline.runs.staging import stage_own, stage_policy
 from evenline.support.errors import InputError
-from evenline.support.files import new_folder, sha256, to_json, write_bytes
+from evenline.support.files import folder_files, new_folder, sha256, to_json, write_bytes
 from evenline.support.records import convert, plain, write_record
+from evenline.support.sources import closure, digest_of, file_hashes
 from evenline.trial.plan import Plan, read_plan
 from evenline.trial.records import (
     TRIAL,
@@ -43,6 +43,15 @@ from evenline.trial.records import (
     read_registered,
 )
 from evenline.trial.used import Used, check_fresh, ledgers_around, locked, note_used
+from evenline.worlds.calibration import calibration_digest, save_calibration
+from evenline.worlds.open import (
+    CALIBRATION,
+    WORLDS,
+    OpenCity,
+    check_world_name,
+    open_city,
+    open_world,
+)
 from evenline.worlds.sumo.runtime import installed_version, runtime_environment
 
 JOURNAL, INPUTS, PLAN, CLOSEOUT = "journal.jsonl", "inputs", "plan.toml", "closeout.json"
@@ -53,21 +62,29 @@ class Job:
     """One episode of the matrix, with the hashes of all that its outcome depends on."""
 
     method: str
-    seed: int
+    seed: int | None
     policy: str
     cell: Cell
     city: str
-    sumo: str
+    sumo: str | None
     evaluator: str
+    world: str = "sumo"
+    calibration: str | None = None
+    versions: dict[str, str] | None = None
 
     @property
     def address(self) -> str:
         """The job's name: a hash of what it depends on."""
-        return hashlib.sha256(to_json(asdict(self)).encode()).hexdigest()
+        parts = asdict(self)
+        if self.versions is None:  # registered before these were
+            for later in ("world", "calibration", "versions"):
+                del parts[later]
+        return hashlib.sha256(to_json(parts).encode()).hexdigest()
 
     @property
     def name(self) -> str:
-        return f"{self.method} {self.seed} {self.cell.name}"
+        seed = "" if self.seed is None else f" {self.seed}"
+        return f"{self.method}{seed} {self.cell.name}"
 
     @property
     def block(self) -> tuple[int, int]:
@@ -102,6 +119,9 @@ class Trial:
                 found.city.digest,
                 found.sumo,
                 found.evaluator.sha256,
+                found.world,
+                found.calibration,
+                found.versions,
             )
             for cell in self.plan.cells()
             for policy in found.policies
@@ -111,8 +131,13 @@ class Trial:
     def order(self, job: Job) -> Order:
         """A job as an executor takes it."""
         paths = {(p.method, p.seed): p.path for p in self.registered.policies}
-        limits = structs.asdict(self.plan.limits)
-        return Order("./city", paths[job.method, job.seed], asdict(job.cell), job.sumo, **limits)
+        return Order(
+            city="./city",
+            policy=paths[job.method, job.seed],
+            cell=job.cell,
+            world=self.registered.world,
+            sumo=job.sumo,
+        )
 
     def evaluators(self) -> set[str]:
         """The evaluator's hash as registered, and as signed off since."""
@@ -130,15 +155,18 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
         raise InputError(
             f"{folder}: is there already; a trial is registered once, into a new folder"
         )
-    city = open_city(plan.city)
-    sumo = plan.sumo or installed_version()
-    if sumo is None:
-        raise InputError("SUMO is not installed here; install it with: pip install evenline")
-    runtime_environment(sumo)
+    named = None if plan.calibration is None else Path(plan.calibration)
+    opened, sumo = open_city(plan.city, named), _sumo_of(plan)
+    city = opened.city
+    if plan.world != "sumo":
+        open_world(plan.world, opened)  # a world that cannot be opened is refused now
     with locked(ledger.with_name(f".{ledger.name}.lock")):
         check_fresh(plan.blocks, digest(city), *ledgers_around(ledger))
         with new_folder(folder) as aside:
-            save_city(city, aside / INPUTS / "city")
+            inputs = aside / INPUTS
+            save_city(city, inputs / "city")
+            if opened.calibration is not None:
+                save_calibration(inputs / "city" / CALIBRATION, opened.calibration)
             shutil.copyfile(plan_path, aside / PLAN)
             registered = Registered(
                 format=TRIAL_FORMAT,
@@ -148,12 +176,15 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
                 plan=plan,
                 plan_sha256=sha256(aside / PLAN),
                 city=NamedCity(name=city.name, digest=digest(city)),
-                policies=_freeze_policies(plan, aside / INPUTS),
-                inputs=folder_files(aside / INPUTS),
+                policies=_freeze_policies(plan, opened, inputs),
+                world=plan.world if plan.world in WORLDS else stage_own(plan.world, inputs),
+                inputs=folder_files(inputs),
                 sumo=sumo,
-                evaluator=_described(EVALUATOR),
-                analyser=_described(ANALYSER),
+                evaluator=_source(evaluator_files()),
+                analyser=_source(analyser_files()),
                 jobs=plan.jobs,
+                calibration=calibration_digest(opened.calibration) if opened.calibration else None,
+                versions=library_versions(),
             )
             write_record(aside / TRIAL, registered)
             os.chmod(aside / TRIAL, 0o444)
@@ -164,40 +195,58 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
     return open_trial(folder)
 
 
-def _freeze_policies(plan: Plan, inputs: Path) -> tuple[FrozenPolicy, ...]:
-    """Copy every bundle beside the city; a built-in controller is its name and our source."""
-    frozen, city = [], open_city(plan.city)
+def _sumo_of(plan: Plan) -> str | None:
+    """The SUMO version of a trial that runs in SUMO; one that is not installed is refused."""
+    check_world_name(plan.world)
+    if plan.world != "sumo":
+        if plan.sumo is not None:
+            raise InputError(f"sumo: goes with world 'sumo', and the world is {plan.world!r}")
+        return None
+    sumo = plan.sumo or installed_version()
+    if sumo is None:
+        raise InputError("SUMO is not installed here; install it with: pip install evenline")
+    runtime_environment(sumo)
+    return sumo
+
+
+def _freeze_policies(plan: Plan, opened: OpenCity, inputs: Path) -> tuple[FrozenPolicy, ...]:
+    """Copy every bundle and own rule beside the city; a built-in policy is its name."""
+    frozen = []
     for method, sources in plan.methods.items():
-        for seed, source in zip(plan.seeds, sources, strict=True):
-            open_policy(source, city)  # what cannot be run in this city is refused now
-            path, own = source, policy_digest(source)
-            if Path(source).is_dir():
-                path = f"policies/{own[:16]}"
-                if not (inputs / path).exists():
-                    shutil.copytree(source, inputs / path)
-            spec = read_policy(source).spec
+        seeds = plan.seeds if len(sources) == len(plan.seeds) else (None,)
+        for seed, source in zip(seeds, sources, strict=True):
+            bundle = read_policy(source)
+            # A policy that cannot be run in this city is refused now.
+            open_policy(bundle, opened.city, opened.calibration)
+            path = stage_policy(source, inputs)
+            copied = source if path == source else str(inputs / path)
             frozen.append(
                 FrozenPolicy(
                     method=method,
                     seed=seed,
                     source=source,
                     path=path,
-                    digest=own,
-                    files=folder_files(inputs / path) if path != source else {},
-                    stable=is_stable(spec),
+                    digest=policy_digest(bundle),
+                    files=described_policy(copied).files,
+                    stable=is_stable(bundle.spec),
                 )
             )
     return tuple(frozen)
 
 
-def is_stable(spec: Mapping[str, Any]) -> bool:
+def is_stable(spec: Spec) -> bool:
     """Whether a policy's training is on record as stable; what was never trained is."""
-    return spec["kind"] != "actor" or spec.get("provenance", {}).get("stable") is True
+    told = spec.provenance if isinstance(spec.provenance, dict) else {}
+    return spec.kind != "actor" or told.get("stable") is True
 
 
-def _described(patterns: tuple[str, ...]) -> Source:
-    files = source_files(patterns)
-    return Source(sha256=source_digest(files), files=files)
+def analyser_files() -> dict[str, str]:
+    """The hashes of our source files that make a verdict of the outcomes."""
+    return file_hashes(closure("evenline.trial.analyse"))
+
+
+def _source(files: dict[str, str]) -> Source:
+    return Source(sha256=digest_of(files), files=files)
 
 
 # -- comparing ------------------------------------------------------------------------------------
@@ -243,9 +292,12 @@ def _input_differences(trial: Trial) -> list[str]:
 def changed_source(trial: Trial) -> list[tuple[str, str | None]]:
     """Our files that are not as registered, each with the hash it has now (none: it is gone)."""
     changed: dict[str, str | None] = {}
-    parts = ((trial.registered.evaluator, EVALUATOR), (trial.registered.analyser, ANALYSER))
-    for part, patterns in parts:
-        registered, found = part.files, source_files(patterns)
+    parts = (
+        (trial.registered.evaluator, evaluator_files()),
+        (trial.registered.analyser, analyser_files()),
+    )
+    for part, found in parts:
+        registered = part.files
         for name in registered.keys() | found.keys():
             if registered.get(name) != found.get(name):
                 changed[name] = found.get(name)
@@ -309,7 +361,7 @@ def deviate(folder: Path, why: str, by: str) -> None:
         why=why.strip(),
         by=by.strip(),
         source=dict(changed_source(trial)),
-        evaluator=source_digest(source_files(EVALUATOR)),
+        evaluator=digest_of(evaluator_files()),
     )
     append_event(folder, deviation)
 
@@ -321,8 +373,10 @@ def refuse_closed(folder: Path) -> None:
 
 
 def notices(folder: Path) -> list[str]:
-    """What every output has to show: deviations and broken seals, in the order they came."""
-    told = []
+    """What every output has to show: another world than SUMO, deviations, broken seals."""
+    told, world = [], read_registered(folder).plan.world
+    if world != "sumo":
+        told.append(f"run in the world {world!r}, not in SUMO")
     for event in journal(folder):
         if isinstance(event, Deviation):
             files = ", ".join(event.source) or "no source file"

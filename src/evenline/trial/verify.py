@@ -54,14 +54,14 @@ def verify(folder: Path, source: Path | None = None, root: str | None = None) ->
     records = check_records(folder, trial, own, events, opinion)
     check_matrix(folder, own, records, opinion)
     if len(records) == trial["jobs"] and not opinion.problems:
-        figures = recompute(trial, list(records.values()))
-        check_analysis(folder, own, events, figures, opinion)
+        figures = {"notices": notices(trial, events)}
+        figures |= recompute(trial, list(records.values()))
+        check_analysis(folder, own, figures, opinion)
         opinion.report = {
             "format": "evenline-trial-verification-1",
             "trial": own,
             "records": len(records),
             "analysis_agrees": not opinion.problems,
-            "notices": notices(events),
             **figures,
         }
     check_closeout(folder, root, opinion)
@@ -132,8 +132,10 @@ def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) ->
     opinion.expect(city == trial["city"]["digest"], "inputs/city", "is not the registered city")
     for policy in trial["policies"]:
         where = f"policy of {policy['method']} {policy['seed']}"
+        place = policy["path"].partition(":")[0]  # of a rule of one's own, the copied file
         for name, own in policy["files"].items():
-            same = registered.get(f"{policy['path']}/{name}") == own
+            path = place if place.endswith(".py") else f"{place}/{name}"
+            same = registered.get(path) == own
             opinion.expect(same, where, f"{name} is not among the registered inputs")
         stable = is_stable(folder / "inputs" / policy["path"] / "policy.json")
         opinion.expect(policy["stable"] == stable, where, "stability is not as its bundle says")
@@ -202,6 +204,8 @@ def expected_jobs(trial: dict[str, Any]) -> dict[str, dict[str, Any]]:
                     "sumo": trial["sumo"],
                     "evaluator": trial["evaluator"]["sha256"],
                 }
+                if trial.get("versions") is not None:
+                    job |= {key: trial[key] for key in ("world", "calibration", "versions")}
                 jobs[value_hash(job)] = job
     return jobs
 
@@ -216,14 +220,16 @@ def check_records(
     """Every job has one record, no record is without a job, and each is what it claims to be."""
     jobs = expected_jobs(trial)
     plan = trial["plan"]
-    planned = len(plan["blocks"]) * len(plan["levels"]) * len(plan["seeds"]) * len(plan["methods"])
+    policies = sum(len(sources) for sources in plan["methods"].values())
+    planned = len(plan["blocks"]) * len(plan["levels"]) * policies
     opinion.expect(len(jobs) == trial["jobs"] == planned, "trial.json", "jobs are not the plan's")
     signed = {event["evaluator"] for event in events if event["event"] == "deviation"}
     evaluators = signed | {trial["evaluator"]["sha256"]}
     records = {}
     for address, job in jobs.items():
         path = folder / "records" / f"{address}.json"
-        name = f"{job['method']} {job['seed']} {'-'.join(map(str, job['cell'].values()))}"
+        seed = "" if job["seed"] is None else f" {job['seed']}"
+        name = f"{job['method']}{seed} {'-'.join(map(str, job['cell'].values()))}"
         if opinion.expect(path.is_file(), f"records/{path.name}", f"is missing ({name})"):
             record = load(path, opinion)
             if isinstance(record, dict) and check_record(
@@ -277,6 +283,11 @@ def check_record(
             "policy files": (record["policy"]["files"], files),
             "SUMO": (record["sumo"]["version"], job["sumo"]),
         }
+        for name in ("world", "versions"):
+            if name in job:
+                bound[name] = (record[name], job[name])
+        if record.get("calibration") is not None:
+            bound["calibration"] = (record["calibration"], job.get("calibration"))
         for name, (found, wanted) in bound.items():
             opinion.expect(found == wanted, where, f"holds {name} {found!r}, not {wanted!r}")
         known = record["evaluator"] in evaluators
@@ -367,7 +378,9 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
     for record in records:
         cell = record["cell"]
         place = (cell["sumo_seed"], cell["demand_seed"], cell["demand"])
-        days[record["method"], record["seed"], *place] = endpoints(record["outcome"])
+        # A method without training seeds counts as the same under every seed.
+        for seed in plan["seeds"] if record["seed"] is None else [record["seed"]]:
+            days[record["method"], seed, *place] = endpoints(record["outcome"])
     gaps = gap_table(days, claim["candidate"], claim["parent"])
     blocks = sorted(tuple(block) for block in plan["blocks"])
     by_block = {
@@ -457,9 +470,10 @@ def sign_test(wins: int, claim: dict[str, Any], blocks: int) -> dict[str, Any]:
 # -- what was written of it -----------------------------------------------------------------------
 
 
-def notices(events: list[dict[str, Any]]) -> list[str]:
-    """Deviations and broken seals, which every output has to show."""
-    told = []
+def notices(trial: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
+    """Another world than SUMO, deviations and broken seals, which every output has to show."""
+    world = trial["plan"].get("world", "sumo")
+    told = [] if world == "sumo" else [f"run in the world {world!r}, not in SUMO"]
     for event in events:
         if event["event"] == "deviation":
             files = ", ".join(event["source"]) or "no source file"
@@ -472,7 +486,6 @@ def notices(events: list[dict[str, Any]]) -> list[str]:
 def check_analysis(
     folder: Path,
     own: str,
-    events: list[dict[str, Any]],
     figures: dict[str, Any],
     opinion: Opinion,
 ) -> None:
@@ -481,7 +494,7 @@ def check_analysis(
     if not isinstance(analysis, dict):
         return
     opinion.expect(analysis.get("trial") == own, "analysis.json", "belongs to another trial")
-    shown = analysis.get("notices") == notices(events)
+    shown = analysis.get("notices") == figures["notices"]
     opinion.expect(shown, "analysis.json", "does not show the journal's notices")
     compare("analysis.json", figures, analysis, opinion)
 
