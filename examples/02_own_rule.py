@@ -17,7 +17,7 @@ from evenline.control.event import (
 
 
 def few_on_board(batch: Batch) -> Sequence[float]:
-    """Hold for half of the missing headway, if at most a fifth of the places are taken."""
+    """Hold for half of the missing headway, if the load is at most a fifth of the capacity."""
     bus = batch.raw.T  # one row per feature, one column per bus
     missing_s = bus[BUS_AHEAD] * (bus[TARGET_AHEAD] - bus[HEADWAY_AHEAD])
     few = bus[ON_BOARD] <= 0.2 * bus[CAPACITY]

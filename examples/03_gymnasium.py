@@ -19,7 +19,7 @@ def action(weights: np.ndarray, state: np.ndarray) -> list[float]:
     token = round(float(state[2]) * MAX_SLOTS)
     bus = state[PREFIX + token * SLOT :][:SLOT]
     early, gap_behind = bus[11] * (bus[5] - bus[3]), bus[12] * (bus[4] - bus[6])
-    value = weights @ [1.0, early, gap_behind, bus[8]]  # bus[8]: share of the places taken
+    value = weights @ [1.0, early, gap_behind, bus[8]]  # bus[8]: load as a share of capacity
     return [float(np.clip(value, -1.0, 1.0))]
 
 
