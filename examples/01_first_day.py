@@ -1,4 +1,4 @@
-"""The first example: a day in a small town, another policy on the same days, and a picture."""
+"""A first example: simulate a day in a small town, compare two policies, draw a picture."""
 
 import evenline as el
 

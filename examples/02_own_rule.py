@@ -1,6 +1,6 @@
-"""A rule of your own in both worlds: hold a bus that is early, unless many people sit in it.
+"""A rule of your own in both worlds: hold a bus that is early, unless many people are on board.
 
-A policy is a function of a batch: it returns a hold in seconds, 0 to 60, for each bus of it.
+A policy is a function that takes a batch and returns a hold for each bus, in seconds from 0 to 60.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from evenline.control.event import (
 
 
 def few_on_board(batch: Batch) -> Sequence[float]:
-    """Half of what is missing to the timetable's headway, with a fifth of the places taken."""
-    bus = batch.raw.T  # a row for each feature, a column for each bus
+    """Hold for half of the missing headway, if the load is at most a fifth of the capacity."""
+    bus = batch.raw.T  # one row per feature, one column per bus
     missing_s = bus[BUS_AHEAD] * (bus[TARGET_AHEAD] - bus[HEADWAY_AHEAD])
     few = bus[ON_BOARD] <= 0.2 * bus[CAPACITY]
     holds: list[float] = (0.5 * missing_s * few).clip(0.0, 60.0).tolist()

@@ -1,7 +1,7 @@
-"""Training through Gymnasium: a policy with four weights, found by the cross-entropy method.
+"""Training through Gymnasium: the cross-entropy method searches a policy with four weights.
 
-Any library that knows Gymnasium can take the place of the search: it sees a state of 229 numbers,
-answers with one in [-1, 1], and is rewarded with minus the passenger-seconds of the step.
+You can replace the search with any library that supports Gymnasium. The state has 229 numbers, the
+action is one number in [-1, 1], and the reward is minus the passenger-seconds of the step.
 """
 
 import numpy as np
@@ -15,16 +15,16 @@ rng = np.random.default_rng(1)
 
 
 def action(weights: np.ndarray, state: np.ndarray) -> list[float]:
-    """-1 (no hold) up to 1 (60 s), from three features of the bus that is asked."""
+    """Return -1 (no hold) to 1 (60 s), from three features of the bus that needs a decision."""
     token = round(float(state[2]) * MAX_SLOTS)
     bus = state[PREFIX + token * SLOT :][:SLOT]
     early, gap_behind = bus[11] * (bus[5] - bus[3]), bus[12] * (bus[4] - bus[6])
-    value = weights @ [1.0, early, gap_behind, bus[8]]  # bus[8]: share of the places taken
+    value = weights @ [1.0, early, gap_behind, bus[8]]  # bus[8]: load as a share of capacity
     return [float(np.clip(value, -1.0, 1.0))]
 
 
 def cost(weights: np.ndarray) -> float:
-    """Generalized passenger-seconds of a few days, per day, in thousands."""
+    """Return the mean generalized passenger-seconds of a few days, in thousands."""
     total = 0.0
     for seed in range(DAYS):
         state, _ = env.reset(seed=seed)
