@@ -27,7 +27,7 @@ from evenline.control.state import CANONICAL_WIDTH, canonical, contract_of, pack
 from evenline.control.world import run_episode
 from evenline.rules.behaviours import BEHAVIOURS
 from evenline.support.errors import InputError
-from evenline.worlds.fast import kernel, layout
+from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld, Fleet
 from random_cities import Day, Person, cells, days, restless, small_city, steady
 from side_by_side import CELL, assert_same_day, examples, fast_world
@@ -347,7 +347,7 @@ def test_a_cell_has_the_people_and_the_departures_of_every_other_world(
     assert (outcome.riding_s, outcome.completed, outcome.decisions) == (0, 0, 0)
     assert world.charged == outcome.cost == outcome.pre_control_cost
     arriving = np.bincount(departures, minlength=town.horizon_s)
-    assert np.array_equal(world._days.fleet.second[0, :, layout.ADD_WAITING], arriving)
+    assert np.array_equal(world._days.fleet.second[0].add_waiting, arriving)
 
 
 @examples(40)

@@ -22,6 +22,8 @@ from evenline.runs.episodes import run_episodes
 from evenline.runs.pool import Job
 from evenline.support.files import to_json, write_bytes, write_text
 from evenline.worlds.calibration import (
+    CYCLE_S,
+    PHASE_S,
     Calibration,
     Runs,
     fit,
@@ -29,7 +31,6 @@ from evenline.worlds.calibration import (
     read_visits,
     save_calibration,
 )
-from evenline.worlds.fast.layout import CYCLE_S, PHASE_S
 from evenline.worlds.fast.world import FastWorld
 
 BLOCKS = 8

@@ -21,9 +21,12 @@ from evenline.city.model import City, Floats
 from evenline.city.tables import digest
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, to_json, write_text
-from evenline.worlds.fast.layout import CYCLE_S, HOUR_S, PHASE_S, PHASES
 
 FORMAT = "evenline-calibration-2"
+HOUR_S = 3600
+CYCLE_S = 90  # of the signals
+PHASE_S = 10
+PHASES = CYCLE_S // PHASE_S
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
 HOUR_PRIOR = 20.0  # visits at which an hour's own mean counts as much as the day's
