@@ -60,6 +60,36 @@ def test_a_lazy_import_upward_is_found() -> None:
     assert upward("study", lazy) == []
 
 
+INSIDE = {f"evenline.worlds.fast.{name}" for name in ("kernel", "layout", "tables")}
+
+
+def reached_inside(source: str) -> list[str]:
+    """The imports of a source that lead into the memory of the fast world."""
+    named = ast.walk(ast.parse(source))
+    by_name = {
+        f"{node.module}.{alias.name}"
+        for node in named
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return sorted(INSIDE & ({module for _, module in imported(source)} | by_name))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_the_fast_world_knows_how_its_days_lie_in_memory(path: Path) -> None:
+    if path.parent != PACKAGE / "worlds" / "fast":
+        assert reached_inside(path.read_text()) == []
+
+
+def test_a_way_into_the_fast_world_is_found_however_it_is_written() -> None:
+    assert reached_inside("from evenline.worlds.fast import kernel as k") == [
+        "evenline.worlds.fast.kernel"
+    ]
+    assert reached_inside("def late():\n    import evenline.worlds.fast.tables")
+    assert reached_inside("from evenline.worlds.fast.layout import Day")
+    assert not reached_inside("from evenline.worlds.fast.lookahead import Mirror")
+
+
 def test_the_verifier_imports_nothing_of_ours() -> None:
     assert list(imported((PACKAGE / "trial" / "verify.py").read_text())) == []
 

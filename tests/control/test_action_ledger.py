@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from evenline.control.action import (
 )
 from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
+from evenline.support.compiled import compiled
 from evenline.support.errors import InputError
 
 actions = st.floats(-1.0, 1.0)
@@ -48,6 +50,21 @@ def test_an_action_comes_back_from_its_hold(action: float) -> None:
 def test_a_hold_comes_back_from_its_action(hold: float) -> None:
     assert -1.0 <= action_of(hold) <= 1.0
     assert hold_of(action_of(hold)) == pytest.approx(hold, abs=1e-14)
+
+
+@compiled
+def both(value: float) -> tuple[float, float]:
+    return hold_of(value), action_of(value)
+
+
+def test_arrays_and_compiled_code_convert_to_the_same_bits() -> None:
+    """Halving is exact, so that (a + 1) / 2 * 60 and (a + 1) * 30 are one number, too."""
+    values = np.random.Generator(np.random.PCG64(1)).uniform(-1.0, 60.0, 1000)
+    by_one = [(hold_of(value), action_of(value)) for value in values.tolist()]
+    assert [both(value) for value in values] == by_one
+    assert np.array_equal(np.stack([hold_of(values), action_of(values)], axis=1), by_one)
+    assert np.array_equal(hold_of(values), (values + 1.0) * 30.0)
+    assert np.array_equal(action_of(values), values / 30.0 - 1.0)
 
 
 @settings(deadline=None)

@@ -11,9 +11,10 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
+from evenline.runs.trial_job import described_policy, ledger_totals
+
 from evenline.control.outcome import Outcome
 from evenline.runs.executors import Ended, Executor, Order
-from evenline.runs.trial_job import described_policy, ledger_totals
 from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 

@@ -9,11 +9,11 @@ from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import embedded_city
 from evenline.control.event import BUS_AHEAD, HEADWAY_AHEAD, STOP, Array, Batch
 from evenline.control.world import run_episode
-from evenline.policies.rollout import MIRROR, Rollout, follow
+from evenline.policies.rollout import Rollout
 from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
-from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast.world import Days, FastWorld
+from evenline.worlds.fast.lookahead import MIRROR, Mirror
+from evenline.worlds.fast.world import FastWorld
 from small_actors import town
 
 CELLS = PURPOSES["development"].cells(2)
@@ -35,7 +35,7 @@ def test_the_mirror_sees_the_same_buses_at_the_same_distance() -> None:
 
     def watched(batch: Batch) -> list[float]:
         holds = policy(batch)
-        mirror = policy._days.fleet.raw[MIRROR, : len(batch.raw)]
+        mirror = policy.mirror.moment.raw
         same.append(np.array_equal(mirror[:, :3], batch.raw[:, :3]))
         here = batch.raw[:, BUS_AHEAD] == 1.0
         far.append(np.array_equal(mirror[here, HEADWAY_AHEAD], batch.raw[here, HEADWAY_AHEAD]))
@@ -50,11 +50,11 @@ def test_looking_changes_nothing() -> None:
     batch = day.reset(CELLS[0])
     assert batch is not None
     policy._follow(batch)
-    before = [array[MIRROR].copy() for array in policy._days.fleet]
+    before = [array[MIRROR].copy() for array in policy.mirror._days.fleet]
     first = policy.costs(0)
     second = policy.costs(0)
     assert np.array_equal(first, second)
-    after = [array[MIRROR] for array in policy._days.fleet]
+    after = [array[MIRROR] for array in policy.mirror._days.fleet]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
@@ -118,19 +118,19 @@ def test_the_demand_level_is_read_off_the_events(name: str, level: float) -> Non
     """In `city` two levels look alike at first; later the mirror is as if the level were known."""
     city = embedded_city(name)
     calibration = calibration_of(city)
-    policy, told = policy_in("rollout", city), Days(city, calibration, 1, keep_visits=False)
+    policy, told = policy_in("rollout", city), Mirror(city, calibration)
     assert isinstance(policy, Rollout)
     block = PURPOSES["calibration"].cells(1)[0]
-    told.begin(MIRROR, Cell(block.sumo_seed, block.demand_seed, level))
+    told.begin(Cell(block.sumo_seed, block.demand_seed, level))
     day = FastWorld(city, calibration)
     batch = day.reset(PURPOSES["development"].cells(1, (level,))[0])
     for _ in range(30):
         assert batch is not None
         holds = policy(batch)
-        follow(told.static, told.fleet, batch.time_s, batch.trips)
-        k.serve_batch(told.static, told.fleet, MIRROR, 0, np.array(holds))
+        told.bring(batch)
+        told.serve(holds)
         batch = day.step(holds)
     assert policy.level_known and policy.level == level
-    mirror, expected = policy._days.fleet, told.fleet
+    mirror, expected = policy.mirror._days.fleet, told._days.fleet
     for part in ("num", "second", "trip", "visit", "queue"):
         assert np.array_equal(getattr(mirror, part)[MIRROR], getattr(expected, part)[MIRROR]), part

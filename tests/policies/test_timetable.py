@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from evenline.rules.policy import due_times
 
 from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import service_stop_offsets
 from evenline.policies.timetable import usual_times
-from evenline.rules.policy import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS, due_times
 from evenline.worlds.fast.world import FastWorld
 from small_actors import town
 

@@ -1,15 +1,17 @@
-"""The cache of compiled code: it must never outlive the sources it was made from."""
+"""The cache of compiled code never outlives the sources it was made from; our own instructions."""
 
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 import evenline
-from evenline.support.compiled import compiled, lowest_bit
+from evenline.support.compiled import clear_rows, compiled, copy_rows, lowest_bit
 
 HELPER = "from evenline.support.compiled import inlined\n@inlined\ndef helper():\n    return {}\n"
 CALLER = (
@@ -51,3 +53,30 @@ def test_the_lowest_bit_of_every_word_is_found() -> None:
     for bit in range(64):
         for above in (0, 1, 2**64 - 1):
             assert lowest(np.uint64((1 << bit) | (above << (bit + 1)) % 2**64)) == bit
+
+
+@compiled
+def copy(to: np.ndarray, source: np.ndarray, low: int, high: int) -> None:
+    copy_rows(to, source, low, high)
+
+
+@compiled
+def clear(table: np.ndarray) -> None:
+    clear_rows(table)
+
+
+@pytest.mark.parametrize("form", [(7,), (7, 3)])
+@pytest.mark.parametrize("kind", ["i2", "f8", [("a", "i4"), ("b", "f8", 2)]])
+def test_rows_are_copied_and_cleared_and_no_others(form: tuple[int, ...], kind: Any) -> None:
+    room = np.zeros((3, *form), np.dtype(kind))
+    room.view(np.uint8)[:] = 1
+    source = np.zeros(form, room.dtype)
+    source.view(np.uint8)[:] = 2
+    expected = room.copy()
+    expected[1, 2:5] = source[2:5]
+    copy(room[1], source, 2, 5)
+    copy(room[1], source, 3, 3)
+    assert np.array_equal(room, expected)
+    clear(room[1])
+    expected[1] = np.zeros_like(source)
+    assert np.array_equal(room, expected)

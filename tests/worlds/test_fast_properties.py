@@ -19,7 +19,7 @@ from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.support.errors import InputError
-from evenline.worlds.fast import kernel, layout
+from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld
 from random_cities import Day, cells, days, holds, small_city, steady
 from reference_simulator import ReferenceWorld
@@ -105,7 +105,7 @@ def test_people_are_conserved(day: Day, some_holds: list[float]) -> None:
         batch = world.step(policy(batch))
     outcome = world.outcome()
     scalars = world._days.fleet.num[0]
-    left = scalars[layout.WAITING_NOW], scalars[layout.RIDING_NOW]
+    left = scalars.waiting_now, scalars.riding_now
     assert min(left) >= 0
     assert outcome.departed == len(everyone) == outcome.completed + sum(left)
     assert outcome.completed >= completed
@@ -182,7 +182,7 @@ def test_first_come_first_served(day: Day, some_holds: list[float]) -> None:
     taken = {ride.leg: ride for ride in rides(world)}
     for leg in taken:
         if leg not in since:
-            since[leg] = int(world._days.fleet.rider[0, leg, layout.CHANGED])
+            since[leg] = int(world._days.fleet.rider[0, leg].changed_s)
 
     def turn(ride: Ride) -> tuple[int, int, int]:
         """Buses are served in this order."""

@@ -27,7 +27,7 @@ from evenline.control.state import CANONICAL_WIDTH, canonical, contract_of, pack
 from evenline.control.world import run_episode
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
-from evenline.worlds.fast import kernel, layout
+from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld, Fleet
 from random_cities import Day, Person, cells, days, restless, small_city, steady
 from side_by_side import CELL, assert_same_day, examples, fast_world
@@ -229,6 +229,39 @@ def test_a_fleet_refuses_a_hold_by_the_number_of_the_world_and_moves_no_bus(hold
     assert arrivals.tolist() == pytest.approx([222, 232, 242]), "100 + 12 + hold + 100"
 
 
+def test_a_fleet_goes_on_from_a_snapshot_of_plain_numbers() -> None:
+    """The names and forms are those of checkpoints; the tables have a row for each world."""
+    town = embedded_city("town")
+    fleet, other = (Fleet(town, restless(town, 3), 2) for _ in range(2))
+    fleet.reset([demo_cell(1, 1.0), demo_cell(2, 1.25)])
+    other.reset([demo_cell(3, 1.0), demo_cell(4, 1.0)])
+
+    def go_on(some: Fleet) -> tuple[list[State], list[Outcome]]:
+        states = []
+        while not some.over.all():
+            states.append(some.step(np.array([20.0, 0.0])).copy())
+        return states, [some.outcome(world) for world in range(2)]
+
+    for _ in range(200):
+        fleet.step(np.array([0.0, 30.0]))
+    kept = {name: array.copy() for name, array in fleet.snapshot().items()}
+    assert all(array.dtype.names is None and len(array) == 2 for array in kept.values())
+    trips = len(town.trips)
+    assert kept["num"].shape == (2, 22) and kept["trip"].shape == (2, trips, 16)
+    states, outcomes = go_on(fleet)
+    other.restore(kept)
+    again, same = go_on(other)
+    assert np.array_equal(states, again) and outcomes == same
+
+
+def test_a_bus_and_a_place_are_one_line_of_the_cache_each() -> None:
+    city = small_city([[0, 1, 2]], [(0, 100)])
+    day = FastWorld(city, steady(city))._days.fleet
+    assert day.trip.itemsize == day.place.itemsize == 64 and day.visit.itemsize == 16
+    for table in (day.trip, day.place, day.visit, day.queue):
+        assert table.ctypes.data % 64 == 0
+
+
 def test_a_hold_for_a_world_that_is_over_is_ignored() -> None:
     city = small_city([[0, 1]], [(0, 100), (0, 300)])
     never = replace(CELL, demand=0.0)
@@ -347,7 +380,7 @@ def test_a_cell_has_the_people_and_the_departures_of_every_other_world(
     assert (outcome.riding_s, outcome.completed, outcome.decisions) == (0, 0, 0)
     assert world.charged == outcome.cost == outcome.pre_control_cost
     arriving = np.bincount(departures, minlength=town.horizon_s)
-    assert np.array_equal(world._days.fleet.second[0, :, layout.ADD_WAITING], arriving)
+    assert np.array_equal(world._days.fleet.second[0].add_waiting, arriving)
 
 
 @examples(40)

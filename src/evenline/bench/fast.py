@@ -84,7 +84,7 @@ def _rates(city: City, calibration: Calibration, repeats: int) -> dict[str, Any]
         "kernel_per_s": round(_best(lambda: kernel(False), repeats)),
         "state_per_s": round(_best(lambda: kernel(True), repeats)),
         "fleet_per_s": round(_best(stepped, max(1, repeats // 2))),
-        "mib_per_world": round(sum(array[0].nbytes for array in fleet._days.fleet) / 2**20, 3),
+        "mib_per_world": round(fleet.world_bytes / 2**20, 3),
     }
     result["episode_ms"] = round(1000 * city.decisions / result["kernel_per_s"], 3)
     return result
@@ -187,7 +187,7 @@ def _copied_world(city: City, calibration: Calibration, size: int) -> FastWorld:
 
 def _size_row(size: int, world: FastWorld, seconds: float) -> dict[str, Any]:
     outcome = world.outcome()
-    mib = sum(array.nbytes for array in (*world._days.static, *world._days.fleet)) / 2**20
+    mib = world.all_bytes / 2**20
     return {
         "size": size,
         "services": len(world.city.services),

@@ -1,22 +1,33 @@
-"""The action: one number in [-1, 1]; -1 is exactly no hold, 1 is the 60 s cap."""
+"""The action: one number in [-1, 1]; -1 is exactly no hold, 1 is the 60 s cap.
+
+`hold_of` and `action_of` convert numbers, arrays of NumPy and JAX alike, also in compiled code.
+"""
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
+from evenline.support.compiled import shared
 from evenline.support.errors import InputError
 
 MAX_HOLD_S = 60.0
 NO_HOLD = -1.0
 
+Value = TypeVar("Value", bound=Any)  # a number or an array of them
 
-def hold_of(action: float) -> float:
+
+@shared
+def hold_of(action: Value) -> Value:
     """Seconds of hold of an action (the paper's action equation)."""
-    return (action + 1.0) / 2.0 * MAX_HOLD_S
+    hold_s: Value = (action + 1.0) / 2.0 * MAX_HOLD_S
+    return hold_s
 
 
-def action_of(hold_s: float) -> float:
+@shared
+def action_of(hold_s: Value) -> Value:
     """The action of a hold: the inverse, exact at both ends."""
-    return 2.0 * hold_s / MAX_HOLD_S - 1.0
+    action: Value = hold_s * 2.0 / MAX_HOLD_S - 1.0
+    return action
 
 
 def check_action(action: float, bus: str, stop: str) -> float:

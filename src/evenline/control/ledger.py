@@ -7,8 +7,16 @@ token's own cost, zero inside a batch.
 
 from dataclasses import dataclass
 
+from evenline.support.compiled import shared
+
 WEIGHT_WAITING = 2
 WEIGHT_RIDING = 1
+
+
+@shared
+def cost_of(waiting_s: int, riding_s: int) -> int:
+    """Generalized passenger-seconds of people's waiting and riding."""
+    return WEIGHT_WAITING * waiting_s + WEIGHT_RIDING * riding_s
 
 
 @dataclass
@@ -27,7 +35,7 @@ class Ledger:
     @property
     def cost(self) -> int:
         """Generalized passenger-seconds from the beginning of the day."""
-        return WEIGHT_WAITING * self.waiting_s + WEIGHT_RIDING * self.riding_s
+        return cost_of(self.waiting_s, self.riding_s)
 
     def charge(self) -> int:
         """The cost since the last call, and not a second twice."""

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evenline.control.ledger import WEIGHT_RIDING, WEIGHT_WAITING
+from evenline.control.ledger import cost_of
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Outcome:
     @property
     def cost(self) -> int:
         """Generalized passenger-seconds of the whole horizon."""
-        return WEIGHT_WAITING * self.waiting_s + WEIGHT_RIDING * self.riding_s
+        return cost_of(self.waiting_s, self.riding_s)
 
     @property
     def generalized_s(self) -> float:

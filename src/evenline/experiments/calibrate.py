@@ -24,13 +24,14 @@ from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.files import to_json, write_bytes, write_text
 from evenline.worlds.calibration import (
+    CYCLE_S,
+    PHASE_S,
     Calibration,
     Runs,
     fit,
     read_runs,
     save_calibration,
 )
-from evenline.worlds.fast.layout import CYCLE_S, PHASE_S
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import CALIBRATION
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.control.action import MAX_HOLD_S, action_of
+from evenline.control.action import action_of, hold_of
 from evenline.control.event import Batch
 from evenline.control.state import MAX_SLOTS, canonical, contract_of, pack
 from evenline.learn.hurdle import branches, entropy, expect, hurdle
@@ -34,10 +34,7 @@ from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast import layout
-from evenline.worlds.fast.lookahead import try_holds
-from evenline.worlds.fast.world import Days
+from evenline.worlds.fast.lookahead import Mirror
 
 GRID_S = (0.0, 15.0, 30.0, 45.0, 60.0)
 STEP_S = 15.0
@@ -85,29 +82,22 @@ def lessons_of_a_day(
     """Every decision of one simulated day, each hold tried before one is carried out."""
     base = open_policy(base_rule, city, calibration)
     assert isinstance(base, RulePolicy)
-    days, contract = Days(city, calibration, 2, keep_visits=False), contract_of(city)
-    for world in (0, 1):
-        days.begin(world, cell)
-    static, fleet = days.static, days.fleet
-    tried, costs = np.array([0.0, *GRID_S]), np.empty(1 + len(GRID_S))
+    day, contract = Mirror(city, calibration), contract_of(city)
+    day.begin(cell)
     states, found = [], []
-    while k.next_batch(static, fleet, 0):
-        now, count = int(fleet.num[0, layout.NOW]), int(fleet.num[0, layout.BATCH])
-        until = min(now + LOOK_AHEAD_S, city.horizon_s)
+    while (moment := day.advance()) is not None:
+        until_s = min(moment.time_s + LOOK_AHEAD_S, city.horizon_s)
         taken: list[float] = []
-        for i in range(count):
+        for i in range(len(moment.trips)):
             first = i // MAX_SLOTS * MAX_SLOTS
-            part = slice(first, min(first + MAX_SLOTS, count))
-            batch = Batch(now, fleet.batch[0, part], fleet.raw[0, part])
-            state = canonical(pack(batch, i - first, taken[first:]), contract)
-            try_holds(
-                static, fleet, i, until, base.rule.address, base.constants, base.chain, base.due_s,
-                tried, costs,
-            )  # fmt: skip
-            hold = choose(state, costs[1:])
+            part = slice(first, first + MAX_SLOTS)
+            seen = Batch(moment.time_s, moment.trips[part], moment.raw[part])
+            state = canonical(pack(seen, i - first, taken[first:]), contract)
+            costs = day.try_holds(i, GRID_S, base, until_s)
+            hold = choose(state, costs)
             states.append(state)
-            found.append(costs[1:] - costs[1])
-            k.serve_batch(static, fleet, 0, i, np.array([hold]))
+            found.append(costs - costs[0])
+            day.serve([hold], i)
             taken.append(action_of(hold))
     return Lessons(np.array(states), np.array(found, np.float32) / np.float32(COST_UNIT))
 
@@ -136,7 +126,7 @@ def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
 def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array, noise: jax.Array) -> jax.Array:
     """Expected cost under the policy, less a little for staying open-minded."""
     b = branches(hurdle(actor_outputs(actor, states, packed=True)), noise)
-    held = cost_of(costs, (b.held + 1.0) * (MAX_HOLD_S / 2))
+    held = cost_of(costs, hold_of(b.held))
     return (expect(b, costs[:, 0], held) - TEMPERATURE * entropy(b)).mean()
 
 

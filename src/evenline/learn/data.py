@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evenline.city.demand import RATE_BIN_S
-from evenline.control.action import MAX_HOLD_S
+from evenline.control.action import action_of
 from evenline.control.state import (
     CANONICAL_WIDTH,
     DWELL_CAP,
@@ -124,7 +124,7 @@ def _local(c: Columns, k: Known, at: jax.Array) -> jax.Array:
 def actions(replay: Replay, rows: jax.Array) -> jax.Array:
     """Executed actions of some rows; zero hold is exactly -1, the cap exactly 1."""
     holds: Any = replay.columns.hold_s
-    return jnp.asarray(holds[rows] / (MAX_HOLD_S / 2) - 1.0)
+    return jnp.asarray(action_of(holds[rows]))
 
 
 def replay_batch(replay: Replay, rows: jax.Array) -> Transitions:

@@ -13,6 +13,7 @@ import numpy as np
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
+from evenline.control.action import MAX_HOLD_S, hold_of
 from evenline.control.outcome import Outcome
 from evenline.learn.hurdle import deterministic, hurdle
 from evenline.learn.network import Params, actor_outputs
@@ -46,6 +47,6 @@ def evaluate(
     states = fleet.reset(list(cells) * len(actors))
     while not fleet.over.all():
         actions = _actions(stacked, states.reshape(*shape, -1), packed)
-        holds = (np.asarray(actions, np.float64).reshape(-1) + 1.0) * 30.0
-        states = fleet.step(np.clip(holds, 0.0, 60.0))
+        holds = hold_of(np.asarray(actions, np.float64).reshape(-1))
+        states = fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
     return [[fleet.outcome(i * shape[1] + j) for j in range(shape[1])] for i in range(shape[0])]

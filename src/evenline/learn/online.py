@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evenline.city.cells import PURPOSES
+from evenline.control.action import MAX_HOLD_S, hold_of
 from evenline.learn import lanes as ln
 from evenline.learn import ratio as rt
 from evenline.learn.checkpoint import load_notes, load_tree
@@ -199,8 +200,8 @@ class Online:
     def _one_event(self, kept: list[list[Any]]) -> None:
         run, n = self.run_, self.event
         budget = run.plan.budget
-        holds = np.clip((self.actions.astype(np.float64) + 1.0) * 30.0, 0.0, 60.0)
-        self.fleet.step(holds)
+        holds = hold_of(self.actions.astype(np.float64))
+        self.fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
         over, costs = self.fleet.over.copy(), self.fleet.costs.astype(np.float32)
         for w in np.flatnonzero(over):
             self._new_day(int(w))
@@ -335,7 +336,8 @@ class Online:
                     self.learned[g].actor, self._seeds[g], np.int32(step), shaped, run.packed
                 )
                 actions[rows] = np.asarray(drawn).reshape(-1)
-            fleet.step(np.clip((actions.astype(np.float64) + 1.0) * 30.0, 0.0, 60.0))
+            holds = hold_of(actions.astype(np.float64))
+            fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
             after = fleet.states.copy()
             chosen = rng.random() < min(1.0, 2 * ASSESSED / HELD_OUT_DAYS / run.city.decisions)
             if chosen:

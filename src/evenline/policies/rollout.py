@@ -13,15 +13,12 @@ import numpy as np
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.control.event import STOP, Array, Batch
+from evenline.control.event import Array, Batch
 from evenline.rules.chain import apply_chain
 from evenline.rules.policy import Decision, RulePolicy
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast import layout
-from evenline.worlds.fast.lookahead import MIRROR, SCRATCH, follow, misfits, try_holds
-from evenline.worlds.fast.world import Days
+from evenline.worlds.fast.lookahead import Mirror
 
 LOOK_AHEAD_S = 1800
 TRIED_S = (0.0, 20.0, 40.0, 60.0)  # beside what the base rule would do
@@ -38,15 +35,14 @@ class Rollout:
     chain: int
     base: RulePolicy
     look_ahead_s: int = LOOK_AHEAD_S
-    _days: Days = field(init=False)
+    mirror: Mirror = field(init=False)
     _now_s: int = field(init=False, default=-1)
-    _begun: bool = field(init=False, default=False)
     _misfit: Array = field(init=False)
     _kept: list[tuple[Batch, Array]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._days = Days(self.city, self.calibration, 2, keep_visits=False)
-        self._misfit = np.zeros(len(self._days.levels))
+        self.mirror = Mirror(self.city, self.calibration)
+        self._misfit = np.zeros(len(self.mirror.levels))
 
     @property
     def horizon_s(self) -> float:
@@ -60,7 +56,7 @@ class Rollout:
             proposals[i] = tried[int(np.argmin(costs))]
             one = batch.raw[i : i + 1]
             holds[i] = apply_chain(self.chain, one, proposals[i : i + 1], self.horizon_s)[0]
-            k.serve_batch(self._days.static, self._days.fleet, MIRROR, i, holds[i : i + 1])
+            self.mirror.serve(holds[i : i + 1], i)
         if not self.level_known:
             self._kept.append((batch, holds))
         return Decision(proposals, holds)
@@ -70,20 +66,14 @@ class Rollout:
 
     def costs(self, i: int) -> tuple[Array, Array]:
         """(holds, costs) tried for the next bus of the moment to decide; the base's hold first."""
-        tried = np.array([0.0, *TRIED_S])
-        costs = np.empty(len(tried))
-        days, base = self._days, self.base
-        until = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
-        try_holds(
-            days.static, days.fleet, i, until, base.rule.address, base.constants, base.chain,
-            base.due_s, tried, costs,
-        )  # fmt: skip
-        return tried, costs
+        tried = (self.mirror.base_hold_s(i, self.base), *TRIED_S)
+        until_s = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
+        return np.array(tried), self.mirror.try_holds(i, tried, self.base, until_s)
 
     @property
     def level(self) -> float:
         """The demand level that explains the day's events best, the usual one among equals."""
-        levels = self._days.levels
+        levels = self.mirror.levels
         best = min(range(len(levels)), key=lambda i: (self._misfit[i], abs(levels[i] - 1.0)))
         return levels[best]
 
@@ -94,15 +84,16 @@ class Rollout:
 
     def _follow(self, batch: Batch) -> None:
         """Bring the mirror to the batch; one that does not follow on the last begins a new day."""
-        if batch.time_s < self._now_s or not self._expects(batch):
+        if batch.time_s < self._now_s or not self.mirror.expects(batch):
             self._misfit[:] = 0.0
             self._kept.clear()
             self._begin()
-            if not self._expects(batch):
+            if not self.mirror.expects(batch):
                 raise InputError(f"{self.name}: must follow a day from its first bus on")
         if not self.level_known:
             self._read_level(batch)
-        self._bring(batch)
+        self._now_s = batch.time_s
+        self.mirror.bring(batch)
 
     def _read_level(self, batch: Batch) -> None:
         """Learn from a batch; a mirror that was begun at another level goes through the day again.
@@ -110,27 +101,15 @@ class Rollout:
         At the first stops of a day levels may look alike, so batches are kept until they do not.
         """
         before = self.level
-        self._misfit += misfits(self._days, batch)
+        self._misfit += self.mirror.misfits(batch)
         if self.level != before:
             self._begin()
             for seen, holds in self._kept:
-                self._bring(seen)
-                k.serve_batch(self._days.static, self._days.fleet, MIRROR, 0, holds)
+                self.mirror.bring(seen)
+                self.mirror.serve(holds)
         if self.level_known:
             self._kept.clear()
 
     def _begin(self) -> None:
         block = PURPOSES["calibration"].cells(1)[0]
-        for world in (MIRROR, SCRATCH):
-            self._days.begin(world, Cell(block.sumo_seed, block.demand_seed, self.level))
-        self._begun = True
-
-    def _bring(self, batch: Batch) -> None:
-        """Let time pass in the mirror until the buses of a batch arrive."""
-        self._now_s = batch.time_s
-        follow(self._days.static, self._days.fleet, batch.time_s, batch.trips)
-
-    def _expects(self, batch: Batch) -> bool:
-        """Whether every bus is at the stop after the one the mirror last saw it at."""
-        last = self._days.fleet.trip[MIRROR, batch.trips, layout.POSITION]
-        return self._begun and bool((last + 1 == batch.raw[:, STOP]).all())
+        self.mirror.begin(Cell(block.sumo_seed, block.demand_seed, self.level))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evenline.city.demand import RATE_BIN_S
-from evenline.control.action import MAX_HOLD_S
+from evenline.control.action import NO_HOLD, action_of
 from evenline.control.event import Array
 from evenline.control.state import LOCAL, MAX_SLOTS, PACKED_WIDTH, PREFIX, RAW_SLOT
 from evenline.replay.store import Store
@@ -19,7 +19,7 @@ def replay_states(store: Store, count: int, seed: int) -> Array:
     out[:, 0], out[:, 1], out[:, 2] = c.time_s[rows], size, token
     out[:, 3], out[:, 4] = c.system_waiting[rows], c.system_on_board[rows]
     slots = out[:, PREFIX:].reshape(len(rows), MAX_SLOTS, RAW_SLOT)
-    slots[:, :, -1] = -1.0
+    slots[:, :, -1] = NO_HOLD
     for slot in range(MAX_SLOTS):
         here = np.flatnonzero(slot < size)
         row = rows[here] - token[here] + slot
@@ -36,6 +36,6 @@ def replay_states(store: Store, count: int, seed: int) -> Array:
         assert len(columns) == len(LOCAL)
         slots[here, slot, 0] = 1.0
         slots[here, slot, 1:-1] = np.stack(columns, axis=1)
-        taken = 2.0 * c.hold_s[row].astype(float) / MAX_HOLD_S - 1.0
-        slots[here, slot, -1] = np.where(slot < token[here], taken, -1.0)
+        taken = action_of(c.hold_s[row].astype(float))
+        slots[here, slot, -1] = np.where(slot < token[here], taken, NO_HOLD)
     return out

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
 from evenline.city.model import City
 from evenline.city.tables import digest
-from evenline.control.action import MAX_HOLD_S
+from evenline.control.action import NO_HOLD, action_of
 from evenline.control.event import Array
 from evenline.control.state import (
     CANONICAL_WIDTH,
@@ -104,7 +104,7 @@ class Store:
     @property
     def action(self) -> F32:
         """Executed actions in [-1, 1]."""
-        return np.asarray(2.0 * self.columns.hold_s / MAX_HOLD_S - 1.0, np.float32)
+        return np.asarray(action_of(self.columns.hold_s), np.float32)
 
     @property
     def reward(self) -> F32:
@@ -239,7 +239,7 @@ def write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) ->
         )  # fmt: skip
         for slot in range(MAX_SLOTS):
             base, r = PREFIX + slot * SLOT, first + slot
-            state[base + SLOT - 1] = 2.0 * c.hold_s[r] / MAX_HOLD_S - 1.0 if slot < place else -1.0
+            state[base + SLOT - 1] = action_of(c.hold_s[r]) if slot < place else NO_HOLD
             if slot < size:
                 _write_row(c, k, r, state[base : base + SLOT - 1])
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic, register_jitable
 
@@ -21,6 +21,7 @@ from evenline.support.sources import closure
 F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
 _intrinsic = cast(Any, intrinsic)
+_cgutils = cast(Any, cgutils)
 # A division by zero gives inf or nan, which is no hold and refused, instead of a lost exception.
 _FORMULA_OPTIONS = {"_nrt": False, "error_model": "numpy"}
 
@@ -98,17 +99,49 @@ def lowest_bit(_context: Any, bits: Any) -> Any:
     return types.int64(types.uint64), code
 
 
+def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[Any, Any]:
+    """Where a row of a table begins, and the bytes from one row to the next."""
+    array = context.make_array(kind)(context, builder, table)
+    stride = builder.extract_value(array.strides, 0)
+    start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+    return builder.gep(start, [builder.mul(row, stride)]), stride
+
+
+@_intrinsic
+def copy_rows(_context: Any, to: Any, source: Any, low: Any, high: Any) -> Any:
+    """Copy the rows from `low` to before `high` of a table into another of the same form."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        here, _ = _row(context, builder, signature.args[0], args[0], args[2])
+        there, stride = _row(context, builder, signature.args[1], args[1], args[2])
+        _cgutils.raw_memcpy(builder, here, there, builder.sub(args[3], args[2]), stride)
+        return context.get_dummy_value()
+
+    return types.void(to, source, types.intp, types.intp), code
+
+
+@_intrinsic
+def clear_rows(_context: Any, table: Any) -> Any:
+    """Fill a table with zeros."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        size = builder.mul(array.nitems, array.itemsize)
+        _cgutils.memset(builder, array.data, size, 0)
+        return context.get_dummy_value()
+
+    return types.void(table), code
+
+
 @_intrinsic
 def fetch_row(_context: Any, table: Any, row: Any) -> Any:
     """Ask for the line of memory where a row of a table begins, without waiting for it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        offset = builder.mul(args[1], builder.extract_value(array.strides, 0))
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        at = builder.gep(builder.bitcast(array.data, byte), [offset])
+        at, _ = _row(context, builder, signature.args[0], *args)
         builder.call(prefetch, [at, number(0), number(3), number(1)])  # to read, keep, data
         return context.get_dummy_value()
 

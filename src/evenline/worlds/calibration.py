@@ -23,9 +23,12 @@ from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
 from evenline.support.records import Record, Sha256, read_record
-from evenline.worlds.fast.layout import CYCLE_S, HOUR_S, PHASE_S, PHASES
 
 FORMAT = "evenline-calibration-3"
+HOUR_S = 3600
+CYCLE_S = 90  # of the signals
+PHASE_S = 10
+PHASES = CYCLE_S // PHASE_S
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
 MOST_S = 1e6  # no running time or pace is beyond this

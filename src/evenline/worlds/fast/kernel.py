@@ -11,93 +11,31 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S
-from evenline.control.action import MAX_HOLD_S
+from evenline.control import event
+from evenline.control.action import MAX_HOLD_S, NO_HOLD, action_of
 from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
-from evenline.control.state import (
-    MAX_SLOTS,
-    PREFIX,
-    SLOT,
-    write_prefix,
-    write_slot,
-)
+from evenline.control.ledger import cost_of
+from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, write_prefix, write_slot
 from evenline.rules.policy import controlled
-from evenline.support.compiled import compiled, fetch_row, inlined, lowest_bit
+from evenline.support.compiled import (
+    clear_rows,
+    compiled,
+    copy_rows,
+    fetch_row,
+    inlined,
+    lowest_bit,
+)
+from evenline.worlds.calibration import CYCLE_S, PHASE_S
 from evenline.worlds.fast.layout import (
-    ADD_RIDING,
-    ADD_WAITING,
-    AHEAD,
-    AHEAD_S,
-    BATCH,
-    BEGAN,
-    BEHIND,
-    BEHIND_S,
-    BUCKET,
-    CARRIED,
-    CHANGED,
-    CHANGES,
-    CHARGED,
-    CLASS,
-    CLASSES,
     COINS,
-    COMPLETED,
-    COST,
-    CYCLE_S,
-    DECISIONS,
-    DENIED,
-    DEPARTED,
     F32,
     F64,
-    FIRST,
-    GOAL,
     GOAL_BITS,
-    GOALS,
-    HEAD,
-    HEAD_S,
-    HOLDS_ZERO,
     I32,
-    LAST,
-    LAST_S,
-    LEAST_S,
-    LEG,
-    LEVEL,
-    LOAD,
-    MEAN_S,
-    MORE,
     NEVER_S,
-    NEXT,
-    NOISE,
-    NOW,
-    NUMBER,
-    ONE,
     ONWARD,
-    OTHER,
-    OVER,
-    PACE,
-    PACE_S,
-    PHASE,
-    PHASE_S,
-    PLACE,
-    POSITION,
-    PRE_CONTROL,
-    RANK,
-    RATE,
-    REACHED,
-    RIDING_NOW,
-    RIDING_S,
-    SEEN,
-    SERVICE,
     SEVERAL,
-    SHOWN,
     SOON,
-    TOKEN,
-    TRIP_SECONDS,
-    TRIPS_DONE,
-    VISIT,
-    VISITED,
-    WAITING_NOW,
-    WAITING_S,
-    WAITS,
-    ZERO_TOKENS,
     Day,
     Static,
     row,
@@ -126,7 +64,7 @@ def luck(s: Static, key: int, trip: int, stop: int) -> float:
     The copy does not change how likely any value is, and depends on no other draw of the day.
     """
     x, before = bits(key, 2 * (s.first_visit[trip] + stop)), s.before[trip]
-    if int(x & np.uint64(COINS - 1)) < s.number[4] and before >= 0:
+    if int(x & np.uint64(COINS - 1)) < s.follow_coins and before >= 0:
         x = bits(key, 2 * (s.first_visit[before] + stop))
     return fraction(x)
 
@@ -137,35 +75,6 @@ def quantile(table: F32, u: float) -> float:
     at = u * (table.shape[0] - 1)
     low = int(at)
     return float(table[low] + (table[low + 1] - table[low]) * (at - low))
-
-
-@inlined
-def copy_rows(to: I32, source: I32, low: int, high: int) -> None:
-    """Copy rows of a table: a slice would want memory, which compiled code here has none of."""
-    for i in range(low, high):
-        for j in range(source.shape[1]):
-            to[i, j] = source[i, j]
-
-
-@inlined
-def put_noise(d: Day, visit: int, seconds: float) -> None:
-    """Keep a running time's noise, to the bit, in the two places of a visit."""
-    whole = np.float64(seconds).view(np.int64)
-    d.visit[visit, NOISE] = np.int32(whole & 0xFFFFFFFF)
-    d.visit[visit, NOISE + 1] = np.int32(whole >> 32)
-
-
-@inlined
-def noise_s(d: Day, visit: int) -> float:
-    low = np.int64(np.uint32(d.visit[visit, NOISE]))
-    whole = np.int64(d.visit[visit, NOISE + 1]) << 32 | low
-    return np.int64(whole).view(np.float64)
-
-
-@inlined
-def as_float(number: int) -> np.float32:
-    """A number kept as the bits of a float of single precision."""
-    return np.int32(number).view(np.float32)
 
 
 @compiled
@@ -180,28 +89,27 @@ def begin_day(
 ) -> None:
     """Lay out a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
-    d.num[:] = 0
-    d.num[LEVEL] = level
-    d.hold_s[:] = 0.0
-    d.second[:] = 0
-    d.second[:, BUCKET] = -1
-    d.visit[:] = -1
-    d.alighting[:] = 0
-    d.queue[:, CHANGES] = -1
+    clear_rows(d.num)
+    clear_rows(d.hold_s)
+    clear_rows(d.second)
+    clear_rows(d.alighting)
+    d.second.due[:] = -1
+    d.visit.changing[:] = -1
+    d.visit.visited_s[:] = -1
+    d.queue.changing[:] = -1
     d.tail[:] = -1
     d.ride[:] = -1
     copy_rows(d.place, s.place, 0, s.place.shape[0])
     copy_rows(d.trip, s.trip, 0, s.trip.shape[0])
     _people(s, d, demand, shift_s)
     for t in range(s.start_s.shape[0]):
-        pace = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
-        d.trip[t, PACE] = np.float32(pace).view(np.int32)
-        first, place = s.trip[t, VISIT], s.trip[t, PLACE]
-        for stop in range(s.trip[t, LAST]):
+        bus = d.trip[t]
+        bus.pace = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
+        for stop in range(bus.last):
             u = luck(s, key, t, stop)
-            put_noise(d, first + stop, quantile(s.noise[place + stop], u))
+            d.visit[bus.first_visit + stop].noise_s = quantile(s.noise[bus.first_place + stop], u)
         schedule(s, d, t, s.start_s[t])
-    d.num[NOW] = -1
+    d.num[0].level, d.num[0].now_s = level, -1
 
 
 @inlined
@@ -212,25 +120,31 @@ def _people(s: Static, d: Day, demand: float, shift_s: I32) -> None:
         for e in range(s.class_start[c], s.class_start[c + 1]):
             if s.entry_demand[e] > demand:
                 continue
-            at = min(max(s.entry_s[e] + shift_s[s.entry_person[e]], 0), s.number[0] - 1)
-            d.second[at, ADD_WAITING] += 1
+            at = min(max(s.entry_s[e] + shift_s[s.entry_person[e]], 0), s.horizon_s - 1)
+            d.second[at].add_waiting += 1
             i = end
-            while i > first and d.entry[i - 1, WAITS] >> GOAL_BITS > at:
-                d.entry[i, WAITS], d.entry[i, LEG] = d.entry[i - 1, WAITS], d.entry[i - 1, LEG]
+            while i > first and since_s(d, i - 1) > at:
+                d.entry[i].waits, d.entry[i].leg = d.entry[i - 1].waits, d.entry[i - 1].leg
                 i -= 1
-            d.entry[i, WAITS], d.entry[i, LEG] = at << GOAL_BITS | s.entry_goal[e], s.entry_leg[e]
+            d.entry[i].waits, d.entry[i].leg = at << GOAL_BITS | s.entry_goal[e], s.entry_leg[e]
             end += 1
-        d.entry[end, WAITS] = NEVER_S << GOAL_BITS
-        d.queue[c, HEAD] = d.queue[c, SEEN] = first
-        d.queue[c, HEAD_S] = d.entry[first, WAITS] >> GOAL_BITS
-        d.num[DEPARTED] += end - first
+        d.entry[end].waits = NEVER_S << GOAL_BITS
+        q = d.queue[c]
+        q.head, q.seen, q.head_s = first, first, since_s(d, first)
+        d.num[0].departed += end - first
+
+
+@inlined
+def since_s(d: Day, entry: int) -> int:
+    """Since when someone who came waits."""
+    return int(d.entry[entry].waits >> GOAL_BITS)
 
 
 @inlined
 def schedule(s: Static, d: Day, trip: int, at: int) -> None:
-    if at < s.number[0]:
-        d.after[trip] = d.second[at, BUCKET]
-        d.second[at, BUCKET] = trip
+    if at < s.horizon_s:
+        d.after[trip] = d.second[at].due
+        d.second[at].due = trip
 
 
 @inlined
@@ -238,26 +152,26 @@ def headways(d: Day) -> Headways:
     """The running order and arrival times, in the form all worlds share."""
     t = d.trip
     return Headways(
-        t[:, SERVICE], t[:, PLACE], t[:, VISIT], d.visit[:, VISITED], d.place[:, LAST_S],
-        t[:, POSITION], t[:, REACHED], t[:, AHEAD], t[:, BEHIND], d.tail,
+        t.service, t.first_place, t.first_visit, d.visit.visited_s, d.place.last_s,
+        t.position, t.reached_s, t.ahead, t.behind, d.tail,
     )  # fmt: skip
 
 
 @inlined
 def advance(s: Static, d: Day) -> int:
     """Let time pass until a bus asks for a hold; the size of the moment, 0 at the horizon."""
-    return advance_until(s, d, s.number[0])
+    return advance_until(s, d, s.horizon_s)
 
 
 @inlined
 def advance_until(s: Static, d: Day, horizon: int) -> int:
     """The same for a horizon that may lie within the day.
 
-    The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in COST.
+    The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in `cost`.
     """
-    num, h = d.num, headways(d)
-    now, waiting, riding = num[NOW], num[WAITING_NOW], num[RIDING_NOW]
-    waiting_s, riding_s = num[WAITING_S], num[RIDING_S]
+    num, h = d.num[0], headways(d)
+    now, waiting, riding = num.now_s, num.waiting_now, num.riding_now
+    waiting_s, riding_s = num.waiting_s, num.riding_s
     count = 0
     while True:
         if now >= 0:
@@ -265,50 +179,51 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
             riding_s += riding
         now += 1
         if now >= horizon:
-            num[OVER] = 1
+            num.over = 1
             break
-        waiting += d.second[now, ADD_WAITING]
-        riding += d.second[now, ADD_RIDING]
-        if d.second[now, BUCKET] >= 0:
-            num[NOW], num[WAITING_NOW], num[RIDING_NOW] = now, waiting, riding
+        waiting += d.second[now].add_waiting
+        riding += d.second[now].add_riding
+        if d.second[now].due >= 0:
+            num.now_s, num.waiting_now, num.riding_now = now, waiting, riding
             count = arrivals(s, d, h, now)
-            waiting, riding = num[WAITING_NOW], num[RIDING_NOW]
+            waiting, riding = num.waiting_now, num.riding_now
             if count:
                 break
-    num[NOW], num[WAITING_NOW], num[RIDING_NOW] = now, waiting, riding
-    num[WAITING_S], num[RIDING_S] = waiting_s, riding_s
-    total = 2 * waiting_s + riding_s
-    num[COST] = total - num[CHARGED]
-    num[CHARGED] = total
-    if num[BEGAN] == 0:
-        num[BEGAN], num[PRE_CONTROL] = 1, total
-    num[BATCH], num[TOKEN], num[SHOWN] = count, 0, 0
-    num[DECISIONS] += count
-    num[ZERO_TOKENS] += max(count - 1, 0)
+    num.now_s, num.waiting_now, num.riding_now = now, waiting, riding
+    num.waiting_s, num.riding_s = waiting_s, riding_s
+    total = cost_of(waiting_s, riding_s)
+    num.cost = total - num.charged
+    num.charged = total
+    if num.began == 0:
+        num.began, num.pre_control = 1, total
+    num.batch, num.token, num.shown = count, 0, 0
+    num.decisions += count
+    num.zero_tokens += max(count - 1, 0)
     return count
 
 
 @inlined
 def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
     """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
-    count = _in_order(s, d, d.second[now, BUCKET])
+    count = _in_order(s, d, d.second[now].due)
     asking = 0
     for i in range(count):
         if i + SOON < count:
             _fetch_stop(s, d, d.batch[i + SOON], now)
         trip = d.batch[i]
-        stop = d.trip[trip, POSITION] + 1
+        bus = d.trip[trip]
+        stop = bus.position + 1
         gap = record_arrival(h, trip, stop, now)
-        if stop == d.trip[trip, LAST]:
+        if stop == bus.last:
             record_finish(h, trip)
-            first = d.trip[trip, VISIT]
-            d.num[TRIPS_DONE] += 1
-            d.num[TRIP_SECONDS] += now - d.visit[first, VISITED]
-            base = max(s.number[2], s.number[3] * d.alighting[first + stop])
+            first = bus.first_visit
+            d.num[0].trips_done += 1
+            d.num[0].trip_seconds += now - d.visit[first].visited_s
+            base = max(s.min_dwell_s, s.exchange_s * d.alighting[first + stop])
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
-            d.raw[asking, 3] = gap
+            d.raw[asking, event.HEADWAY_AHEAD] = gap
             asking += 1
             if count > SOON:
                 _fetch_queues(d, trip, stop)
@@ -327,8 +242,9 @@ def _in_order(s: Static, d: Day, trip: int) -> int:
     """
     count = 0
     while trip >= 0:
-        word = d.trip[trip, RANK] >> 6
-        d.ranks[word] |= np.uint64(1) << np.uint64(d.trip[trip, RANK] & 63)
+        rank = d.trip[trip].rank
+        word = rank >> 6
+        d.ranks[word] |= np.uint64(1) << np.uint64(rank & 63)
         d.words[word >> 6] |= np.uint64(1) << np.uint64(word & 63)
         trip = d.after[trip]
     for i in range(d.words.shape[0]):
@@ -345,64 +261,63 @@ def _in_order(s: Static, d: Day, trip: int) -> int:
 @inlined
 def _fetch_stop(s: Static, d: Day, trip: int, now: int) -> None:
     """Ask for what a bus of a crowded moment will soon want to know of its stop."""
-    stop = d.trip[trip, POSITION] + 1
-    place, visit = d.trip[trip, PLACE] + stop, d.trip[trip, VISIT] + stop
-    fetch_row(d.trip, d.trip[trip, AHEAD])  # a row -1 is asked for in vain
-    fetch_row(d.trip, d.trip[trip, BEHIND])
+    bus = d.trip[trip]
+    place, visit = bus.first_place + bus.position + 1, bus.first_visit + bus.position + 1
+    fetch_row(d.trip, bus.ahead)  # a row -1 is asked for in vain
+    fetch_row(d.trip, bus.behind)
     fetch_row(d.place, place)
     fetch_row(d.visit, visit)
     fetch_row(d.alighting, visit)
-    fetch_row(s.times[d.num[LEVEL], half_hour(s, now)], place)
+    fetch_row(s.times[d.num[0].level, half_hour(s, now)], place)
 
 
 @inlined
 def _fetch_queues(d: Day, trip: int, stop: int) -> None:
     """Ask for the queues of a stop, and for when the bus was where its follower is."""
-    place = d.trip[trip, PLACE] + stop
-    fetch_row(d.queue, d.place[place, ONE])
-    fetch_row(d.queue, d.place[place, OTHER])
-    follower = d.trip[trip, BEHIND]
-    if follower >= 0:
-        fetch_row(d.visit, d.trip[trip, VISIT] + d.trip[follower, POSITION])
+    bus = d.trip[trip]
+    at_hand = d.place[bus.first_place + stop].at_hand
+    fetch_row(d.queue, at_hand[0])
+    fetch_row(d.queue, at_hand[1])
+    if bus.behind >= 0:
+        fetch_row(d.visit, bus.first_visit + d.trip[bus.behind].position)
 
 
 @inlined
 def _fetch_people(d: Day, trip: int, now: int) -> None:
     """Ask for the people in the queues of a stop."""
-    place = d.trip[trip, PLACE] + d.trip[trip, POSITION]
-    for i in range(min(d.place[place, CLASSES], 2)):
-        c = d.place[place, ONE + i]
-        if d.queue[c, HEAD_S] <= now:
-            fetch_row(d.entry, d.queue[c, SEEN])
+    place = d.place[d.trip[trip].first_place + d.trip[trip].position]
+    for i in range(min(place.classes, 2)):
+        q = d.queue[place.at_hand[i]]
+        if q.head_s <= now:
+            fetch_row(d.entry, q.seen)
 
 
 @inlined
 def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     """The sixteen features of the i-th bus of the moment; the gap ahead is already there."""
     trip, raw = d.batch[i], d.raw[i]
-    service, stop = d.trip[trip, SERVICE], d.trip[trip, POSITION]
-    place = d.trip[trip, PLACE] + stop
-    gap, behind = raw[3], headway_behind(h, trip, now)
-    capacity, load = s.number[1], d.trip[trip, LOAD]
+    bus = d.trip[trip]
+    place = bus.first_place + bus.position
+    gap, behind = raw[event.HEADWAY_AHEAD], headway_behind(h, trip, now)
     waiting = eligible(s, d, place, now)
-    alighting = d.alighting[d.trip[trip, VISIT] + stop]
-    boarding = min(waiting, capacity - load + alighting)
-    raw[0] = service
-    raw[1] = stop
-    raw[2] = now
-    raw[3] = max(gap, 0.0)
-    raw[4] = max(behind, 0)
-    raw[5] = d.trip[trip, AHEAD_S]
-    raw[6] = d.trip[trip, BEHIND_S]
-    raw[7] = waiting
-    raw[8] = load
-    raw[9] = s.times[d.num[LEVEL], half_hour(s, now), place, RATE]
-    raw[10] = max(s.number[2], s.number[3] * (alighting + boarding))
-    raw[11] = 1.0 if gap >= 0 else 0.0
-    raw[12] = 1.0 if behind >= 0 else 0.0
-    raw[13] = capacity
-    raw[14] = d.num[WAITING_NOW]
-    raw[15] = d.num[RIDING_NOW]
+    alighting = d.alighting[bus.first_visit + bus.position]
+    boarding = min(waiting, s.capacity - bus.load + alighting)
+    raw[event.SERVICE] = bus.service
+    raw[event.STOP] = bus.position
+    raw[event.TIME] = now
+    raw[event.HEADWAY_AHEAD] = max(gap, 0.0)
+    raw[event.HEADWAY_BEHIND] = max(behind, 0)
+    raw[event.TARGET_AHEAD] = bus.target_ahead_s
+    raw[event.TARGET_BEHIND] = bus.target_behind_s
+    raw[event.WAITING] = waiting
+    raw[event.ON_BOARD] = bus.load
+    raw[event.RATE] = s.times[d.num[0].level, half_hour(s, now), place].rate_per_s
+    raw[event.BASE_DWELL] = max(s.min_dwell_s, s.exchange_s * (alighting + boarding))
+    raw[event.BUS_AHEAD] = 1.0 if gap >= 0 else 0.0
+    raw[event.BUS_BEHIND] = 1.0 if behind >= 0 else 0.0
+    raw[event.CAPACITY] = s.capacity
+    raw[event.SYSTEM_WAITING] = d.num[0].waiting_now
+    raw[event.SYSTEM_ON_BOARD] = d.num[0].riding_now
 
 
 @inlined
@@ -413,52 +328,54 @@ def half_hour(s: Static, second: int) -> int:
 @inlined
 def class_at(s: Static, d: Day, place: int, i: int) -> int:
     """The i-th class of people that a place's service can carry."""
-    return int(d.place[place, ONE + i] if i < 2 else s.carried[d.place[place, MORE] + i, CARRIED])
+    p = d.place[place]
+    return int(p.at_hand[i] if i < 2 else s.carried[p.first_class + i].queue)
 
 
 @inlined
 def eligible(s: Static, d: Day, place: int, now: int) -> int:
     """People waiting at a place whose leg its service can carry."""
     count = 0
-    for i in range(d.place[place, CLASSES]):
-        c = class_at(s, d, place, i)
-        if d.queue[c, HEAD_S] <= now:
-            seen = max(d.queue[c, SEEN], d.queue[c, HEAD])
-            while d.entry[seen, WAITS] >> GOAL_BITS <= now:
+    for i in range(d.place[place].classes):
+        q = d.queue[class_at(s, d, place, i)]
+        if q.head_s <= now:
+            seen = max(q.seen, q.head)
+            while since_s(d, seen) <= now:
                 seen += 1
-            d.queue[c, SEEN] = seen
-            count += seen - d.queue[c, HEAD]
-        count += _changed(d, c, now)
+            q.seen = seen
+            count += seen - q.head
+        count += _changed(d, q.changing, now)
     return count
 
 
 @inlined
-def _changed(d: Day, c: int, now: int) -> int:
-    """How many of a class have changed and are at their stop by now."""
-    count, leg = 0, d.queue[c, CHANGES]
+def _changed(d: Day, leg: int, now: int) -> int:
+    """How many of those who change, listed from this leg on, are at their stop by now."""
+    count = 0
     while leg >= 0:
-        count += d.rider[leg, CHANGED] <= now
-        leg = d.rider[leg, NEXT]
+        count += d.rider[leg].changed_s <= now
+        leg = d.rider[leg].next
     return count
 
 
 @inlined
 def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     """Carry out the hold of the i-th bus of the moment: exchange people, set off, schedule."""
-    trip = d.batch[i]
-    stop = d.trip[trip, POSITION]
+    trip, num = d.batch[i], d.num[0]
+    bus = d.trip[trip]
+    stop = bus.position
     d.hold_s[0] += hold_s
-    d.num[HOLDS_ZERO] += hold_s == 0.0
-    leaves = _exchange(s, d, trip, stop, int(d.raw[i, 10]), hold_s)
-    place = d.trip[trip, PLACE] + stop
+    num.holds_zero += hold_s == 0.0
+    leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)
+    place = bus.first_place + stop
     p = d.place[place]
     run = (
-        np.float32(s.times[d.num[LEVEL], half_hour(s, leaves), place, MEAN_S])
-        + as_float(p[PACE_S]) * as_float(d.trip[trip, PACE])
-        + as_float(p[PHASE + leaves % CYCLE_S // PHASE_S])
-        + noise_s(d, d.trip[trip, VISIT] + stop)
+        np.float32(s.times[num.level, half_hour(s, leaves), place].mean_s)
+        + p.pace_s * bus.pace
+        + p.phase_s[leaves % CYCLE_S // PHASE_S]
+        + d.visit[bus.first_visit + stop].noise_s
     )
-    schedule(s, d, trip, leaves + max(int(run + 0.5), p[LEAST_S]))
+    schedule(s, d, trip, leaves + max(int(run + 0.5), p.least_s))
 
 
 @inlined
@@ -470,12 +387,11 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     hold comes on top, and whoever comes during it boards without delaying the bus. Who boarded
     last alights first; only of those who change is it known who they are.
     """
-    now, visit = d.num[NOW], d.trip[trip, VISIT] + stop
-    each, capacity = s.number[3], s.number[1]
-    place = d.trip[trip, PLACE] + stop
-    load = aboard = d.trip[trip, LOAD]
-    alighting, changing = int(d.alighting[visit]), d.visit[visit, FIRST]
-    free, done, boarded = now, now + s.number[2], 0
+    bus, num, capacity = d.trip[trip], d.num[0], s.capacity
+    now, visit, place = num.now_s, bus.first_visit + stop, bus.first_place + stop
+    load = aboard = bus.load
+    alighting, changing = int(d.alighting[visit]), d.visit[visit].changing
+    free, done, boarded = now, now + s.min_dwell_s, 0
     leaves = done
     holding = False
     while True:
@@ -493,28 +409,28 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
         elif alighting > 0:
             alighting -= 1
             aboard -= 1
-            if changing >= 0 and d.rider[changing, NUMBER] == alighting:
-                _count(d, s.number[0], at, 1, -1)
+            if changing >= 0 and d.rider[changing].number == alighting:
+                _count(d, s.horizon_s, at, 1, -1)
                 _join(s, d, changing + 1, at)
-                changing = d.rider[changing, NEXT]
+                changing = d.rider[changing].next
             else:
-                _count(d, s.number[0], at, 0, -1)
-                d.num[COMPLETED] += at < s.number[0]
+                _count(d, s.horizon_s, at, 0, -1)
+                num.completed += at < s.horizon_s
         elif holding:
             break
         else:
             holding, leaves = True, done + int(np.ceil(hold_s))
             continue
-        free = max(free, at) + each
+        free = max(free, at) + s.exchange_s
         if not holding:
             done = max(done, free)
     left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0
-    d.num[DENIED] += left
-    d.trip[trip, LOAD] = aboard
+    num.denied += left
+    bus.load = aboard
     if d.visits.shape[0]:
         v = d.visits[visit]
-        v[0], v[1], v[2], v[3] = leaves, load, load + boarded - aboard, boarded
-        v[4], v[5] = left, base_s
+        v.departure_s, v.load, v.alighted = leaves, load, load + boarded - aboard
+        v.boarded, v.left_behind, v.base_dwell_s = boarded, left, base_s
         d.visit_hold_s[visit] = hold_s
     return int(leaves)
 
@@ -526,13 +442,12 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
     Even numbers are first legs, odd ones people who change; -1 if there is nobody.
     """
     best, best_s = -1, before_s
-    for i in range(d.place[place, CLASSES]):
-        c = class_at(s, d, place, i)
-        if d.queue[c, HEAD_S] < min(best_s, NEVER_S):
-            best, best_s = 2 * i, d.queue[c, HEAD_S]
-        leg = d.queue[c, CHANGES]
-        if leg >= 0 and d.rider[leg, CHANGED] < best_s:
-            best, best_s = 2 * i + 1, d.rider[leg, CHANGED]
+    for i in range(d.place[place].classes):
+        q = d.queue[class_at(s, d, place, i)]
+        if q.head_s < min(best_s, NEVER_S):
+            best, best_s = 2 * i, q.head_s
+        if q.changing >= 0 and d.rider[q.changing].changed_s < best_s:
+            best, best_s = 2 * i + 1, d.rider[q.changing].changed_s
     return best, best_s
 
 
@@ -540,22 +455,23 @@ def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, i
 def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> None:
     """Take the first person of a queue on board."""
     i, leg = queue // 2, -1
-    c = class_at(s, d, place, i)
+    q = d.queue[class_at(s, d, place, i)]
     if queue % 2:
-        leg = d.queue[c, CHANGES]
-        goal = d.rider[leg, NUMBER]
-        d.queue[c, CHANGES] = d.rider[leg, NEXT]
+        leg = q.changing
+        goal = d.rider[leg].number
+        q.changing = d.rider[leg].next
     else:
-        head = d.queue[c, HEAD]
-        goal = d.entry[head, WAITS] & ((1 << GOAL_BITS) - 1)
+        first = d.entry[q.head]
+        goal = first.waits & ((1 << GOAL_BITS) - 1)
         if goal & ONWARD or d.ride.shape[0]:
-            leg = d.entry[head, LEG]
-        d.queue[c, HEAD], d.queue[c, HEAD_S] = head + 1, d.entry[head + 1, WAITS] >> GOAL_BITS
-    _count(d, s.number[0], at, -1, 1)
-    visit = d.trip[trip, VISIT] + _position(s, d, place, i, goal & (ONWARD - 1))
+            leg = first.leg
+        q.head += 1
+        q.head_s = since_s(d, q.head)
+    _count(d, s.horizon_s, at, -1, 1)
+    visit = d.trip[trip].first_visit + _position(s, d, place, i, goal & (ONWARD - 1))
     if goal & ONWARD:
-        d.rider[leg, NUMBER], d.rider[leg, NEXT] = d.alighting[visit], d.visit[visit, FIRST]
-        d.visit[visit, FIRST] = leg
+        d.rider[leg].number, d.rider[leg].next = d.alighting[visit], d.visit[visit].changing
+        d.visit[visit].changing = leg
     d.alighting[visit] += 1
     if d.ride.shape[0]:
         d.ride[leg] = visit
@@ -566,45 +482,46 @@ def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
     """Where someone of the i-th class of a place alights."""
     if goal < SEVERAL:
         return goal
-    return int(s.goal[s.carried[d.place[place, MORE] + i, GOALS] + goal - SEVERAL])
+    return int(s.goal[s.carried[d.place[place].first_class + i].first_goal + goal - SEVERAL])
 
 
 @inlined
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
     """Put someone who changes into the queue of the next leg, kept in order of time."""
-    c = s.leg[leg, CLASS]
-    d.rider[leg, CHANGED], d.rider[leg, NUMBER] = at, s.leg[leg, GOAL]
-    before, other = -1, d.queue[c, CHANGES]
-    while other >= 0 and d.rider[other, CHANGED] <= at:
-        before, other = other, d.rider[other, NEXT]
-    d.rider[leg, NEXT] = other
+    mine, q = d.rider[leg], d.queue[s.leg[leg].queue]
+    mine.changed_s, mine.number = at, s.leg[leg].goal
+    before, other = -1, q.changing
+    while other >= 0 and d.rider[other].changed_s <= at:
+        before, other = other, d.rider[other].next
+    mine.next = other
     if before < 0:
-        d.queue[c, CHANGES] = leg
+        q.changing = leg
     else:
-        d.rider[before, NEXT] = leg
+        d.rider[before].next = leg
 
 
 @inlined
 def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
     """Change the counts at a second: now at once, later through the differences."""
-    if at == d.num[NOW]:
-        d.num[WAITING_NOW] += waiting
-        d.num[RIDING_NOW] += riding
+    num = d.num[0]
+    if at == num.now_s:
+        num.waiting_now += waiting
+        num.riding_now += riding
     elif at < horizon:
-        d.second[at, ADD_WAITING] += waiting
-        d.second[at, ADD_RIDING] += riding
+        d.second[at].add_waiting += waiting
+        d.second[at].add_riding += riding
 
 
 @inlined
 def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
     """People this bus could have carried who stand at the stop when it leaves full."""
     count = 0
-    for i in range(d.place[place, CLASSES]):
-        c = class_at(s, d, place, i)
-        e = d.queue[c, HEAD]
-        while d.entry[e, WAITS] >> GOAL_BITS <= min(leaves, NEVER_S - 1):
+    for i in range(d.place[place].classes):
+        q = d.queue[class_at(s, d, place, i)]
+        e = q.head
+        while since_s(d, e) <= min(leaves, NEVER_S - 1):
             e += 1
-        count += e - d.queue[c, HEAD] + _changed(d, c, leaves)
+        count += e - q.head + _changed(d, q.changing, leaves)
     return count
 
 
@@ -612,30 +529,33 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
 def write_state(s: Static, d: Day, token: int, out: F32) -> None:
     """The canonical state of a token: the batch it belongs to, and the actions taken before it.
 
-    `out` must hold this world's previous state, or zeros with -1 in the action places. The part
-    of a wide moment that a token sees is its own sixteen.
+    `out` must hold this world's previous state, or zeros with no hold in the action places. Of a
+    wide moment a token sees the sixteen that it belongs to.
     """
     first = token // MAX_SLOTS * MAX_SLOTS
-    count, j = min(d.num[BATCH] - first, MAX_SLOTS), token - first
-    raw, shown = d.raw, d.num[SHOWN]
-    write_prefix(out, raw[0, 2], count, j, raw[0, 14], raw[0, 15], s.scale)
-    if j > 0 and shown > 0:
+    num, raw, j = d.num[0], d.raw[0], token - first
+    count = min(num.batch - first, MAX_SLOTS)
+    waiting, riding = raw[event.SYSTEM_WAITING], raw[event.SYSTEM_ON_BOARD]
+    write_prefix(out, raw[event.TIME], count, j, waiting, riding, s.scale)
+    if j > 0 and num.shown > 0:
         base = PREFIX + (j - 1) * SLOT
-        out[base + SLOT - 1] = d.hold_s[token] / 30.0 - 1.0
+        out[base + SLOT - 1] = action_of(d.hold_s[token])
         return
     for k in range(count):
-        f, base = raw[first + k], PREFIX + k * SLOT
+        f, base = d.raw[first + k], PREFIX + k * SLOT
         write_slot(
-            out[base : base + SLOT - 1], f[0], f[1], f[3], f[4], f[5], f[6], f[7], f[8], f[9],
-            f[10], f[11], f[12], f[13], s.scale,
+            out[base : base + SLOT - 1], f[event.SERVICE], f[event.STOP], f[event.HEADWAY_AHEAD],
+            f[event.HEADWAY_BEHIND], f[event.TARGET_AHEAD], f[event.TARGET_BEHIND],
+            f[event.WAITING], f[event.ON_BOARD], f[event.RATE], f[event.BASE_DWELL],
+            f[event.BUS_AHEAD], f[event.BUS_BEHIND], f[event.CAPACITY], s.scale,
         )  # fmt: skip
-        out[base + SLOT - 1] = -1.0
+        out[base + SLOT - 1] = NO_HOLD
     k = count
     while k < MAX_SLOTS and out[PREFIX + k * SLOT] != 0.0:
         out[PREFIX + k * SLOT : PREFIX + (k + 1) * SLOT - 1] = 0.0
-        out[PREFIX + (k + 1) * SLOT - 1] = -1.0
+        out[PREFIX + (k + 1) * SLOT - 1] = NO_HOLD
         k += 1
-    d.num[SHOWN] = 1
+    num.shown = 1
 
 
 @inlined
@@ -645,8 +565,8 @@ def controlled_hold(
     """The hold of a compiled rule and its chain for the i-th bus of the moment."""
     trip, late_s = d.batch[i], 0.0
     if due_s.shape[0]:
-        late_s = d.raw[i, 2] - due_s[d.trip[trip, VISIT] + d.trip[trip, POSITION]]
-    return controlled(address, constants, chain, d.raw[i], late_s, float(s.number[0]))
+        late_s = d.raw[i, event.TIME] - due_s[d.trip[trip].first_visit + d.trip[trip].position]
+    return controlled(address, constants, chain, d.raw[i], late_s, float(s.horizon_s))
 
 
 @compiled
@@ -674,7 +594,7 @@ def run_day(
         for i in range(count):
             if write:
                 if i % MAX_SLOTS == 0:
-                    d.num[SHOWN] = 0
+                    d.num[0].shown = 0
                 write_state(s, d, i, state)
             hold = controlled_hold(s, d, i, address, constants, chain, due_s)
             if not 0.0 <= hold <= MAX_HOLD_S:
@@ -715,21 +635,21 @@ def step_tokens(
             costs[w] = 0.0
             continue
         d = row(fleet, w)
-        token = d.num[TOKEN]
+        num = d.num[0]
+        token = num.token
         d.hold_s[1 + token] = holds_s[w]
         costs[w] = 0.0
         serve(s, d, token, holds_s[w])
         token += 1
-        if token >= d.num[BATCH]:
-            if advance(s, d) == 0:
-                costs[w] = d.num[COST]
-                over[w] = True
+        if token >= num.batch:
+            over[w] = advance(s, d) == 0
+            costs[w] = num.cost
+            if over[w]:
                 continue
-            costs[w] = d.num[COST]
             token = 0
         elif token % MAX_SLOTS == 0:
-            d.num[SHOWN] = 0
-        d.num[TOKEN] = token
+            num.shown = 0
+        num.token = token
         write_state(s, d, token, states[w])
     return -1
 
@@ -740,7 +660,7 @@ def first_tokens(s: Static, fleet: Day, w: int, states: F32, over: npt.NDArray[n
     d = row(fleet, w)
     states[w] = 0.0
     for k in range(MAX_SLOTS):
-        states[w, PREFIX + (k + 1) * SLOT - 1] = -1.0
+        states[w, PREFIX + (k + 1) * SLOT - 1] = NO_HOLD
     over[w] = advance(s, d) == 0
     if not over[w]:
         write_state(s, d, 0, states[w])

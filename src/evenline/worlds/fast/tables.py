@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S, arrival_rates, service_stop_offsets
 from evenline.city.model import City, service_positions
-from evenline.control.event import Headways, new_headways
+from evenline.control.event import RAW_FEATURES, Headways, new_headways
 from evenline.control.state import contract_of
 from evenline.support.errors import InputError
-from evenline.worlds.calibration import Calibration
+from evenline.worlds.calibration import HOUR_S, Calibration
 from evenline.worlds.fast import layout
-from evenline.worlds.fast.layout import F64, I16, I32, Day, Static
+from evenline.worlds.fast.layout import I16, I32, Day, Rows, Static
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +27,7 @@ class _Queues:
     entry_leg: I32
     entry_person: I32
     place_class: I32
-    carried: I32
+    carried: Rows
     goal: I16
 
 
@@ -36,16 +37,11 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     vehicle, order, queues = city.vehicle, new_headways(city), _queues(city)
     trip, ranked = _trips(city, order)
     return Static(
-        number=np.array(
-            [
-                city.horizon_s,
-                vehicle.capacity,
-                vehicle.min_dwell_s,
-                vehicle.exchange_s_per_passenger,
-                round(calibration.follow * layout.COINS),
-            ],
-            np.int64,
-        ),
+        horizon_s=city.horizon_s,
+        capacity=vehicle.capacity,
+        min_dwell_s=vehicle.min_dwell_s,
+        exchange_s=vehicle.exchange_s_per_passenger,
+        follow_coins=round(calibration.follow * layout.COINS),
         trip=trip,
         ranked=ranked,
         before=_before(order, ranked),
@@ -62,7 +58,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         entry_person=queues.entry_person,
         entry_s=city.journeys.departure_s[queues.entry_person],
         entry_demand=city.journeys.min_demand[queues.entry_person],
-        leg=np.column_stack([queues.leg_goal, queues.leg_class]),
+        leg=_rows(layout.LEG, goal=queues.leg_goal, queue=queues.leg_class),
         goal=queues.goal,
         times=_times(city, calibration, levels),
         scale=contract_of(city).scale,
@@ -90,18 +86,32 @@ def _check_fits(city: City) -> None:
             )
 
 
-def _trips(city: City, order: Headways) -> tuple[I32, I32]:
+def _rows(kind: np.dtype[np.void], **columns: npt.ArrayLike) -> Rows:
+    """A table of such rows, with these fields."""
+    rows = np.zeros(np.shape(next(iter(columns.values()))), kind).view(np.recarray)
+    for name, values in columns.items():
+        rows[name] = values
+    return rows
+
+
+def _trips(city: City, order: Headways) -> tuple[Rows, I32]:
     """A line for each trip before its first arrival; the trips in order of service and vehicle."""
-    count = len(city.trips)
     ahead_s, behind_s = city.headway_targets()
     ranked = np.argsort(order.service, kind="stable").astype(np.int32)
-    trip = np.full((count, layout.LINE), -1, np.int32)
-    trip[:, layout.LOAD] = 0
-    trip[:, layout.LAST] = np.array([len(s.stops) - 1 for s in city.services])[order.service]
-    trip[:, layout.VISIT], trip[:, layout.PLACE] = order.first_visit[:-1], order.first_place
-    trip[:, layout.SERVICE] = order.service
-    trip[ranked, layout.RANK] = np.arange(count)
-    trip[:, layout.AHEAD_S], trip[:, layout.BEHIND_S] = ahead_s, behind_s
+    trip = _rows(
+        layout.TRIP,
+        position=order.position,
+        reached_s=order.reached_s,
+        ahead=order.ahead,
+        behind=order.behind,
+        last=np.array([len(s.stops) - 1 for s in city.services])[order.service],
+        first_visit=order.first_visit[:-1],
+        first_place=order.first_place,
+        service=order.service,
+        rank=np.argsort(ranked),
+        target_ahead_s=ahead_s,
+        target_behind_s=behind_s,
+    )
     return trip, ranked
 
 
@@ -113,29 +123,34 @@ def _before(order: Headways, ranked: I32) -> I32:
     return before
 
 
-def _places(queues: _Queues, calibration: Calibration) -> I32:
-    """A line for each place before the first arrival; times in seconds as bits of floats."""
-    place = np.full((len(calibration.pace_s), layout.LINE), -1, np.int32)
-    first = queues.place_class
-    place[:, layout.CLASSES], place[:, layout.MORE] = np.diff(first), first[:-1]
-    for i, column in enumerate((layout.ONE, layout.OTHER)):
-        has = np.diff(first) > i
-        place[has, column] = queues.carried[first[:-1][has] + i, layout.CARRIED]
-    place[:, layout.PACE_S] = calibration.pace_s.astype(np.float32).view(np.int32)
-    place[:, layout.LEAST_S] = calibration.least_s
-    place[:, layout.PHASE : layout.PHASE + layout.PHASES] = calibration.phase_s.astype(
-        np.float32
-    ).view(np.int32)
-    return place
+def _places(queues: _Queues, calibration: Calibration) -> Rows:
+    """A line for each place before the first arrival."""
+    first, classes = queues.place_class[:-1], np.diff(queues.place_class)
+    at_hand = np.full((len(first), 2), -1)
+    for i in range(2):
+        has = classes > i
+        at_hand[has, i] = queues.carried.queue[first[has] + i]
+    return _rows(
+        layout.PLACE,
+        last_s=np.full(len(first), -1),
+        classes=classes,
+        first_class=first,
+        at_hand=at_hand,
+        pace_s=calibration.pace_s,
+        least_s=calibration.least_s,
+        phase_s=calibration.phase_s,
+    )
 
 
-def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> F64:
+def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Rows:
     """Arrival rates and mean running times, the places of a half hour side by side."""
     rates = np.stack([arrival_rates(city, level) for level in levels])
-    hour = np.arange(rates.shape[2]) * RATE_BIN_S // layout.HOUR_S
+    hour = np.arange(rates.shape[2]) * RATE_BIN_S // HOUR_S
     mean_s = calibration.mean_s[:, np.minimum(hour, calibration.mean_s.shape[1] - 1)]
-    times = np.stack([rates, np.broadcast_to(mean_s, rates.shape)], axis=-1)
-    return np.ascontiguousarray(times.transpose(0, 2, 1, 3))
+    mean_s = np.broadcast_to(mean_s, rates.shape)
+    return _rows(
+        layout.TIMES, rate_per_s=rates.transpose(0, 2, 1), mean_s=mean_s.transpose(0, 2, 1)
+    )
 
 
 def _kinds(first: I32, second: I32) -> tuple[I32, I32]:
@@ -183,7 +198,7 @@ def _queues(city: City) -> _Queues:
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),
         place_class=np.cumsum([0, *(len(row) for row in rows)]).astype(np.int32),
-        carried=np.array([pair for row in rows for pair in row], np.int32).reshape(-1, 2),
+        carried=np.array([pair for row in rows for pair in row], layout.CARRIED).view(np.recarray),
         goal=np.array(goal, np.int16),
     )
 
@@ -191,45 +206,46 @@ def _queues(city: City) -> _Queues:
 def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
     """The arrays of so many worlds, before any day has begun."""
     trips, services = len(static.trip), len(static.first_stop) - 1
-    horizon, legs = int(static.number[0]), len(static.leg)
+    horizon_s, legs = static.horizon_s, len(static.leg)
     visits, places = int(static.first_visit[-1]), len(static.place)
     classes, entries = len(static.class_start) - 1, len(static.entry_leg)
     kept = visits if keep_visits else 0
-    shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
-        "num": (np.int64, (layout.SCALARS,)),
+    shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
+        "num": (layout.NUM, ()),
         "hold_s": (np.float64, (trips + 1,)),
-        "second": (np.int32, (horizon, 3)),
+        "second": (layout.SECOND, (horizon_s,)),
         "after": (np.int32, (trips,)),
-        "trip": (np.int32, (trips, layout.LINE)),
-        "place": (np.int32, (places, layout.LINE)),
-        "visit": (np.int32, (visits, layout.LINE // 4)),
+        "trip": (layout.TRIP, (trips,)),
+        "place": (layout.PLACE, (places,)),
+        "visit": (layout.VISIT, (visits,)),
         "alighting": (np.int16, (visits,)),
-        "rider": (np.int32, (legs, 3)),
-        "entry": (np.int32, (entries + classes, 2)),
-        "queue": (np.int32, (classes, layout.LINE // 4)),
+        "rider": (layout.RIDER, (legs,)),
+        "entry": (layout.ENTRY, (entries + classes,)),
+        "queue": (layout.QUEUE, (classes,)),
         "ranks": (np.uint64, (-(-trips // 64),)),
         "words": (np.uint64, (-(-trips // 4096),)),
         "tail": (np.int32, (services,)),
         "batch": (np.int32, (trips,)),
-        "raw": (np.float64, (trips, 16)),
-        "visits": (np.int32, (kept, 6)),
+        "raw": (np.float64, (trips, len(RAW_FEATURES))),
+        "visits": (layout.KEPT, (kept,)),
         "visit_hold_s": (np.float64, (kept,)),
         "ride": (np.int32, (legs if keep_visits else 0,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 
 
-def _tables(shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]]) -> dict[str, Any]:
+def _tables(shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]) -> dict[str, Any]:
     """Zeros for many tables in one piece of memory, so that large pages can hold even small ones.
 
     Each begins where a line of the cache does: no row that fits in a line lies in two.
     """
-    line = 4 * layout.LINE
+    line = layout.LINE_BYTES
     sizes = [np.dtype(kind).itemsize * math.prod(shape) for kind, shape in shapes.values()]
     starts = np.cumsum([0, *(-(-size // line) * line for size in sizes)]).tolist()
     room = np.zeros(starts[-1] + line, np.uint8)
     room = room[-room.ctypes.data % line :]
-    return {
-        name: room[start : start + size].view(kind).reshape(shape)
-        for (name, (kind, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)
-    }
+    tables = {}
+    for (name, (kind, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False):
+        table = room[start : start + size].view(kind).reshape(shape)
+        tables[name] = table if table.dtype.names is None else table.view(np.recarray)
+    return tables

@@ -7,6 +7,7 @@ worlds run side by side.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast import layout
+from evenline.worlds.fast.layout import plain
 from evenline.worlds.fast.tables import new_fleet, static_tables
 
 assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
@@ -64,24 +65,41 @@ class Days:
 
     def outcome(self, w: int) -> Outcome:
         """The result of a finished day."""
-        num = self.fleet.num[w].tolist()
-        if not num[layout.OVER]:
-            raise InputError(f"the day is not over: {num[layout.NOW]} of {self.city.horizon_s} s")
+        row = self.fleet.num[w]
+        num = SimpleNamespace(**{name: int(row[name]) for name in row.dtype.names})
+        if not num.over:
+            raise InputError(f"the day is not over: {num.now_s} of {self.city.horizon_s} s")
         return Outcome(
-            departed=num[layout.DEPARTED],
-            completed=num[layout.COMPLETED],
-            waiting_s=num[layout.WAITING_S],
-            riding_s=num[layout.RIDING_S],
-            pre_control_cost=num[layout.PRE_CONTROL],
-            token_cost=num[layout.CHARGED] - num[layout.PRE_CONTROL],
-            decisions=num[layout.DECISIONS],
-            zero_duration_tokens=num[layout.ZERO_TOKENS],
-            holds_zero=num[layout.HOLDS_ZERO],
+            departed=num.departed,
+            completed=num.completed,
+            waiting_s=num.waiting_s,
+            riding_s=num.riding_s,
+            pre_control_cost=num.pre_control,
+            token_cost=num.charged - num.pre_control,
+            decisions=num.decisions,
+            zero_duration_tokens=num.zero_tokens,
+            holds_zero=num.holds_zero,
             hold_total_s=float(self.fleet.hold_s[w, 0]),
-            denied_boardings=num[layout.DENIED],
-            trips_completed=num[layout.TRIPS_DONE],
-            trip_duration_total_s=num[layout.TRIP_SECONDS],
+            denied_boardings=num.denied,
+            trips_completed=num.trips_done,
+            trip_duration_total_s=num.trip_seconds,
         )
+
+    def moment(self, w: int, first: int, end: int) -> Batch:
+        """Part of the moment that a world has come to."""
+        fleet, part = self.fleet, slice(first, end)
+        trips, raw = fleet.batch[w, part].copy(), fleet.raw[w, part].copy()
+        return Batch(int(fleet.num[w].now_s), trips, raw)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Memory of what all worlds share."""
+        return sum(table.nbytes for table in self.static if isinstance(table, np.ndarray))
+
+    @property
+    def world_bytes(self) -> int:
+        """Memory of each world."""
+        return sum(table[0].nbytes for table in self.fleet)
 
 
 class FastWorld:
@@ -125,9 +143,14 @@ class FastWorld:
         return self._days.outcome(0)
 
     @property
+    def all_bytes(self) -> int:
+        """Memory of the world and of what its city fixes."""
+        return self._days.shared_bytes + self._days.world_bytes
+
+    @property
     def now_s(self) -> int:
         """Seconds of the day already simulated."""
-        return int(self._days.fleet.num[0, layout.NOW])
+        return int(self._days.fleet.num[0].now_s)
 
     def run_day(self, cell: Cell, policy: Policy, write_states: bool = False) -> Outcome:
         """A whole day under a policy; one that is a compiled rule runs inside the kernel."""
@@ -141,7 +164,7 @@ class FastWorld:
             self._state, write_states,
         )  # fmt: skip
         if bus >= 0:
-            stop = int(days.fleet.trip[0, bus, layout.POSITION])
+            stop = int(days.fleet.trip[0, bus]["position"])
             service = self.city.services[self.city.trips[bus].service]
             where = (self.city.trips[bus].id, self.city.stops[service.stops[stop]].id)
             check_holds([float(days.fleet.hold_s[0, 0])], 1, lambda _: where)
@@ -150,7 +173,7 @@ class FastWorld:
     @property
     def arrivals_s(self) -> npt.NDArray[np.int32]:
         """When each trip reached each of its stops so far, visits end to end; -1 if not yet."""
-        return np.asarray(self._days.fleet.visit[0, :, layout.VISITED])
+        return np.asarray(self._days.fleet.visit[0].visited_s)
 
     @property
     def visits(self) -> list[Visit]:
@@ -165,7 +188,7 @@ class FastWorld:
         for visit in np.flatnonzero(arrived[: len(table)] >= 0).tolist():
             trip = int(np.searchsorted(static.first_visit, visit, side="right")) - 1
             position = visit - int(static.first_visit[trip])
-            if trip in undecided and position == days.fleet.trip[0, trip, layout.POSITION]:
+            if trip in undecided and position == days.fleet.trip[0, trip].position:
                 continue
             left, load, alighted, boarded, behind, base = table[visit].tolist()
             rows.append(
@@ -188,18 +211,15 @@ class FastWorld:
         days = self._days
         self._shown = int(k.next_batch(days.static, days.fleet, 0))
         self._first = 0
-        self.charged = int(days.fleet.num[0, layout.COST])
+        self.charged = int(days.fleet.num[0].cost)
         if self._shown == 0:
             self._current = None
             return None
         return self._show()
 
     def _show(self) -> Batch:
-        fleet = self._days.fleet
-        part = slice(self._first, min(self._first + self.max_batch, self._shown))
-        self._current = Batch(
-            int(fleet.num[0, layout.NOW]), fleet.batch[0, part].copy(), fleet.raw[0, part].copy()
-        )
+        end = min(self._first + self.max_batch, self._shown)
+        self._current = self._days.moment(0, self._first, end)
         return self._current
 
 
@@ -248,18 +268,23 @@ class Fleet:
         return self.states
 
     @property
+    def world_bytes(self) -> int:
+        """Memory of each world, without what all share."""
+        return self._days.world_bytes
+
+    @property
     def raw(self) -> npt.NDArray[np.float64]:
         """The raw event of each world's next token, a row for each (stale where it is over)."""
         days = self._days.fleet
-        return np.asarray(days.raw[np.arange(len(self)), days.num[:, layout.TOKEN]])
+        return np.asarray(days.raw[np.arange(len(self)), days.num.token])
 
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
         """When each trip of a world reached each of its stops, visits end to end; -1 if not yet."""
-        return np.asarray(self._days.fleet.visit[w, :, layout.VISITED])
+        return np.asarray(self._days.fleet.visit[w].visited_s)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that changes, as arrays with a row a world: enough to go on from."""
-        days = self._days.fleet._asdict()
+        days = plain(self._days.fleet)
         return {**days, "states": self.states, "costs": self.costs, "over": self.over}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
