@@ -13,11 +13,10 @@ from evenline.support.files import sha256, to_json
 EVALUATOR = (
     *("__init__.py", "support/*.py"),
     *("city/*.py", "control/*.py", "rules/*.py", "policies/*.py"),
-    *("worlds/**/*.py", "worlds/sumo/day.cpp"),
-    "worlds/calibrations/*.json",  # some policies ask the fast world
+    *("worlds/**/*.py", "worlds/calibrations/*.json"),  # some policies ask the fast world
     "runs/*.py",
 )
-EVERYTHING = ("**/*.py", "worlds/sumo/day.cpp", "worlds/calibrations/*.json")
+EVERYTHING = ("**/*.py", "worlds/calibrations/*.json")
 ANALYSER = ("trial/plan.py", "trial/analyse.py", "trial/intervals.py")
 
 
