@@ -345,14 +345,9 @@ _libsumo.simulation_step = step
 def test_a_sumo_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
     evenline: Evenline,
     tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
     failure: str,
     words: list[str],
 ) -> None:
-    """Without a compiler, so that SUMO is stepped from Python, where it can be made to fail."""
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("EVENLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
     wrap_sumo(tmp_path / "runtimes" / "9.9.9", failure)
     before = [name for name in files_in(tmp_path) if "__pycache__" not in name]
     ended = evenline("simulate", "--sumo", "9.9.9", "--out", "day")

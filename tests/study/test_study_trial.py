@@ -17,7 +17,7 @@ from evenline.policies.actor import random_tensors
 from evenline.runs.executors import Ended, Order
 from evenline.study import engine
 from evenline.study.engine import Step, Study, open_study, run_study
-from evenline.study.plan import find_plan, read_study_plan
+from evenline.study.plan import read_study_plan
 from evenline.study.steps import STEPS, steps_with, training_is_stable
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, write_bytes, write_table, write_text
@@ -150,8 +150,7 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
     ledger.unlink()
     used = Used(name="mine", trial="", city=city, blocks=((8123, 9203),))
     note_used(tmp_path / "results" / "study-x" / ledger.name, used)
-    plan = find_plan("town").parent / "town-trial.toml"
-    code, said = evenline("trial", "register", plan, "--out", tmp_path / "trial")
+    code, said = evenline("trial", "register", "town-trial", "--out", tmp_path / "trial")
     assert code == 2 and "trial 'mine' has used it" in said
 
 

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evenline.city.cells import PURPOSES
+from evenline.study.plan import find_plan
 from evenline.support.errors import InputError
 from evenline.trial.plan import read_plan, sign_probability, wins_required
 from made import plan_text
 
-PLANS = Path(__file__).parents[2] / "plans"
-
 
 def test_the_papers_plan_has_its_1350_jobs_in_its_30_cells() -> None:
-    plan = read_plan(PLANS / "city-trial.toml")
+    plan = read_plan(find_plan("city-trial"))
     assert (len(plan.methods), len(plan.seeds), plan.jobs) == (9, 5, 1_350)
     assert plan.cells() == PURPOSES["trial"].cells()
     assert plan.blocks[0] == (8101, 8201) and plan.blocks[-1] == (8110, 8210)
@@ -26,7 +25,7 @@ def test_the_papers_plan_has_its_1350_jobs_in_its_30_cells() -> None:
 
 
 def test_a_town_trial_is_120_days() -> None:
-    assert read_plan(PLANS / "town-trial.toml").jobs == 120
+    assert read_plan(find_plan("town-trial")).jobs == 120
 
 
 def test_a_seed_has_its_own_source(tmp_path: Path) -> None:

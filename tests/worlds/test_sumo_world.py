@@ -361,7 +361,7 @@ def test_a_day_has_an_order(open_world: OpenWorld) -> None:
 def test_a_crash_of_sumo_is_one_line_with_the_time(
     town: City, open_world: OpenWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, before = open_world(town, native=False), open_world(town)
+    world, before = open_world(town), open_world(town)
     expected = run_episode(before, CELL, ZERO)
     before.close()
     real, steps = libsumo_functions().simulation_step, iter(range(10_000))

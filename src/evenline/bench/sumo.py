@@ -5,7 +5,7 @@ process of its own, ours with the memory settings of our workers. Loading counts
 for our world so does writing the input files. Imports and compilation do not: a day of `town`
 comes first. Each figure is the best of the repeats, since other work can only add to it.
 
-Run as `python -m evenline.bench.sumo CITY [plain]` this file is the world's process.
+Run as `python -m evenline.bench.sumo CITY` this file is the world's process.
 """
 
 import json
@@ -25,17 +25,15 @@ from evenline.control.world import run_episode
 from evenline.replay.store import open_store
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder
-from evenline.worlds.sumo.native import native_tables
 from evenline.worlds.sumo.runtime import binary, runtime_environment, runtime_version
 from evenline.worlds.sumo.scenario import write_scenario
 from evenline.worlds.sumo.world import SumoWorld
 
 CELL = demo_cell(1)
 MINIBATCH = 256
-PLAIN = "plain"
 
 
-def bench_sumo(city: str, repeats: int, native: bool) -> dict[str, Any]:
+def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
     """Seconds of our world and of bare SUMO, their ratio, and our peak memory."""
     if repeats < 1:
         raise InputError(f"{repeats} repeats: at least 1 is needed")
@@ -44,7 +42,7 @@ def bench_sumo(city: str, repeats: int, native: bool) -> dict[str, Any]:
     with ScratchFolder() as folder:
         options = write_scenario(open_city(city), CELL, Path(folder)).options
         for _ in range(repeats):
-            ours = [sys.executable, "-m", "evenline.bench.sumo", city, *([] if native else [PLAIN])]
+            ours = [sys.executable, "-m", "evenline.bench.sumo", city]
             worlds.append(json.loads(_run(ours, runtime_environment(None))))
             began = time.perf_counter()
             _run([binary("sumo"), *options])
@@ -54,7 +52,6 @@ def bench_sumo(city: str, repeats: int, native: bool) -> dict[str, Any]:
         "city": city,
         "repeats": repeats,
         "sumo": runtime_version(),
-        "compiled": native and native_tables(open_city(city)) is not None,
         "world_s": round(world_s, 3),
         "bare_s": round(min(bare_s), 3),
         "ratio": round(world_s / min(bare_s), 3),
@@ -93,13 +90,13 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
-def time_world(city_name: str, native: bool) -> dict[str, float]:
+def time_world(city_name: str) -> dict[str, float]:
     """Seconds and peak memory of one day in this process."""
     city = open_city(city_name)
-    with SumoWorld(open_city("town"), native=native) as world:
+    with SumoWorld(open_city("town")) as world:
         run_episode(world, CELL, _no_hold)
     began = time.perf_counter()
-    with SumoWorld(city, native=native) as world:
+    with SumoWorld(city) as world:
         run_episode(world, CELL, _no_hold)
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "peak_mib": _peak_kib() / 1024}
@@ -118,4 +115,4 @@ def _peak_kib() -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(time_world(sys.argv[1], PLAIN not in sys.argv[2:])))
+    print(json.dumps(time_world(sys.argv[1])))

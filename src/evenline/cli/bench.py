@@ -16,16 +16,13 @@ app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
 def bench_sumo(
     city: CityOption = "city",
     repeats: Annotated[int, typer.Option(help="Runs of each side, in turn.")] = 5,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Without compiled code, as where there is no compiler.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """One day in our SUMO world against the bare sumo binary on the same files."""
     from evenline.bench.sumo import bench_sumo as run
 
     with stderr.status(f"{city}: {repeats} times in our world and in bare SUMO"):
-        found = run(city, repeats, not plain)
+        found = run(city, repeats)
     if as_json:
         print(json.dumps(found))
     else:

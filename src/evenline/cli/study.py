@@ -1,4 +1,4 @@
-"""The study's commands: `evenline study run` and `evenline study status`. Parse, call, print."""
+"""The study's commands: `evenline study run`, `status` and `plan`. Parse, call, print."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +62,14 @@ def status(plan: PlanArgument = "town", out: OutOption = None) -> None:
     from evenline.study.steps import STEPS
 
     _show(open_study(find_plan(plan), out), STEPS)
+
+
+@app.command("plan")
+def print_plan(plan: PlanArgument = "town") -> None:
+    """Print a plan, to copy and change."""
+    from evenline.study.plan import find_plan
+
+    print(find_plan(plan).read_text(encoding="utf-8"), end="")
 
 
 def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> None:

@@ -34,18 +34,20 @@ TrialFolder = Annotated[Path, typer.Argument(help="The trial's folder.")]
 
 @app.command()
 def register(
-    plan: Annotated[Path, typer.Argument(help="A plan, such as plans/town-trial.toml.")],
+    plan: Annotated[str, typer.Argument(help="A plan's file, or the name of one of ours.")],
     out: Annotated[Path | None, typer.Option(help="The trial's folder.")] = None,
     ledger: Annotated[
         Path, typer.Option(help="Where the cells of earlier trials are kept.")
     ] = Path("results/used-cells.json"),
 ) -> None:
     """Freeze a plan before any outcome exists. Refuses cells that anyone has seen."""
+    from evenline.study.plan import find_plan
     from evenline.trial.plan import read_plan
     from evenline.trial.registration import register as freeze
 
-    folder = out or Path("results") / f"trial-{read_plan(plan).name}"
-    trial = freeze(plan, folder, ledger)
+    path = find_plan(plan)
+    folder = out or Path("results") / f"trial-{read_plan(path).name}"
+    trial = freeze(path, folder, ledger)
     _say(f"{trial.registered.jobs:,} jobs; registered as {trial.sha256}")
     print(folder)
 

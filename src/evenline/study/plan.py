@@ -7,7 +7,6 @@ trial at the end. What it does not say has the paper's value; what is not known 
 from pathlib import Path
 from typing import Any
 
-import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, realise
 from evenline.city.embedded import PLANS as EMBEDDED
@@ -172,16 +171,13 @@ class StudyPlan(Tables, frozen=True, kw_only=True):
 
 
 def find_plan(name: str) -> Path:
-    """A plan by path, or by the name of one that comes with the project."""
-    beside = (Path(), Path(evenline.__file__).resolve().parents[2])
-    places = [Path(name), *(base / "plans" / f"{name}.toml" for base in beside)]
-    for path in places:
+    """A plan of a study or a trial: by path, or by name in `plans/` here or in the package."""
+    ours = Path(__file__).parent / "plans"
+    for path in (Path(name), Path("plans", f"{name}.toml"), ours / f"{name}.toml"):
         if path.is_file():
             return path
-    raise InputError(
-        f"plan {name!r}: no such file, and no plans/{name}.toml here; the project's plans (town, "
-        "city) lie in its folder plans/, not in the installed package"
-    )
+    known = ", ".join(sorted(f"'{path.stem}'" for path in ours.glob("*.toml")))
+    raise InputError(f"{name}: no such file or plan; give a file, or choose one of {known}")
 
 
 def read_study_plan(path: Path) -> StudyPlan:

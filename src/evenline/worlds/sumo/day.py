@@ -1,17 +1,13 @@
-"""What is kept of a day in SUMO: who waits and rides, which buses stand where, what they are told.
+"""The state of a day in SUMO: who waits and rides, which buses stand where, what they are told.
 
-SUMO is stepped here. A look after each step costs a handful of calls: it is only at the buses that
-SUMO reports at stops. Passenger counts are SUMO's own, read after every step, so the ledger
-is a sum over whole seconds.
-
-`PlainDay` runs everywhere. Where there is a C++ compiler, `native.NativeDay` does the same in
-compiled code (day.cpp), to the bit; what is changed in one is changed in the other.
+SUMO is stepped here. After each step a handful of calls looks only at the buses that SUMO reports
+at stops. Passenger counts are SUMO's own, read after every step, so the ledger is a sum over whole
+seconds.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -34,7 +30,7 @@ CHANGES = -1  # the leg of someone who has several, until SUMO is asked
 
 @dataclass
 class Tally(Ledger):
-    """The sums of a day so far, without the current second. day.cpp lays them out in this order."""
+    """The sums of a day so far, without the current second."""
 
     now_s: int = 0  # the step being made, or just made
     departed: int = 0
@@ -44,24 +40,6 @@ class Tally(Ledger):
     denied: int = 0
     trips_completed: int = 0
     trip_duration_s: int = 0
-
-
-class Day(Protocol):
-    """A day under way."""
-
-    @property
-    def tally(self) -> Tally: ...
-
-    @property
-    def visits(self) -> list[Visit]: ...
-
-    def advance(self) -> Batch | None:
-        """Step SUMO until buses ask for a hold; nothing at the horizon."""
-        ...
-
-    def hold(self, trip: int, hold_s: float) -> None:
-        """Add a hold to the dwell of a bus that asks."""
-        ...
 
 
 @dataclass(slots=True)
@@ -96,18 +74,15 @@ class Tables:
         self.alight: list[int] = city.journeys.leg_alight.tolist()
         self.accepted = _accepted_legs(city)
 
-    def begin(self, cell: Cell) -> "PlainDay":
-        """A new day."""
-        return PlainDay(self, cell)
 
-
-class PlainDay:
-    """A day kept in plain Python; see `Day`."""
+class Day:
+    """A day under way."""
 
     def __init__(self, tables: Tables, cell: Cell) -> None:
         self.tally = Tally()
         self.visits: list[Visit] = []
         self._t, city = tables, tables.city
+        self._sumo = libsumo_functions()
         self._vehicle = city.vehicle
         self._rates: list[list[float]] = arrival_rates(city, cell.demand).tolist()
         self._headways = Headways(*(column.tolist() for column in new_headways(city)))
@@ -120,11 +95,12 @@ class PlainDay:
         self._rows: list[tuple[float, ...]] = []
 
     def advance(self) -> Batch | None:
+        """Step SUMO until buses ask for a hold; `None` at the horizon."""
         if self._asking:
             self._pass()
         self._asking, self._rows = [], []
         while self.tally.now_s < self._t.city.horizon_s:
-            libsumo_functions().simulation_step()
+            self._sumo.simulation_step()
             self._look()
             if self._asking:
                 trips = np.array(self._asking, np.int32)
@@ -133,9 +109,12 @@ class PlainDay:
         return None
 
     def hold(self, trip: int, hold_s: float) -> None:
+        """Add a hold to the dwell of a bus that asks."""
         here = self._at[trip]
         here.hold_s = hold_s
-        lengthen_stop(self._t.bus[trip], here.base_dwell_s + hold_s)
+        # SUMO counts a stop's duration from its start.
+        duration_s = str(here.base_dwell_s + hold_s)
+        self._sumo.vehicle_setStopParameter(self._t.bus[trip], 0, "duration", duration_s)
 
     def _pass(self) -> None:
         self.tally.advance(self._waiting(), self.tally.riding)
@@ -143,7 +122,7 @@ class PlainDay:
 
     def _look(self) -> None:
         """Note what a step has changed."""
-        sumo, tally = libsumo_functions(), self.tally
+        sumo, tally = self._sumo, self.tally
         tally.departed += sumo.simulation_getDepartedPersonNumber()
         tally.completed += sumo.simulation_getArrivedPersonNumber()
         tally.teleports += sumo.simulation_getStartingTeleportNumber()
@@ -192,7 +171,7 @@ class PlainDay:
         """
         service, load, vehicle = self._t.service[trip], self._loads[trip], self._vehicle
         stop = self._t.stops[service][position]
-        boarded = max(libsumo_functions().vehicle_getPersonNumber(self._t.bus[trip]) - load, 0)
+        boarded = max(self._sumo.vehicle_getPersonNumber(self._t.bus[trip]) - load, 0)
         alighting = self._due[trip].pop(stop, 0)
         waiting = boarded + self._eligible(service, stop)
         boarding = min(waiting, vehicle.capacity - load + alighting)
@@ -207,7 +186,7 @@ class PlainDay:
         accepted = self._t.accepted.get((service, stop))
         if accepted is None:
             return 0
-        sumo, count = libsumo_functions(), 0
+        sumo, count = self._sumo, 0
         people = sumo.edge_getLastStepPersonIDs(self._t.city.stops[stop].road)
         for person in filter(accepted.__contains__, people):
             if not sumo.person_getVehicle(person):
@@ -220,7 +199,7 @@ class PlainDay:
         leg = self._t.leg_of[person]
         if leg != CHANGES:
             return leg
-        left = int(libsumo_functions().person_getRemainingStages(person))
+        left = int(self._sumo.person_getRemainingStages(person))
         return self._t.legs_end[int(person[1:])] - left
 
     def _raw(self, here: _AtStop, ahead: int, behind: int) -> tuple[float, ...]:
@@ -248,7 +227,7 @@ class PlainDay:
 
     def _leave(self, bus: str) -> None:
         trip = self._standing.pop(bus)
-        here, load = self._at.pop(trip), libsumo_functions().vehicle_getPersonNumber(bus)
+        here, load = self._at.pop(trip), self._sumo.vehicle_getPersonNumber(bus)
         boarded = load - here.load + here.alighting
         self._loads[trip] = load
         self._moving += load
@@ -277,14 +256,9 @@ class PlainDay:
     def _note_boarded(self, trip: int, boarded: int) -> None:
         """Count where the people who have just boarded will alight. SUMO lists them last."""
         due = self._due[trip]
-        for person in libsumo_functions().vehicle_getPersonIDList(self._t.bus[trip])[-boarded:]:
+        for person in self._sumo.vehicle_getPersonIDList(self._t.bus[trip])[-boarded:]:
             stop = self._t.alight[self._leg(person)]
             due[stop] = due.get(stop, 0) + 1
-
-
-def lengthen_stop(bus: str, duration_s: float) -> None:
-    """Let a bus stand so long. SUMO counts a stop's duration from its start."""
-    libsumo_functions().vehicle_setStopParameter(bus, 0, "duration", str(duration_s))
 
 
 def _only_legs(city: City) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The target world: a SUMO microsimulation, asked for holds when a bus reaches a stop.
 
-libsumo runs in this process, one world at a time. After every step the day (`day.Day`) looks at
-what has changed; here it is made a `World`: batches, costs, the outcome, and failures in one line.
+libsumo runs in this process, one world at a time. `day.Day` steps SUMO and notes what has changed;
+`SumoWorld` turns it into a `World`: batches, costs, the outcome, and failures in one line.
 
 A moment carries the number of its step: SUMO's `started="48"` is our 48.
 """
@@ -16,14 +16,12 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.action import check_holds
 from evenline.control.event import Batch, place
-from evenline.control.ledger import Ledger
 from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
 from evenline.support.errors import InputError, SimulatorError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
-from evenline.worlds.sumo.native import native_tables
 from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
@@ -35,21 +33,15 @@ class SumoWorld:
     """A city's day in SUMO. See `evenline.control.world.World` for the contract.
 
     `outputs` are further SUMO options, such as `--tripinfo-output`; `max_batch` is the widest
-    batch handed out at once. Without `native`, compiled code is not used even where it could be.
+    batch handed out at once.
     """
 
-    def __init__(
-        self,
-        city: City,
-        outputs: Sequence[str] = (),
-        max_batch: int = MAX_SLOTS,
-        native: bool = True,
-    ) -> None:
+    def __init__(self, city: City, outputs: Sequence[str] = (), max_batch: int = MAX_SLOTS) -> None:
         self.city = city
         self.outputs = tuple(outputs)
         self.max_batch = max_batch
         self.charged = 0
-        self._tables = (native_tables(city) if native else None) or Tables(city)
+        self._tables = Tables(city)
         self._day: Day
         self._folder: ScratchFolder | None = None
 
@@ -83,7 +75,7 @@ class SumoWorld:
             waiting_s=tally.waiting_s,
             riding_s=tally.riding_s,
             pre_control_cost=self._pre_control,
-            token_cost=self._ledger.charged - self._pre_control,
+            token_cost=tally.charged - self._pre_control,
             decisions=self._decisions,
             zero_duration_tokens=self._zero_tokens,
             holds_zero=self._holds_zero,
@@ -122,8 +114,7 @@ class SumoWorld:
             raise InputError(
                 "another SUMO world is open in this process: close it first, or use a process each"
             )
-        self._day = self._tables.begin(cell)
-        self._ledger = Ledger()
+        self._day = Day(self._tables, cell)
         self.charged = self._pre_control = 0
         self._decisions = self._zero_tokens = self._holds_zero = 0
         self._hold_total = 0.0
@@ -149,9 +140,7 @@ class SumoWorld:
             batch = self._day.advance()
         except Exception as error:
             self._fail(error)
-        tally, ledger = self._day.tally, self._ledger
-        ledger.waiting_s, ledger.riding_s = tally.waiting_s, tally.riding_s
-        self.charged = ledger.charge()
+        self.charged = self._day.tally.charge()
         if not self._began:
             self._began, self._pre_control = True, self.charged
         if batch is not None:
