@@ -24,7 +24,6 @@ from evenline.control.event import new_headways
 from evenline.control.outcome import Outcome
 from evenline.figures.document import insert
 from evenline.figures.measure import BUNCHED
-from evenline.figures.page import riding_each_s, waiting_each_s
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest, read_policy
 from evenline.runs.days import WORLDS, Day, PolicyDay, run_days
@@ -116,8 +115,8 @@ def measure(city: City, day: PolicyDay) -> dict[str, float]:
     """Every figure of the table for one day."""
     outcome: Outcome = day.outcome
     known = {
-        "waiting_s": waiting_each_s(outcome),
-        "riding_s": riding_each_s(outcome),
+        "waiting_s": outcome.waiting_each_s,
+        "riding_s": outcome.riding_each_s,
         **asdict(regularity(city, day.arrivals_s)),
     }
     return {

@@ -6,10 +6,9 @@ before it have been handed over already, so a caller that keeps them loses nothi
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import fields
 from typing import Any
 
-from evenline.control.outcome import Outcome
+from evenline.control.outcome import Outcome, outcome_from
 from evenline.runs.pool import Job, run_jobs
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
@@ -47,5 +46,5 @@ def run_episodes(
 
 
 def outcome_of(answer: Answer) -> Outcome:
-    """The outcome inside an answer; figures derived from it are computed anew."""
-    return Outcome(**{field.name: answer["outcome"][field.name] for field in fields(Outcome)})
+    """The outcome inside an answer."""
+    return outcome_from(answer["outcome"])
