@@ -4,11 +4,14 @@ The columns follow the shape of TIDES `stop_visits`, so that recorded days can t
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from evenline.city.model import City
+from evenline.support.errors import InputError
 
 
 class Visit(NamedTuple):
@@ -48,3 +51,13 @@ def visit_table(city: City, visits: Iterable[Visit]) -> pa.Table:
         columns[name] = pa.array([getattr(row, name) for row in rows], whole)
     columns["hold_s"] = pa.array([row.hold_s for row in rows], pa.float64())
     return pa.table(columns)
+
+
+def read_visits(path: Path) -> pa.Table:
+    """A stop-visit table from disk."""
+    try:
+        return pq.read_table(path, use_threads=False)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a stop-visit table ({error})") from None

@@ -15,7 +15,7 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, service_stop_offsets
 from evenline.city.model import City
 from evenline.city.tables import digest, open_city
-from evenline.control.visits import visit_table
+from evenline.control.visits import read_visits, visit_table
 from evenline.figures.plots import png
 from evenline.rules.behaviours import BEHAVIOURS
 from evenline.runs.episodes import run_episodes
@@ -26,7 +26,6 @@ from evenline.worlds.calibration import (
     Runs,
     fit,
     read_runs,
-    read_visits,
     save_calibration,
 )
 from evenline.worlds.fast.layout import CYCLE_S, PHASE_S

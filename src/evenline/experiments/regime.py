@@ -14,8 +14,9 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.model import City
 from evenline.city.tables import digest, open_city
+from evenline.control.visits import read_visits
 from evenline.figures.document import insert
-from evenline.figures.measure import Day, measure_day, most_bunched_service, read_visits
+from evenline.figures.measure import Day, measure_day, most_bunched_service
 from evenline.figures.plots import network_map, png, time_space_diagram
 from evenline.rules.behaviours import named_rule
 from evenline.runs.episodes import Answer, outcome_of, run_episodes

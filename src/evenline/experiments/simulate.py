@@ -13,8 +13,8 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.city.tables import digest, open_city
 from evenline.control.outcome import Outcome
+from evenline.control.visits import read_visits
 from evenline.control.world import run_episode
-from evenline.figures.measure import read_visits
 from evenline.figures.plots import png, time_space_grid
 from evenline.policies.bundle import open_policy, policy_digest
 from evenline.rules.behaviours import BEHAVIOURS, named_rule

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats
 from evenline.city.tables import digest
+from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, to_json, write_text
 from evenline.worlds.fast.layout import CYCLE_S, HOUR_S, PHASE_S, PHASES
@@ -88,16 +87,6 @@ def read_runs(city: City, logs: Sequence[Path]) -> tuple[Runs, float]:
         )
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Runs(*columns), float(np.median(np.concatenate(delays)))
-
-
-def read_visits(path: Path) -> pa.Table:
-    """A stop-visit table, or one line that says why not."""
-    try:
-        return pq.read_table(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a stop-visit table ({error})") from None
 
 
 def fit(city: City, city_digest: str, logs: Sequence[Path]) -> Calibration:
