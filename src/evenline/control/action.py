@@ -3,17 +3,20 @@
 import math
 from collections.abc import Callable, Iterable
 
+from evenline.support.compiled import shared
 from evenline.support.errors import InputError
 
 MAX_HOLD_S = 60.0
 NO_HOLD = -1.0
 
 
+@shared
 def hold_of(action: float) -> float:
     """Seconds of hold of an action (the paper's action equation)."""
     return (action + 1.0) / 2.0 * MAX_HOLD_S
 
 
+@shared
 def action_of(hold_s: float) -> float:
     """The action of a hold: the inverse, exact at both ends."""
     return 2.0 * hold_s / MAX_HOLD_S - 1.0
