@@ -88,7 +88,7 @@ def test_an_environment_takes_steps() -> None:
 def test_bad_input_is_one_line() -> None:
     for bad, words in (
         (lambda: el.open_city("nowhere"), "nowhere"),
-        (lambda: el.run_day("town", world="slow"), "there are fast and sumo"),
+        (lambda: el.run_day("town", world="slow"), "choose 'fast' or 'sumo'"),
         (lambda: el.run_day("town", policy="nobody"), "nobody"),
         (lambda: el.compare_policies("town", "zero"), "at least two"),
         (lambda: el.time_space(), "at least one"),

@@ -80,8 +80,8 @@ class SimulatedDay:
         found = self.outcome
         return {
             "generalized time, s per passenger": f"{found.generalized_s:,.1f}",
-            "waiting, s per passenger": f"{found.waiting_s / max(found.departed, 1):,.1f}",
-            "in vehicle, s per passenger": f"{found.riding_s / max(found.departed, 1):,.1f}",
+            "waiting, s per passenger": f"{found.waiting_each_s:,.1f}",
+            "in vehicle, s per passenger": f"{found.riding_each_s:,.1f}",
             "passengers who arrived": f"{found.completed:,} of {found.departed:,}",
             "mean hold, s": f"{found.mean_hold_s:.2f}",
             "decisions": f"{found.decisions:,}",

@@ -17,6 +17,7 @@ import pytest
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest, load_city, save_city
 from evenline.cli.main import main
+from evenline.policies.bundle import policy_digest
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
 from evenline.worlds.sumo.runtime import installed_version
@@ -76,8 +77,9 @@ def test_simulate_prints_the_day_and_writes_its_folder(evenline: Evenline, tmp_p
     assert f"{outcome['generalized_s']:,.1f}" in ended.out
     assert f"{outcome['completion']:.4f}" in ended.out
     assert f"{outcome['unfinished']} of {outcome['departed']:,}" in ended.out
-    assert kept["sumo"] == installed_version() and kept["cell"]["sumo_seed"] == 2
-    assert kept["city"] == digest(embedded_city("town")) and kept["policy"]["name"] == "headway-1.0"
+    assert kept["simulator"]["version"] == installed_version() and kept["cell"]["sumo_seed"] == 2
+    assert kept["city"] == digest(embedded_city("town")) and kept["policy_name"] == "headway"
+    assert kept["policy"]["digest"] == policy_digest("headway-1.0")
     visits = pq.read_table(tmp_path / "day" / "stop_visits.parquet")
     assert len(visits) == outcome["decisions"] + outcome["trips_completed"]
     assert sum(visits["hold_s"].to_pylist()) == pytest.approx(outcome["hold_total_s"])
@@ -95,7 +97,7 @@ def test_a_result_records_the_version_that_sumo_reports(evenline: Evenline, tmp_
     assert "9.9.9" in evenline("runtime", "list").out
     assert evenline("simulate", "--sumo", "9.9.9", "--out", "day").code == 0
     kept = json.loads((tmp_path / "day" / "outcome.json").read_text())
-    assert kept["sumo"] == installed_version()
+    assert kept["simulator"]["version"] == installed_version()
 
 
 def test_demo_writes_one_page_and_says_where(evenline: Evenline, tmp_path: Path) -> None:

@@ -18,16 +18,14 @@ from evenline.control.visits import visit_table
 from evenline.control.world import run_episode
 from evenline.experiments.compare import (
     MEASURES,
-    Regularity,
     compare,
     difference,
     figure,
     measure,
     named_policies,
-    regularity,
     text_table,
 )
-from evenline.figures.measure import measure_day
+from evenline.figures.measure import Regularity, measure_day, regularity
 from evenline.policies.bundle import BUILT_IN
 from evenline.runs.days import Day, PolicyDay, run_days
 from evenline.support.errors import InputError

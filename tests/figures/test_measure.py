@@ -1,10 +1,7 @@
 """What is measured from stop visits is what a person with a pencil would get."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from evenline.city.cells import demo_cell
 from evenline.city.demand import realise
@@ -16,10 +13,8 @@ from evenline.figures.measure import (
     headway_ratios,
     most_bunched_service,
     people_waiting,
-    read_visits,
 )
 from evenline.replay.episode import Tokens
-from evenline.support.errors import InputError
 from small_days import two_services, visit
 
 
@@ -74,12 +69,3 @@ def test_the_people_waiting_are_averaged_over_time_and_not_over_decisions() -> N
     columns |= {"time_s": np.array([0, 300, 500]), "system_waiting": np.array([10, 20, 0])}
     means = people_waiting(Tokens(**columns), horizon_s=1000, bin_s=400)
     assert means.tolist() == [(300 * 10 + 100 * 20) / 400, 100 * 20 / 400, 0.0]
-
-
-def test_a_broken_table_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "visits.parquet"
-    with pytest.raises(InputError, match=r"visits.parquet: no such file"):
-        read_visits(path)
-    path.write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(InputError, match=r"visits.parquet: not a whole Parquet file"):
-        read_visits(path)

@@ -20,7 +20,7 @@ import numpy as np
 import evenline
 from evenline.city.cells import demo_cell
 from evenline.city.tables import digest, open_city
-from evenline.rules.policy import BEHAVIOURS, set_rule
+from evenline.rules.policy import BEHAVIOURS, recorded
 from evenline.replay.episode import record_episode, write_episode
 from evenline.worlds.sumo.runtime import runtime_version
 from evenline.worlds.sumo.world import SumoWorld
@@ -38,7 +38,7 @@ with SumoWorld(open_city("town")) as world:
 provenance = {
     "city": digest(open_city("town")),
     "cell": asdict(cell),
-    "policy": asdict(rule),
+    "policy": recorded(rule),
     "sumo": runtime_version(),
     "evenline": evenline.__version__,
 }

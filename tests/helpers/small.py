@@ -10,7 +10,7 @@ from evenline.city.tables import digest, open_city
 from evenline.replay.episode import record_episode, write_episode
 from evenline.replay.sealed import FORMAT, PLAN, episode_path, seal
 from evenline.replay.store import Store, open_store
-from evenline.rules.policy import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS, recorded
 from evenline.support.files import to_json, write_text
 from evenline.worlds.fast.world import FastWorld
 
@@ -29,7 +29,7 @@ def fast_store(folder: Path, blocks: int = 3, rules: tuple[str, ...] = tuple(BEH
             provenance = {
                 "city": digest(city),
                 "cell": asdict(cell),
-                "policy": asdict(rule),
+                "policy": recorded(rule),
                 "sumo": "none: the fast world",
                 "evenline": evenline.__version__,
             }

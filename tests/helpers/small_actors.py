@@ -13,6 +13,7 @@ from evenline.policies.actor import ActorPolicy, actor_of, random_tensors
 from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.policies.states import own_states
 from evenline.rules.chain import CHAINS
+from evenline.worlds.open import open_city
 
 
 @lru_cache
@@ -23,7 +24,7 @@ def town() -> City:
 @lru_cache
 def town_states() -> Array:
     """Packed states of a day of the town: 600 tokens, some in batches of several."""
-    return own_states(town(), 600, seed=4)
+    return own_states(open_city("town"), 600, seed=4)
 
 
 def controller(chain: str = "raw", seed: int = 0) -> ActorPolicy:

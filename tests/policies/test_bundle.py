@@ -19,6 +19,7 @@ from evenline.policies.bundle import (
     HASHES,
     POLICY,
     TENSORS,
+    contract_record,
     export_bundle,
     load_bundle,
     open_policy,
@@ -27,7 +28,7 @@ from evenline.policies.bundle import (
     rule_spec,
     save_bundle,
 )
-from evenline.rules.policy import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS, RulePolicy
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
 from evenline.worlds.fast.world import FastWorld
@@ -43,7 +44,8 @@ def day(policy: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["forward", "schedule", "virtual-schedule", "headway"])
 def test_an_exported_rule_does_what_the_built_in_one_does(name: str, tmp_path: Path) -> None:
-    export_bundle(tmp_path / "rule", name, town(), "candidate", {"made": "here"})
+    fitted = calibration_of(town())
+    export_bundle(tmp_path / "rule", name, town(), "candidate", {"made": "here"}, fitted)
     kept = open_policy(str(tmp_path / "rule"), town())
     assert kept.name == "rule"
     assert day(kept) == day(policy_in(f"{name}+candidate", town()))
@@ -52,7 +54,7 @@ def test_an_exported_rule_does_what_the_built_in_one_does(name: str, tmp_path: P
 def test_an_actor_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     folder = save_actor(tmp_path / "actor", "parent")
     bundle = load_bundle(folder)
-    assert bundle.spec["chain"] == "parent" and bundle.spec["provenance"] == {"trained": "no"}
+    assert bundle.spec.chain == "parent" and bundle.spec.provenance == {"trained": "no"}
     again = tmp_path / "again"
     save_bundle(again, bundle.spec, bundle.tensors)
     for name in (POLICY, TENSORS, HASHES):
@@ -63,8 +65,8 @@ def test_bare_tensors_become_a_bundle_with_the_citys_contract(tmp_path: Path) ->
     tensors = save_actor(tmp_path / "actor", seed=3) / TENSORS
     export_bundle(tmp_path / "made", str(tensors), town(), "parent", {"learner": "none"})
     made = load_bundle(tmp_path / "made")
-    assert made.spec["chain"] == "parent" and made.spec["provenance"]["learner"] == "none"
-    assert made.spec["provenance"]["tensors_sha256"] == sha256(tensors)
+    assert made.spec.chain == "parent"
+    assert made.spec.provenance == {"learner": "none", "tensors_sha256": sha256(tensors)}
     assert day(open_policy(str(tmp_path / "made"), town())).decisions > 400
     (tmp_path / "noise.safetensors").write_bytes(b"noise")
     with pytest.raises(InputError, match="cannot be read"):
@@ -75,11 +77,12 @@ def test_every_behaviour_is_a_policy_by_name() -> None:
     for name, rule in BEHAVIOURS.items():
         policy = policy_in(name, town())
         assert policy.name == name
-        assert (policy.kind, policy.constants[:2].tolist()) == (rule.kind, [rule.a, rule.b])  # type: ignore[attr-defined]
+        assert isinstance(policy, RulePolicy)
+        assert (policy.rule, policy.values) == (rule.rule, rule.values)
 
 
 def test_an_unknown_policy_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=r"policy 'no-such': not a bundle.*zero.*forward.*rollout"):
+    with pytest.raises(InputError, match=r"policy 'no-such'; choose 'zero'.*'forward'.*'rollout'"):
         open_policy("no-such", town())
     with pytest.raises(InputError, match="chain 'v9'"):
         open_policy("zero+v9", town())
@@ -124,13 +127,15 @@ def test_a_missing_file_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "program"}, "kind 'program': there are rule, actor, rollout"),
+        ({"kind": "program"}, "kind: .*'program'"),
         ({"chain": "v21"}, "chain 'v21'"),
-        ({"format": "evenline-policy-9"}, "not of the format evenline-policy-1"),
-        ({"code": "import os"}, "code: unknown"),
+        ({"format": "evenline-policy-9"}, "format is not 'evenline-policy-1'"),
+        ({"code": "import os"}, "code: "),
+        ({"code": "0" * 64}, "a bundle brings no code"),
+        ({"kind": "own"}, "a bundle brings no code"),
         ({"constants": {"gain": 1.0}}, "constant 'gain': kind actor has none"),
-        ({"contract": {}}, "contract: services"),
-        ({"constants": []}, "must be objects"),
+        ({"contract": {}}, "contract: missing key services"),
+        ({"constants": []}, "constants: expected object"),
     ],
 )
 def test_a_specification_of_another_make_is_refused(
@@ -186,7 +191,7 @@ def test_other_features_are_refused(tmp_path: Path) -> None:
 
 def test_a_rule_that_needs_a_timetable_is_refused_without(tmp_path: Path) -> None:
     spec = rule_spec("schedule", {"slack_s": 2.0}, "raw", town(), {})
-    stops = sum(spec["contract"]["stops"])
+    stops = sum(contract_record(town()).stops)
     with pytest.raises(InputError, match=f"timetable_s with {stops} numbers"):
         save_bundle(tmp_path / "a", spec, {})
     with pytest.raises(InputError, match="finite float64"):

@@ -33,6 +33,8 @@ def test_the_graph_is_made_of_standard_operators(tmp_path: Path) -> None:
     model = onnx.load(str(tmp_path / "actor.onnx"))
     assert {node.domain for node in model.graph.node} == {""}
     assert [value.name for value in model.graph.input] == ["state"]
+    kinds = {tensor.data_type for tensor in model.graph.initializer}
+    assert kinds == {onnx.TensorProto.DOUBLE, onnx.TensorProto.INT64}  # no constant was rounded
 
 
 def test_packed_states_are_judged_as_the_batches_they_came_from() -> None:

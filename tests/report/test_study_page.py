@@ -27,8 +27,7 @@ from evenline.city.tables import digest, open_city, save_city
 from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
 from evenline.report.data import read_study
-from evenline.report.html import MISSING
-from evenline.report.page import REPORT, write_report
+from evenline.report.page import MISSING, REPORT, write_report
 from evenline.report.words import verdict
 from evenline.runs.executors import Ended, Order
 from evenline.support.errors import InputError

@@ -239,5 +239,5 @@ def test_the_last_element_that_changed_a_hold_is_named() -> None:
 
 
 def test_an_unknown_chain_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="chain 'v20': there are raw, h16, parent, candidate"):
+    with pytest.raises(InputError, match="chain 'v20'; choose 'raw', 'h16', 'parent' or 'cand"):
         chain_code("v20")

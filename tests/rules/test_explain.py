@@ -75,7 +75,8 @@ def test_a_simulation_keeps_the_account(world: str, tmp_path: Path) -> None:
     answer = json.loads((tmp_path / "day" / "outcome.json").read_text())
     assert answer["activations"] == activations(table)
     assert "completion reserve" in answer["activations"]
-    assert answer["policy"] == {"name": "headway+candidate"}
+    assert answer["policy_name"] == "headway+candidate"
+    assert answer["policy"] == {"digest": policy_digest("headway+candidate"), "files": {}}
 
 
 def test_a_plain_rule_in_sumo_is_carried_out_as_proposed(tmp_path: Path) -> None:

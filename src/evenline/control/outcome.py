@@ -1,6 +1,7 @@
 """What a day came to: the paper's endpoints and a few figures every analyst asks for."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from evenline.control.ledger import cost_of
@@ -36,6 +37,16 @@ class Outcome:
         return self.cost / self.departed if self.departed else 0.0
 
     @property
+    def waiting_each_s(self) -> float:
+        """Seconds of waiting per departed passenger."""
+        return self.waiting_s / self.departed if self.departed else 0.0
+
+    @property
+    def riding_each_s(self) -> float:
+        """Seconds on board per departed passenger."""
+        return self.riding_s / self.departed if self.departed else 0.0
+
+    @property
     def completion(self) -> float:
         return self.completed / self.departed if self.departed else 1.0
 
@@ -50,6 +61,11 @@ class Outcome:
     @property
     def zero_hold_share(self) -> float:
         return self.holds_zero / self.decisions if self.decisions else 1.0
+
+    @property
+    def zero_duration_share(self) -> float:
+        """Share of the tokens that the next one follows in the same second."""
+        return self.zero_duration_tokens / self.decisions if self.decisions else 0.0
 
     @property
     def trip_duration_s(self) -> float:
@@ -68,3 +84,8 @@ class Outcome:
             "trip_duration_s",
         )
         return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+def outcome_from(figures: Mapping[str, Any]) -> Outcome:
+    """The outcome that `as_dict` wrote; figures derived from it are computed anew."""
+    return Outcome(**{field.name: figures[field.name] for field in fields(Outcome)})

@@ -5,7 +5,9 @@ Both follow the paper's widths: 5 + 16 (1 + 13 + 1) and 5 + 16 (1 + 12 + 1). The
 nothing of a simulator, and the number of services is free.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +34,7 @@ from evenline.control.event import (
     Array,
     Batch,
 )
-from evenline.support.compiled import compiled, inlined
+from evenline.support.compiled import compiled, inlined, shared
 
 MAX_SLOTS = 16
 PREFIX = 5
@@ -150,6 +152,53 @@ def _normalise(out: npt.NDArray[np.float32], packed: Array, scale: Array) -> Non
                 )  # fmt: skip
 
 
+@shared
+def prefix_features(
+    time_s: Any, count: Any, token: Any, waiting: Any, on_board: Any, scale: Any
+) -> tuple[Any, ...]:
+    """The five values a batch has in common, without units; of scalars or of arrays."""
+    return (
+        time_s / scale[0],
+        count / MAX_SLOTS,
+        token / MAX_SLOTS,
+        waiting / scale[1],
+        on_board / scale[1],
+    )
+
+
+def slot_formulas(least: Callable[..., Any], most: Callable[..., Any]) -> Callable[..., Any]:
+    """The twelve local features without units, for a given minimum and maximum of two values.
+
+    Compiled code uses Python's own; arrays, the device and exported graphs bring theirs.
+    """
+
+    def features(
+        service: Any, stop: Any, ahead_s: Any, behind_s: Any, target_ahead_s: Any,
+        target_behind_s: Any, waiting: Any, on_board: Any, rate: Any, dwell_s: Any, bus_ahead: Any,
+        bus_behind: Any, capacity: Any, last_stop: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        room = most(capacity, 1.0)  # capacity serves as the unit of people
+        return (
+            service,
+            stop / last_stop,
+            least(ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(behind_s / HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(target_ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(target_behind_s / HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(waiting / room, WAITING_CAP),
+            on_board / room,
+            least(rate * RATE_WINDOW_S / room, RATE_CAP),
+            least(dwell_s / DWELL_UNIT_S, DWELL_CAP),
+            bus_ahead,
+            bus_behind,
+        )
+
+    return features
+
+
+slot_features = shared(slot_formulas(min, max))
+
+
 @inlined
 def write_prefix(
     out: npt.NDArray[np.float32],
@@ -160,12 +209,10 @@ def write_prefix(
     on_board: float,
     scale: Array,
 ) -> None:
-    """The five values a batch has in common, without units."""
-    out[0] = time_s / scale[0]
-    out[1] = count / MAX_SLOTS
-    out[2] = token / MAX_SLOTS
-    out[3] = waiting / scale[1]
-    out[4] = on_board / scale[1]
+    """Write the five values a batch has in common."""
+    out[0], out[1], out[2], out[3], out[4] = prefix_features(
+        time_s, count, token, waiting, on_board, scale
+    )
 
 
 @inlined
@@ -186,18 +233,12 @@ def write_slot(
     capacity: float,
     scale: Array,
 ) -> None:
-    """Active flag and the twelve local features; capacity serves as the unit of people."""
-    room = max(capacity, 1.0)
+    """Write the active flag and the twelve local features."""
     out[0] = 1.0
-    out[1] = service
-    out[2] = stop / scale[2 + int(service)]
-    out[3] = min(ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP)
-    out[4] = min(behind_s / HEADWAY_UNIT_S, HEADWAY_CAP)
-    out[5] = min(target_ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP)
-    out[6] = min(target_behind_s / HEADWAY_UNIT_S, HEADWAY_CAP)
-    out[7] = min(waiting / room, WAITING_CAP)
-    out[8] = on_board / room
-    out[9] = min(rate * RATE_WINDOW_S / room, RATE_CAP)
-    out[10] = min(dwell_s / DWELL_UNIT_S, DWELL_CAP)
-    out[11] = bus_ahead
-    out[12] = bus_behind
+    (
+        out[1], out[2], out[3], out[4], out[5], out[6], out[7], out[8], out[9], out[10], out[11],
+        out[12],
+    ) = slot_features(
+        service, stop, ahead_s, behind_s, target_ahead_s, target_behind_s, waiting, on_board, rate,
+        dwell_s, bus_ahead, bus_behind, capacity, scale[2 + int(service)],
+    )  # fmt: skip

@@ -60,4 +60,4 @@ def read_visits(path: Path) -> pa.Table:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a whole stop-visit table ({error})") from None
+        raise InputError(f"{path}: not a stop-visit table ({error})") from None

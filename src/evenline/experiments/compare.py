@@ -21,11 +21,9 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City, Floats, Ints
 from evenline.city.tables import digest
-from evenline.control.event import new_headways
 from evenline.control.outcome import Outcome
 from evenline.figures.document import insert
-from evenline.figures.measure import BUNCHED
-from evenline.figures.page import riding_each_s, waiting_each_s
+from evenline.figures.measure import regularity
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import BUILT_IN, policy_digest, read_policy
 from evenline.runs.day import evaluator, library_versions
@@ -73,56 +71,11 @@ MEASURES = (
 # -- one day --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Regularity:
-    """How evenly the buses of a day came."""
-
-    headway_cv: float
-    bunched_share: float
-    excess_wait_s: float
-
-
-def regularity(city: City, arrivals_s: Ints) -> Regularity:
-    """From the arrivals of all visits: headways over the timetable's, and the wait they cost.
-
-    Excess wait is the mean wait of people who come at random, less what the timetable would make
-    them wait, as a mean over service-stops (after the first, where the timetable rules).
-    """
-    first, (planned_s, _) = new_headways(city).first_visit, city.headway_targets()
-    ratios: list[Floats] = []
-    excess: list[Floats] = []
-    for trips in city.trips_of:
-        rows = [arrivals_s[first[trip] : first[trip + 1]] for trip in trips]
-        if len(rows) < 2:
-            continue
-        arrived = np.where(np.array(rows) >= 0, rows, np.nan)[:, 1:]
-        order = np.argsort(arrived, axis=0, kind="stable")
-        gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
-        plan = planned_s[np.array(trips)][order][1:]
-        known = np.isfinite(gap) & (plan > 0)
-        gap, plan = np.where(known, gap, 0.0), np.where(known, plan, 0.0)
-        ratios.append(gap[known] / plan[known])
-        served = (gap.sum(axis=0) > 0) & (plan.sum(axis=0) > 0)
-        excess.append(_random_wait(gap[:, served]) - _random_wait(plan[:, served]))
-    ratio = np.concatenate(ratios) if ratios else np.zeros(0)
-    wait = np.concatenate(excess) if excess else np.zeros(0)
-    if not len(ratio):
-        return Regularity(0.0, 0.0, 0.0)
-    return Regularity(
-        float(ratio.std() / ratio.mean()), float(np.mean(ratio < BUNCHED)), float(wait.mean())
-    )
-
-
-def _random_wait(gap: Floats) -> Floats:
-    """Mean wait of someone who comes at a random time, for each column of headways."""
-    return np.asarray((gap**2).sum(axis=0) / (2.0 * gap.sum(axis=0)))
-
-
 def measure(city: City, outcome: Outcome, arrivals_s: Ints) -> dict[str, float]:
     """Every figure of the table for one day."""
     known = {
-        "waiting_s": waiting_each_s(outcome),
-        "riding_s": riding_each_s(outcome),
+        "waiting_s": outcome.waiting_each_s,
+        "riding_s": outcome.riding_each_s,
         **asdict(regularity(city, arrivals_s)),
     }
     return {

@@ -18,6 +18,7 @@ from evenline.figures import plots as figures
 from evenline.figures.measure import (
     BUNCHED,
     HOUR_S,
+    bunched_share,
     headway_ratios,
     most_bunched_service,
     people_waiting,
@@ -92,7 +93,7 @@ def _headways(jobs: dict[str, list[Job]]) -> Picture:
         found = np.concatenate([headway_ratios(read_visits(_named(job.visits))) for job in row])
         ratios[policy] = found[np.isfinite(found)]
     said = " and ".join(
-        f"{np.mean(values < BUNCHED):.1%} with {policy}" for policy, values in ratios.items()
+        f"{bunched_share(values):.1%} with {policy}" for policy, values in ratios.items()
     )
     return Picture(
         title="How evenly the buses came",

@@ -1,7 +1,8 @@
 """What a day looked like, measured from its stop visits.
 
-Everything here is a pure function of the stop-visit table (`evenline.control.visits`) and, where
-passengers are asked about, of the city and the cell: it serves any world and recorded days alike.
+Everything here is a pure function of the stop-visit table (`evenline.control.visits`) or of the
+arrivals of all visits and, where passengers are asked about, of the city and the cell: it serves
+any world and recorded days alike.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenline.city.demand import Cell, realise
-from evenline.city.model import City, Floats
+from evenline.city.model import City, Floats, Ints
+from evenline.control.event import new_headways
 from evenline.control.outcome import Outcome
 from evenline.replay.episode import Tokens
 
@@ -48,24 +50,23 @@ class Day:
 def measure_day(city: City, cell: Cell, outcome: Outcome, visits: pa.Table) -> Day:
     """Everything the regime tables show of an episode."""
     ratios = headway_ratios(visits)
-    ratios = ratios[np.isfinite(ratios)]
     leaving = column(visits, "load") - column(visits, "alighted") + column(visits, "boarded")
     denied = denied_by_hour(visits, city.horizon_s)
     return Day(
         generalized_s=outcome.generalized_s,
-        waiting_s=outcome.waiting_s / max(1, outcome.departed),
-        riding_s=outcome.riding_s / max(1, outcome.departed),
+        waiting_s=outcome.waiting_each_s,
+        riding_s=outcome.riding_each_s,
         completion=outcome.completion,
         unfinished=outcome.unfinished,
         after_last_bus=after_last_bus(city, cell, visits),
         denied_boardings=sum(denied),
         denied_by_hour=denied,
-        headway_cv=float(ratios.std() / ratios.mean()) if len(ratios) else 0.0,
-        bunched_share=float(np.mean(ratios < BUNCHED)) if len(ratios) else 0.0,
+        headway_cv=headway_cv(ratios),
+        bunched_share=bunched_share(ratios),
         mean_load=float(leaving.mean()),
         full_share=float(np.mean(leaving >= city.vehicle.capacity)),
         trip_duration_s=outcome.trip_duration_s,
-        zero_token_share=outcome.zero_duration_tokens / max(1, outcome.decisions),
+        zero_token_share=outcome.zero_duration_share,
     )
 
 
@@ -100,6 +101,59 @@ def _steps(values: npt.NDArray[Any], group: npt.NDArray[Any]) -> Floats:
     return steps
 
 
+def headway_cv(ratios: Floats) -> float:
+    """The coefficient of variation of headways over the timetable's; NaN are left out."""
+    known = ratios[np.isfinite(ratios)]
+    return float(known.std() / known.mean()) if len(known) else 0.0
+
+
+def bunched_share(ratios: Floats) -> float:
+    """The share of headways over the timetable's that count as bunched; NaN are left out."""
+    known = ratios[np.isfinite(ratios)]
+    return float(np.mean(known < BUNCHED)) if len(known) else 0.0
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """How evenly the buses of a day came."""
+
+    headway_cv: float
+    bunched_share: float
+    excess_wait_s: float
+
+
+def regularity(city: City, arrivals_s: Ints) -> Regularity:
+    """From the arrivals of all visits: headways over the timetable's, and the wait they cost.
+
+    Excess wait is the mean wait of people who come at random, less what the timetable would make
+    them wait, as a mean over service-stops (after the first, where the timetable rules).
+    """
+    first, (planned_s, _) = new_headways(city).first_visit, city.headway_targets()
+    ratios: list[Floats] = []
+    excess: list[Floats] = []
+    for trips in city.trips_of:
+        rows = [arrivals_s[first[trip] : first[trip + 1]] for trip in trips]
+        if len(rows) < 2:
+            continue
+        arrived = np.where(np.array(rows) >= 0, rows, np.nan)[:, 1:]
+        order = np.argsort(arrived, axis=0, kind="stable")
+        gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
+        plan = planned_s[np.array(trips)][order][1:]
+        known = np.isfinite(gap) & (plan > 0)
+        gap, plan = np.where(known, gap, 0.0), np.where(known, plan, 0.0)
+        ratios.append(gap[known] / plan[known])
+        served = (gap.sum(axis=0) > 0) & (plan.sum(axis=0) > 0)
+        excess.append(_random_wait(gap[:, served]) - _random_wait(plan[:, served]))
+    ratio, wait = np.concatenate([[], *ratios]), np.concatenate([[], *excess])
+    excess_wait_s = float(wait.mean()) if len(wait) else 0.0
+    return Regularity(headway_cv(ratio), bunched_share(ratio), excess_wait_s)
+
+
+def _random_wait(gap: Floats) -> Floats:
+    """Mean wait of someone who comes at a random time, for each column of headways."""
+    return np.asarray((gap**2).sum(axis=0) / (2.0 * gap.sum(axis=0)))
+
+
 def denied_by_hour(visits: pa.Table, horizon_s: int) -> tuple[int, ...]:
     """How often a waiting passenger was left behind by a full bus, by the hour it left."""
     hours = -(-horizon_s // HOUR_S)
@@ -130,8 +184,7 @@ def most_bunched_service(visits: pa.Table) -> str:
     services, ratios = column(visits, "service").astype(str), headway_ratios(visits)
 
     def share(name: str) -> float:
-        here = ratios[(services == name) & np.isfinite(ratios)]
-        return float(np.mean(here < BUNCHED)) if len(here) else 0.0
+        return bunched_share(ratios[services == name])
 
     return max(map(str, np.unique(services)), key=lambda name: (share(name), name))
 

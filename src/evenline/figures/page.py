@@ -1,15 +1,15 @@
 """The page that compares two policies: one HTML file that needs nothing else, not even a network.
 
 Figures are embedded in a light and a dark version; the browser's preference chooses. Every
-figure carries its meaning in words too, and the tables hold the numbers.
+figure carries its meaning in words too, and the tables hold the numbers. Templates escape all text.
 """
 
 import base64
-import html
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from evenline.city.demand import Cell
@@ -47,41 +47,61 @@ class Picture:
     draw: Callable[[Theme], Figure]
     numbers: Numbers | None = None
 
+    def source(self, theme: Theme) -> str:
+        """The figure in the colours of a theme, as an address that holds the image itself."""
+        return "data:image/svg+xml;base64," + base64.b64encode(svg(self.draw(theme))).decode()
+
+
+def rendered(folder: str, **values: object) -> str:
+    """The page that a folder's template makes of values; escapes text, refuses a missing name."""
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=PackageLoader("evenline", folder),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.get_template("page.html.j2").render(values)
+
 
 def comparison_page(
     city: str, base: str, other: str, pairs: Sequence[Pair], pictures: Sequence[Picture], made: str
 ) -> str:
     """The whole page: one sentence, the figures, the table of cells, how it was made."""
     title = f"{base} and {other} in {city}"
-    return _document(
+    return simple_page(
         title[0].upper() + title[1:],
-        [
-            f'<p class="lead">{_text(first_sentence(base, other, pairs))}</p>',
-            f"<p>{_text(EXPLAINED)}</p>",
-            _means(base, other, pairs),
-            *(_figure(picture) for picture in pictures),
-            _cells(base, other, pairs),
-        ],
+        first_sentence(base, other, pairs),
+        [_means(base, other, pairs)],
+        pictures,
         made,
+        explained=EXPLAINED,
+        last=[_cells(base, other, pairs)],
     )
 
 
 def simple_page(
-    title: str, lead: str, tables: Sequence[Numbers], pictures: Sequence[Picture], made: str
+    title: str,
+    lead: str,
+    tables: Sequence[Numbers],
+    pictures: Sequence[Picture],
+    made: str,
+    explained: str = "",
+    last: Sequence[Numbers] = (),
 ) -> str:
-    """A page of one sentence, tables and figures."""
-    body = [f'<p class="lead">{_text(lead)}</p>', *(_table(table) for table in tables)]
-    return _document(title, [*body, *(_figure(picture) for picture in pictures)], made)
-
-
-def _document(title: str, body: Sequence[str], made: str) -> str:
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join([f"<h1>{_text(title)}</h1>", *body, f"<footer><p>{_text(made)}</p></footer>"])
-        + "\n</main>\n</body>\n</html>\n"
+    """A page of one sentence, tables and figures; `explained` follows the sentence."""
+    return rendered(
+        "figures/templates",
+        title=title,
+        lead=lead,
+        explained=explained,
+        tables=tables,
+        pictures=pictures,
+        last=last,
+        made=made,
+        light=LIGHT,
+        dark=DARK,
     )
 
 
@@ -102,11 +122,14 @@ def first_sentence(base: str, other: str, pairs: Sequence[Pair]) -> str:
         change = (
             f"{'cut' if after < before else 'raised'} generalized passenger time from "
             f"{before:,.0f} to {after:,.0f} s per passenger "
-            f"({_signed(100 * (after / before - 1), '.1f')} %)"
+            f"({signed(100 * (after / before - 1), '.1f')} %)"
         )
     waiting_s, riding_s = (
-        _signed(after - before, ".1f")
-        for before, after in (_mean(pairs, waiting_each_s), _mean(pairs, riding_each_s))
+        signed(after - before, ".1f")
+        for before, after in (
+            _mean(pairs, lambda o: o.waiting_each_s),
+            _mean(pairs, lambda o: o.riding_each_s),
+        )
     )
     return (
         f"Compared with {base}, {other} {change} on average over {len(pairs)} simulated days, "
@@ -123,22 +146,10 @@ def _mean(pairs: Sequence[Pair], measure: Measure) -> tuple[float, float]:
     )
 
 
-def waiting_each_s(outcome: Outcome) -> float:
-    """Seconds of waiting per departed passenger."""
-    return outcome.waiting_s / max(1, outcome.departed)
-
-
-def riding_each_s(outcome: Outcome) -> float:
-    """Seconds on board per departed passenger."""
-    return outcome.riding_s / max(1, outcome.departed)
-
-
-# -- tables ---------------------------------------------------------------------------------------
-
 MEASURES: tuple[tuple[str, Measure, str], ...] = (
     ("Generalized time, s per passenger", lambda o: o.generalized_s, ",.1f"),
-    ("Waiting, s per passenger", waiting_each_s, ",.1f"),
-    ("On board, s per passenger", riding_each_s, ",.1f"),
+    ("Waiting, s per passenger", lambda o: o.waiting_each_s, ",.1f"),
+    ("On board, s per passenger", lambda o: o.riding_each_s, ",.1f"),
     ("Journeys completed, %", lambda o: 100 * o.completion, ".2f"),
     ("Journeys unfinished", lambda o: o.unfinished, ",.1f"),
     ("Boardings denied by full buses", lambda o: o.denied_boardings, ",.1f"),
@@ -147,18 +158,16 @@ MEASURES: tuple[tuple[str, Measure, str], ...] = (
 )
 
 
-def _means(base: str, other: str, pairs: Sequence[Pair]) -> str:
+def _means(base: str, other: str, pairs: Sequence[Pair]) -> Numbers:
     rows = []
     for name, measure, form in MEASURES:
         before, after = _mean(pairs, measure)
-        rows.append(
-            [name, format(before, form), format(after, form), _signed(after - before, form)]
-        )
+        rows.append([name, format(before, form), format(after, form), signed(after - before, form)])
     caption = f"Mean over {len(pairs)} days"
-    return _table(Numbers(caption, ["", base, other, "difference"], rows))
+    return Numbers(caption, ["", base, other, "difference"], rows)
 
 
-def _cells(base: str, other: str, pairs: Sequence[Pair]) -> str:
+def _cells(base: str, other: str, pairs: Sequence[Pair]) -> Numbers:
     head = ["seed", "demand"]
     head += [f"time, {base}", f"time, {other}", "difference"]
     head += [f"unfinished, {base}", f"unfinished, {other}"]
@@ -171,85 +180,17 @@ def _cells(base: str, other: str, pairs: Sequence[Pair]) -> str:
                 f"{pair.cell.demand:.2f}",
                 f"{before:,.1f}",
                 f"{after:,.1f}",
-                _signed(after - before, ",.1f"),
+                signed(after - before, ",.1f"),
                 f"{pair.base.unfinished:,}",
                 f"{pair.other.unfinished:,}",
             ]
         )
-    return _table(Numbers("Day by day: generalized time in s per passenger", head, rows))
+    return Numbers("Day by day: generalized time in s per passenger", head, rows)
 
 
-def _table(numbers: Numbers) -> str:
-    top = "".join(f'<th scope="col">{_text(name)}</th>' for name in numbers.head)
-    lines = [
-        f'<tr><th scope="row">{_text(row[0])}</th>'
-        + "".join(f"<td>{_text(value)}</td>" for value in row[1:])
-        + "</tr>"
-        for row in numbers.rows
-    ]
-    return (
-        f'<div class="wide"><table><caption>{_text(numbers.caption)}</caption>\n'
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n" + "\n".join(lines) + "\n</tbody></table></div>"
-    )
-
-
-# -- pieces ---------------------------------------------------------------------------------------
-
-
-def _figure(picture: Picture) -> str:
-    light, dark = (_data(svg(picture.draw(theme))) for theme in (LIGHT, DARK))
-    return (
-        f"<h2>{_text(picture.title)}</h2>\n<figure><picture>"
-        f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{_text(picture.alt)}"></picture>'
-        f"<figcaption>{_text(picture.caption)}</figcaption></figure>"
-        + (_table(picture.numbers) if picture.numbers else "")
-    )
-
-
-def _data(image: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(image).decode()
-
-
-def _signed(value: float, form: str) -> str:
+def signed(value: float, form: str) -> str:
     """A difference with its sign; a true minus, and no sign for what rounds to zero."""
     shown = format(abs(value), form)
     if not any(digit in shown for digit in "123456789"):
         return shown
     return ("+" if value > 0 else "\u2212") + shown
-
-
-def _text(value: str) -> str:
-    return html.escape(value, quote=True)
-
-
-def _variables(theme: Theme) -> str:
-    names = ("paper", "ink", "muted", "faint")
-    return ":root { " + " ".join(f"--{name}: {getattr(theme, name)};" for name in names) + " }"
-
-
-STYLE = f"""
-{_variables(LIGHT)}
-@media (prefers-color-scheme: dark) {{ {_variables(DARK)} }}
-"""
-STYLE += """
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 46rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem; }
-h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
-.lead { font-size: 1.15rem; }
-figure { margin: 0; }
-img { width: 100%; height: auto; display: block; }
-figcaption, footer { color: var(--muted); font-size: .9rem; }
-.wide { overflow-x: auto; margin: 1.5rem 0; }
-table { border-collapse: collapse; width: 100%; font-size: .95rem;
-  font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--faint); text-align: right;
-  vertical-align: bottom; }
-th:first-child { text-align: left; padding-left: 0; }
-th { font-weight: 500; }
-td { white-space: nowrap; }
-thead th { color: var(--muted); }
-"""

@@ -11,20 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evenline.city.demand import RATE_BIN_S
-from evenline.control.action import action_of
-from evenline.control.state import (
-    CANONICAL_WIDTH,
-    DWELL_CAP,
-    DWELL_UNIT_S,
-    HEADWAY_CAP,
-    HEADWAY_UNIT_S,
-    MAX_SLOTS,
-    RATE_CAP,
-    RATE_WINDOW_S,
-    WAITING_CAP,
-)
-from evenline.replay.store import Columns, Known, Store
+from evenline.control.action import NO_HOLD, action_of
+from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, prefix_features, slot_formulas
+from evenline.replay.store import Columns, Known, Store, event_formulas
 from evenline.support.errors import InputError
 
 REWARD_SCALE = 1e-4
@@ -76,55 +65,29 @@ def replay_states(replay: Replay, rows: jax.Array) -> jax.Array:
     active = slot < size[:, None]
     at = jnp.where(active, (rows - place)[:, None] + slot, rows[:, None])
     chosen = slot < place[:, None]
-    action = jnp.where(chosen, actions(replay, at), -1.0)
+    action = jnp.where(chosen, actions(replay, at), NO_HOLD)
     local = jnp.where(active[..., None], _local(c, k, at), 0.0)
     slots = jnp.concatenate([active[..., None].astype(jnp.float32), local, action[..., None]], -1)
     prefix = jnp.stack(
-        [
-            c.time_s[rows] / k.scale[0],
-            size / MAX_SLOTS,
-            place / MAX_SLOTS,
-            c.system_waiting[rows] / k.scale[1],
-            c.system_on_board[rows] / k.scale[1],
-        ],
+        prefix_features(
+            c.time_s[rows], size, place, c.system_waiting[rows], c.system_on_board[rows], k.scale
+        ),
         -1,
     )
     return jnp.concatenate([prefix, slots.reshape(len(rows), -1)], -1).astype(jnp.float32)
 
 
 def _local(c: Columns, k: Known, at: jax.Array) -> jax.Array:
-    """The twelve local features of rows, as `write_slot` writes them."""
-    trip, stop = c.trip[at], c.stop[at].astype(jnp.int32)
-    service = k.service[trip]
-    half_hour = jnp.minimum(c.time_s[at] // RATE_BIN_S, k.rates.shape[2] - 1)
-    rate = k.rates[c.level[at], k.first_stop[service] + stop, half_hour]
-    ahead, behind = c.headway_ahead_s[at], c.headway_behind_s[at]
-    room = jnp.maximum(k.capacity, 1.0)
-
-    def headway(seconds: jax.Array) -> jax.Array:
-        return jnp.minimum(jnp.maximum(seconds, 0) / HEADWAY_UNIT_S, HEADWAY_CAP)
-
-    features = [
-        service,
-        stop / k.scale[2 + service],
-        headway(ahead),
-        headway(behind),
-        headway(k.target_ahead[trip]),
-        headway(k.target_behind[trip]),
-        jnp.minimum(c.waiting[at] / room, WAITING_CAP),
-        c.on_board[at] / room,
-        jnp.minimum(rate * RATE_WINDOW_S / room, RATE_CAP),
-        jnp.minimum(c.base_dwell_s[at] / DWELL_UNIT_S, DWELL_CAP),
-        ahead >= 0,
-        behind >= 0,
-    ]
+    """The twelve local features of rows."""
+    raw = event_formulas(jnp.minimum, jnp.maximum)(c, k, at)
+    features = slot_formulas(jnp.minimum, jnp.maximum)(*raw, k.scale[2 + raw[0]])
     return jnp.stack([jnp.asarray(f, jnp.float32) for f in features], -1)
 
 
 def actions(replay: Replay, rows: jax.Array) -> jax.Array:
     """Executed actions of some rows; zero hold is exactly -1, the cap exactly 1."""
-    holds: Any = replay.columns.hold_s
-    return jnp.asarray(action_of(holds[rows]))
+    held: Any = replay.columns.hold_s[rows]
+    return jnp.asarray(action_of(held))
 
 
 def replay_batch(replay: Replay, rows: jax.Array) -> Transitions:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+import onnx_ir as ir
+from onnxscript import build_graph
 
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import (
-    BASE_DWELL,
     BUS_AHEAD,
     BUS_BEHIND,
     CAPACITY,
@@ -28,67 +27,24 @@ from evenline.control.event import (
     TARGET_AHEAD,
     TARGET_BEHIND,
     TIME,
-    WAITING,
     Array,
 )
 from evenline.control.state import (
-    DWELL_CAP,
-    DWELL_UNIT_S,
-    HEADWAY_CAP,
-    HEADWAY_UNIT_S,
     LOCAL,
     MAX_SLOTS,
     PACKED_WIDTH,
     PREFIX,
-    RATE_CAP,
-    RATE_WINDOW_S,
     RAW_SLOT,
-    WAITING_CAP,
     canonical,
+    prefix_features,
+    slot_formulas,
 )
-from evenline.policies.actor import PLAIN_COLUMNS, ActorPolicy
+from evenline.policies.actor import ActorPolicy
 from evenline.rules import chain as ch
 from evenline.support.files import write_bytes
 
-OPSET = 18
-TENSOR = str  # the name of a value in the graph
-
-
-class _Graph:
-    """Collects nodes; every operation returns the name of its result."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-
-    def op(self, kind: str, *inputs: TENSOR, out: str | None = None, **attributes: Any) -> TENSOR:
-        name = out or f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
-        return name
-
-    def const(self, value: npt.ArrayLike, dtype: Any = np.float64) -> TENSOR:
-        name = f"const_{len(self.initializers)}"
-        self.initializers.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
-
-    def whole(self, *values: int) -> TENSOR:
-        return self.const(values, np.int64)
-
-    def all(self, first: TENSOR, *others: TENSOR) -> TENSOR:
-        for other in others:
-            first = self.op("And", first, other)
-        return first
-
-    def double(self, x: TENSOR) -> TENSOR:
-        return self.op("Cast", x, to=TensorProto.DOUBLE)
-
-    def single(self, x: TENSOR) -> TENSOR:
-        """Rounded to single precision, as the canonical state is kept."""
-        return self.double(self.op("Cast", x, to=TensorProto.FLOAT))
-
-    def column(self, x: TENSOR, index: int) -> TENSOR:
-        """One column, kept as a column (last axis)."""
-        return self.op("Gather", x, self.whole(index), axis=-1)
+OPSET, IR_VERSION = 18, 9
+SINGLE, DOUBLE, WHOLE = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
 def write_onnx(path: Path, controller: ActorPolicy) -> None:
@@ -98,152 +54,127 @@ def write_onnx(path: Path, controller: ActorPolicy) -> None:
 
 def actor_graph(controller: ActorPolicy) -> Any:
     """The graph of an actor and its chain, checked by ONNX itself."""
-    g = _Graph()
-    prefix = g.op("Slice", "state", g.whole(0), g.whole(PREFIX), g.whole(1))
-    flat = g.op("Slice", "state", g.whole(PREFIX), g.whole(PACKED_WIDTH), g.whole(1))
-    slots = g.op("Reshape", flat, g.whole(-1, MAX_SLOTS, RAW_SLOT))
-    places = g.const(np.arange(MAX_SLOTS).reshape(1, MAX_SLOTS, 1))
-    token = g.op("Reshape", g.column(prefix, 2), g.whole(-1, 1, 1))
-    _network(g, controller, prefix, slots, places, token)
-    _chain(g, controller, prefix, slots, places, token)
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["n"])
-        for name in ("hold_s", "logit", "mu")
-    ]
-    state = helper.make_tensor_value_info("state", TensorProto.DOUBLE, ["n", PACKED_WIDTH])
-    used = {name for node in g.nodes for name in node.input}
-    tensors = [tensor for tensor in g.initializers if tensor.name in used]
-    graph = helper.make_graph(g.nodes, "evenline-actor", [state], outputs, tensors)
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="evenline"
-    )
-    model.ir_version = 9
+
+    def policy(op: Any, state: Any) -> list[Any]:
+        before = ir.set_value_magic_handler(op)  # operators such as `x / y` add nodes
+        try:
+            prefix = [op.Gather(state, [column], axis=1) for column in range(PREFIX)]
+            flat = op.Slice(state, [PREFIX], [PACKED_WIDTH], [1])
+            slots = op.Reshape(flat, [-1, MAX_SLOTS, RAW_SLOT])
+            places = _constant(op, "places", np.arange(float(MAX_SLOTS)).reshape(1, -1, 1))
+            relative = places - op.Reshape(prefix[2], [-1, 1, 1])
+            logit, mu = _network(op, controller, prefix, slots, relative)
+            proposal_s = op.Where(op.Less(logit, 0.0), 0.0, op.Sigmoid(mu) * MAX_HOLD_S)
+            hold_s = _chain(op, controller, prefix[0], slots, relative, proposal_s)
+            return [op.Squeeze(x, [1]) for x in (hold_s, logit, mu)]
+        finally:
+            ir.set_value_magic_handler(before)
+
+    state = ir.val("state", DOUBLE, ["n", PACKED_WIDTH])
+    outputs = [ir.val(name, DOUBLE, ["n"]) for name in ("hold_s", "logit", "mu")]
+    graph = build_graph(policy, [state], outputs, opset_imports={"": OPSET}, name="evenline-actor")
+    model = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION, producer_name="evenline"))
     onnx.checker.check_model(model)
     return model
 
 
-def _normalised(g: _Graph, controller: ActorPolicy, slots: TENSOR) -> dict[str, TENSOR]:
-    """Each slot's features without units (control/state.py, `write_slot`), as columns."""
-    scale = controller.contract.scale
+def _constant(op: Any, name: str, value: Any) -> Any:
+    return op.builder.initializer(ir.tensor(value), name=name)
 
-    def raw(feature: int) -> TENSOR:
-        return g.column(slots, 1 + LOCAL.index(feature))
 
-    def capped(x: TENSOR, cap: float) -> TENSOR:
-        return g.op("Min", x, g.const(cap))
+def _double(op: Any, x: Any) -> Any:
+    return op.Cast(x, to=DOUBLE)
 
-    room = g.op("Max", raw(CAPACITY), g.const(1.0))
-    service = g.op("Cast", g.column(slots, 1), to=TensorProto.INT64)
-    headways = (HEADWAY_AHEAD, HEADWAY_BEHIND, TARGET_AHEAD, TARGET_BEHIND)
-    arrivals = g.op("Mul", raw(RATE), g.const(RATE_WINDOW_S))
-    columns = [
-        g.column(slots, 0),
-        g.op("Div", g.column(slots, 2), g.op("Gather", g.const(scale[2:]), service)),
-        *(capped(g.op("Div", raw(f), g.const(HEADWAY_UNIT_S)), HEADWAY_CAP) for f in headways),
-        capped(g.op("Div", raw(WAITING), room), WAITING_CAP),
-        g.op("Div", raw(ON_BOARD), room),
-        capped(g.op("Div", arrivals, room), RATE_CAP),
-        capped(g.op("Div", raw(BASE_DWELL), g.const(DWELL_UNIT_S)), DWELL_CAP),
-        raw(BUS_AHEAD),
-        raw(BUS_BEHIND),
-        g.column(slots, RAW_SLOT - 1),
-    ]
-    assert len(columns) == len(PLAIN_COLUMNS)
-    numbers = g.const(np.arange(len(scale) - 2), np.int64)
-    return {
-        "plain": g.single(g.op("Concat", *columns, axis=2)),
-        "service": g.double(g.op("Equal", service, numbers)),
-    }
+
+def _features(op: Any, controller: ActorPolicy, slots: Any) -> Any:
+    """The plain columns of each slot in single precision, and its service as ones and zeros."""
+    active, *raw, action = (op.Gather(slots, [column], axis=2) for column in range(RAW_SLOT))
+    service = op.Cast(raw[0], to=WHOLE)
+    last_stops = _constant(op, "last_stops", controller.contract.scale[2:])
+    features = slot_formulas(op.Min, op.Max)(*raw, op.Gather(last_stops, service))
+    plain = op.Concat(active, *features[1:], action, axis=2)
+    numbers = _constant(op, "services", np.arange(len(controller.contract.services)))
+    return _rounded(op, plain), _double(op, op.Equal(service, numbers))
+
+
+def _rounded(op: Any, x: Any) -> Any:
+    """Rounded to single precision, as the canonical state is kept."""
+    return _double(op, op.Cast(x, to=SINGLE))
 
 
 def _network(
-    g: _Graph, controller: ActorPolicy, prefix: TENSOR, slots: TENSOR, places: TENSOR,
-    token: TENSOR,
-) -> None:  # fmt: skip
-    """Gate logit, mu and the proposal, from the packed state."""
-    scale = controller.contract.scale
-    units = g.const([scale[0], MAX_SLOTS, MAX_SLOTS, scale[1], scale[1]])
-    features = _normalised(g, controller, slots)
-    relative = g.op("Sub", places, token)
-    zero, active = g.const(0.0), g.column(slots, 0)
-    here = g.double(g.op("Equal", relative, zero))
-    before = g.double(g.op("Less", relative, zero))
-    after = g.op("Mul", g.double(g.op("Greater", relative, zero)), active)
-    nearness = g.op("Div", relative, g.const(float(MAX_SLOTS)))
-    x = g.op("Concat", features["plain"], features["service"], here, before, nearness, axis=2)
+    op: Any, controller: ActorPolicy, prefix: Any, slots: Any, relative: Any
+) -> tuple[Any, Any]:
+    """Gate logit and mu, from the packed state."""
+    active = op.Gather(slots, [0], axis=2)
+    here, before = _double(op, op.Equal(relative, 0.0)), _double(op, op.Less(relative, 0.0))
+    after = _double(op, op.Greater(relative, 0.0)) * active
+    features = _features(op, controller, slots)
+    x = op.Concat(*features, here, before, relative / float(MAX_SLOTS), axis=2)
     for name in ("slot0", "slot1"):
-        x = _layer(g, controller, name, x)
-    x = g.op("Mul", x, active)
+        x = op.Relu(_layer(op, controller, name, x))
+    x = x * active
 
-    def mean(weight: TENSOR) -> TENSOR:
-        total = g.op("ReduceSum", g.op("Mul", x, weight), g.whole(1), keepdims=0)
-        count = g.op("ReduceSum", weight, g.whole(1), keepdims=0)
-        return g.op("Div", total, g.op("Max", count, g.const(1.0)))
+    def mean(weight: Any) -> Any:
+        total = op.ReduceSum(x * weight, [1], keepdims=0)
+        return total / op.Max(op.ReduceSum(weight, [1], keepdims=0), 1.0)
 
-    most = g.op("ReduceMax", x, g.whole(1), keepdims=0)  # nothing is below 0 after a ReLU
+    most = op.ReduceMax(x, [1], keepdims=0)  # nothing is below 0 after a ReLU
+    common = op.Concat(*prefix_features(*[*prefix, controller.contract.scale]), axis=1)
     views = (mean(here), mean(active), most, mean(before), mean(after))
-    x = g.op("Concat", g.single(g.op("Div", prefix, units)), *views, axis=1)
+    x = op.Concat(_rounded(op, common), *views, axis=1)
     for name in ("fuse0", "fuse1", "head0", "head1"):
-        x = _layer(g, controller, name, x)
-    tensors = controller.actor.tensors
-    out = g.op("Add", g.op("MatMul", x, g.const(tensors["out.w"])), g.const(tensors["out.b"]))
-    logit = g.op("Squeeze", g.column(out, 0), g.whole(1), out="logit")
-    mu = g.op("Squeeze", g.column(out, 1), g.whole(1), out="mu")
-    hold = g.op("Mul", g.op("Sigmoid", mu), g.const(MAX_HOLD_S))
-    g.op("Where", g.op("Less", logit, zero), zero, hold, out="proposal_s")
+        x = op.Relu(_layer(op, controller, name, x))
+    out = _layer(op, controller, "out", x)
+    return op.Gather(out, [0], axis=1), op.Gather(out, [1], axis=1)
 
 
-def _layer(g: _Graph, controller: ActorPolicy, name: str, x: TENSOR) -> TENSOR:
-    tensors = controller.actor.tensors
-    y = g.op("MatMul", x, g.const(tensors[f"{name}.w"]))
-    return g.op("Relu", g.op("Add", y, g.const(tensors[f"{name}.b"])))
+def _layer(op: Any, controller: ActorPolicy, name: str, x: Any) -> Any:
+    weight, bias = (
+        _constant(op, each, controller.actor.tensors[each].astype(np.float64))
+        for each in (f"{name}.w", f"{name}.b")
+    )
+    return op.MatMul(x, weight) + bias
 
 
 def _chain(
-    g: _Graph, controller: ActorPolicy, prefix: TENSOR, slots: TENSOR, places: TENSOR,
-    token: TENSOR,
-) -> None:  # fmt: skip
+    op: Any, controller: ActorPolicy, time_s: Any, slots: Any, relative: Any, hold: Any
+) -> Any:
     """`evenline.rules.chain`, element by element, on the current bus."""
-    chosen = g.double(g.op("Equal", places, token))
-    bus = g.op("ReduceSum", g.op("Mul", slots, chosen), g.whole(1), keepdims=0)
+    bus = op.ReduceSum(slots * _double(op, op.Equal(relative, 0.0)), [1], keepdims=0)
 
-    def raw(feature: int) -> TENSOR:
-        return g.op("Squeeze", g.column(bus, 1 + LOCAL.index(feature)), g.whole(1))
+    def raw(feature: int) -> Any:
+        return op.Gather(bus, [1 + LOCAL.index(feature)], axis=1)
 
-    zero, hold = g.const(0.0), "proposal_s"
-    time_s = g.op("Squeeze", g.column(prefix, 0), g.whole(1))
-    rho = g.op("Div", time_s, g.const(controller.horizon_s))
+    rho = time_s / controller.horizon_s
     if controller.chain & ch.CALIBRATE:
-
-        def error(present: int, headway: int, target: int) -> TENSOR:
-            return g.op("Mul", raw(present), g.op("Sub", raw(headway), raw(target)))
-
-        behind = error(BUS_BEHIND, HEADWAY_BEHIND, TARGET_BEHIND)
-        ahead = error(BUS_AHEAD, HEADWAY_AHEAD, TARGET_AHEAD)
-        signal = g.op("Mul", g.const(0.5), g.op("Sub", behind, ahead))
-        reserve = g.op("Min", g.op("Max", signal, zero), g.const(MAX_HOLD_S))
-        share = g.op("Mul", g.const(ch.KEPT_SHARE), hold)
-        early = g.op("Less", rho, g.const(ch.CALIBRATED_UNTIL))
-        supported = g.op("Min", hold, g.op("Max", share, reserve))
-        hold = g.op("Where", g.all(early, g.op("Greater", hold, zero)), supported, share)
+        behind = raw(BUS_BEHIND) * (raw(HEADWAY_BEHIND) - raw(TARGET_BEHIND))
+        ahead = raw(BUS_AHEAD) * (raw(HEADWAY_AHEAD) - raw(TARGET_AHEAD))
+        reserve = op.Min(op.Max((behind - ahead) * 0.5, 0.0), MAX_HOLD_S)
+        share = hold * ch.KEPT_SHARE
+        supported = op.Min(hold, op.Max(share, reserve))
+        early = op.And(op.Less(rho, ch.CALIBRATED_UNTIL), op.Greater(hold, 0.0))
+        hold = op.Where(early, supported, share)
     floors = (
         (ch.TAIL_FLOOR, ch.FLOOR_S, ch.FLOOR_FROM, ch.FLOOR_UNTIL),
         (ch.COMPLETION_RESERVE, ch.RESERVE_S, ch.RESERVE_FROM, ch.RESERVE_UNTIL),
     )
     for element, floor_s, low, high in floors:
         if controller.chain & element:
-            room = g.op("Where", g.op("Greater", raw(CAPACITY), zero), raw(CAPACITY), g.const(1.0))
-            guard = g.all(
-                g.op("GreaterOrEqual", rho, g.const(low)),
-                g.op("Less", rho, g.const(high)),
-                g.op("Equal", raw(BUS_AHEAD), g.const(1.0)),
-                g.op("Equal", raw(BUS_BEHIND), zero),
-                g.op("Greater", raw(RATE), zero),
-                g.op("Greater", raw(CAPACITY), zero),
-                g.op("LessOrEqual", g.op("Div", raw(ON_BOARD), room), g.const(ch.LOW_LOAD)),
-            )
-            hold = g.op("Where", guard, g.op("Max", hold, g.const(floor_s)), hold)
-    g.op("Identity", hold, out="hold_s")
+            some = op.Greater(raw(CAPACITY), 0.0)
+            load = raw(ON_BOARD) / op.Where(some, raw(CAPACITY), 1.0)
+            guard = op.GreaterOrEqual(rho, low)
+            for term in (
+                op.Less(rho, high),
+                op.Equal(raw(BUS_AHEAD), 1.0),
+                op.Equal(raw(BUS_BEHIND), 0.0),
+                op.Greater(raw(RATE), 0.0),
+                some,
+                op.LessOrEqual(load, ch.LOW_LOAD),
+            ):
+                guard = op.And(guard, term)
+            hold = op.Where(guard, op.Max(hold, floor_s), hold)
+    return hold
 
 
 # -- the check ------------------------------------------------------------------------------------

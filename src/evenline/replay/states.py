@@ -2,18 +2,17 @@
 
 import numpy as np
 
-from evenline.city.demand import RATE_BIN_S
 from evenline.control.action import NO_HOLD, action_of
 from evenline.control.event import Array
-from evenline.control.state import LOCAL, MAX_SLOTS, PACKED_WIDTH, PREFIX, RAW_SLOT
-from evenline.replay.store import Store
+from evenline.control.state import MAX_SLOTS, PACKED_WIDTH, PREFIX, RAW_SLOT
+from evenline.replay.store import Store, event_formulas
 
 
 def replay_states(store: Store, count: int, seed: int) -> Array:
     """Packed states of so many tokens of a replay, drawn without replacement."""
     rng = np.random.Generator(np.random.PCG64(seed))
     rows = np.sort(rng.choice(len(store), min(count, len(store)), replace=False))
-    c, known = store.columns, store.known
+    c, known, event = store.columns, store.known, event_formulas(np.minimum, np.maximum)
     token, size = c.batch[rows].astype(int), c.batch_size[rows].astype(int)
     out = np.zeros((len(rows), PACKED_WIDTH))
     out[:, 0], out[:, 1], out[:, 2] = c.time_s[rows], size, token
@@ -23,19 +22,8 @@ def replay_states(store: Store, count: int, seed: int) -> Array:
     for slot in range(MAX_SLOTS):
         here = np.flatnonzero(slot < size)
         row = rows[here] - token[here] + slot
-        trip, stop = c.trip[row].astype(int), c.stop[row].astype(int)
-        service = known.service[trip]
-        half_hour = np.minimum(c.time_s[row] // RATE_BIN_S, known.rates.shape[2] - 1)
-        ahead, behind = c.headway_ahead_s[row], c.headway_behind_s[row]
-        rate = known.rates[c.level[row], known.first_stop[service] + stop, half_hour]
-        columns = (
-            service, stop, np.maximum(ahead, 0), np.maximum(behind, 0), known.target_ahead[trip],
-            known.target_behind[trip], c.waiting[row], c.on_board[row], rate, c.base_dwell_s[row],
-            ahead >= 0, behind >= 0, np.full(len(row), known.capacity),
-        )  # fmt: skip
-        assert len(columns) == len(LOCAL)
         slots[here, slot, 0] = 1.0
-        slots[here, slot, 1:-1] = np.stack(columns, axis=1)
+        slots[here, slot, 1:-1] = np.stack(np.broadcast_arrays(*event(c, known, row)), axis=1)
         taken = action_of(c.hold_s[row].astype(float))
         slots[here, slot, -1] = np.where(slot < token[here], taken, NO_HOLD)
     return out

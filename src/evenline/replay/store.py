@@ -5,6 +5,7 @@ view: built by compiled code for the rows of a minibatch, never stored. The row 
 the same episode is its next state; an episode's last row is terminal.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from evenline.control.state import (
 )
 from evenline.replay.episode import Tokens, read_metadata, read_tokens, visit_number
 from evenline.replay.sealed import MANIFEST, check_sealed
-from evenline.support.compiled import compiled, inlined
+from evenline.support.compiled import compiled, shared
 from evenline.support.errors import InputError
 
 I16 = npt.NDArray[np.int16]
@@ -225,6 +226,27 @@ def known_of(city: City, levels: tuple[float, ...]) -> Known:
     )
 
 
+def event_formulas(least: Callable[..., Any], most: Callable[..., Any]) -> Callable[..., Any]:
+    """The thirteen raw features of a row or rows, in the order of `control.state.LOCAL`."""
+
+    def features(c: Columns, k: Known, r: Any) -> tuple[Any, ...]:
+        trip, stop = c.trip[r], c.stop[r]
+        service = k.service[trip]
+        slot = least(c.time_s[r] // RATE_BIN_S, k.rates.shape[2] - 1)
+        ahead, behind = c.headway_ahead_s[r], c.headway_behind_s[r]
+        return (
+            service, stop, most(ahead, 0), most(behind, 0), k.target_ahead[trip],
+            k.target_behind[trip], c.waiting[r], c.on_board[r],
+            k.rates[c.level[r], k.first_stop[service] + stop, slot], c.base_dwell_s[r],
+            ahead >= 0, behind >= 0, k.capacity,
+        )  # fmt: skip
+
+    return features
+
+
+_event_features = shared(event_formulas(min, max))
+
+
 @compiled
 def write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) -> None:
     """Canonical states of many rows, into `out`."""
@@ -241,18 +263,8 @@ def write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) ->
             base, r = PREFIX + slot * SLOT, first + slot
             state[base + SLOT - 1] = action_of(c.hold_s[r]) if slot < place else NO_HOLD
             if slot < size:
-                _write_row(c, k, r, state[base : base + SLOT - 1])
-
-
-@inlined
-def _write_row(c: Columns, k: Known, r: int, out: F32) -> None:
-    trip, stop = c.trip[r], c.stop[r]
-    service = k.service[trip]
-    slot = min(c.time_s[r] // RATE_BIN_S, k.rates.shape[2] - 1)
-    ahead, behind = c.headway_ahead_s[r], c.headway_behind_s[r]
-    write_slot(
-        out, service, stop, max(ahead, 0), max(behind, 0), k.target_ahead[trip],
-        k.target_behind[trip], c.waiting[r], c.on_board[r],
-        k.rates[c.level[r], k.first_stop[service] + stop, slot], c.base_dwell_s[r],
-        1.0 if ahead >= 0 else 0.0, 1.0 if behind >= 0 else 0.0, k.capacity, k.scale,
-    )  # fmt: skip
+                f = _event_features(c, k, r)
+                write_slot(
+                    state[base : base + SLOT - 1], f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7],
+                    f[8], f[9], f[10], f[11], f[12], k.scale,
+                )  # fmt: skip

@@ -18,9 +18,13 @@ import pyarrow.parquet as pq
 
 from evenline.city.model import City, Service
 from evenline.city.tables import open_city
+from evenline.control.outcome import Outcome, outcome_from
 from evenline.figures.plots import ROUTE_COLOURS
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256
+from evenline.support.records import convert
+from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoints_of
+from evenline.trial.records import JobRecord
 from evenline.trial.used import LEDGER, other_ledgers, used_by_trials
 
 Part = dict[str, Any] | None
@@ -94,8 +98,8 @@ def read_trial(folder: Path) -> Part:
     plan = registered["plan"]
     blocks = sorted(tuple(block) for block in plan["blocks"])
     closeout = _json(folder / "closeout.json")
-    pairs = _pairs(records, plan["claim"], blocks)
-    _agree(folder, pairs, analysis["claim"]["primary"]["block_differences"])
+    block_differences = analysis["claim"]["primary"]["block_differences"]
+    pairs = _pairs(folder, records, plan, block_differences)
     return {
         "name": registered["name"],
         "sumo": registered["sumo"],
@@ -114,7 +118,11 @@ def read_trial(folder: Path) -> Part:
         "policies": registered["policies"],
         "analysis": analysis,
         "methods": _methods(records, plan["claim"]),
-        "pairs": pairs,
+        "pairs": [
+            {"block": blocks.index(key.block), "level": key.level, "seed": key.seed}
+            | {name: float(change) for name, change in changes.items()}
+            for key, changes in pairs.items()
+        ],
     }
 
 
@@ -133,56 +141,45 @@ def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _each(outcome: Mapping[str, Any]) -> dict[str, float]:
-    departed = max(1, outcome["departed"])
-    return {
-        "waiting_each_s": outcome["waiting_s"] / departed,
-        "riding_each_s": outcome["riding_s"] / departed,
-    }
-
-
 def _methods(records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any]) -> dict[str, Any]:
     """Means by method over all its days; candidate and parent first."""
-    rows: dict[str, list[dict[str, Any]]] = {}
+    days: dict[str, list[Outcome]] = {}
     for record in records:
-        day = record["outcome"] | _each(record["outcome"])
-        rows.setdefault(record["method"], []).append(day)
+        days.setdefault(record["method"], []).append(outcome_from(record["outcome"]))
     first = [claim["candidate"], claim["parent"]]
     return {
-        method: {name: float(np.mean([day[name] for day in rows[method]])) for name in MEASURED}
-        | {"days": len(rows[method])}
-        for method in [*first, *sorted(rows.keys() - set(first))]
+        method: {
+            name: float(np.mean([getattr(day, name) for day in days[method]])) for name in MEASURED
+        }
+        | {"days": len(days[method])}
+        for method in [*first, *sorted(days.keys() - set(first))]
     }
 
 
 def _pairs(
-    records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any], blocks: list[tuple[int, ...]]
-) -> list[dict[str, Any]]:
-    """Candidate minus parent on every day they share: block number, level, seed, differences."""
-    sides: dict[str, dict[tuple[Any, ...], Mapping[str, Any]]] = {}
-    for record in records:
-        cell = record["cell"]
-        block = blocks.index((cell["sumo_seed"], cell["demand_seed"]))
-        key = (block, cell["demand"], record["seed"])
-        sides.setdefault(record["method"], {})[key] = record["outcome"]
-    ours, theirs = (sides.get(claim[role], {}) for role in ("candidate", "parent"))
-    names = ("generalized_s", "completion", "unfinished")
-    return [
-        dict(zip(("block", "level", "seed"), key, strict=True))
-        | {name: ours[key][name] - theirs[key][name] for name in names}
-        for key in sorted(ours.keys() & theirs.keys())
-    ]
-
-
-def _agree(folder: Path, pairs: list[dict[str, Any]], analysed: list[float]) -> None:
-    """The records must give the blocks that the verdict speaks of."""
-    for block, expected in enumerate(analysed):
-        days = [pair["generalized_s"] for pair in pairs if pair["block"] == block]
-        if not days or abs(float(np.mean(days)) - expected) > 1e-6:
-            raise InputError(
-                f"{folder}: the records do not give what analysis.json says of block {block + 1}; "
-                f"see: evenline trial verify {folder}"
-            )
+    folder: Path, records: list[dict[str, Any]], plan: Mapping[str, Any], analysed: list[float]
+) -> dict[Key, dict[str, Fraction]]:
+    """Candidate minus parent, day by day; the blocks must be those that the verdict speaks of."""
+    whole = all(
+        record["outcome"][name] == getattr(outcome_from(record["outcome"]), name)
+        for record in records
+        for name in ENDPOINTS
+    )
+    claim = plan["claim"]
+    try:
+        typed = [convert(JobRecord, record, str(folder)) for record in records]
+        endpoints = endpoints_of(typed, plan["seeds"])
+        pairs = differences(endpoints, claim["candidate"], claim["parent"])
+    except KeyError:  # a day of the parent is missing
+        pairs = {}
+    if not whole or list(map(float, by_block(pairs, "generalized_s"))) != analysed:
+        raise InputError(
+            f"{folder}: the records do not give what analysis.json says; "
+            f"see: evenline trial verify {folder}"
+        )
+    return dict(
+        sorted(pairs.items(), key=lambda item: (item[0].block, item[0].level, item[0].seed))
+    )
 
 
 # -- training -------------------------------------------------------------------------------------

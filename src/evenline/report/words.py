@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import evenline
+from evenline.figures.page import signed
 from evenline.report.data import Study
 from evenline.support.files import sha256
 from evenline.trial.used import has_outcomes
@@ -26,11 +27,8 @@ TIE_S = 0.05  # a difference of generalized time that no figure on the page woul
 
 
 def change(value: float, digits: int = 1) -> str:
-    """A difference with its sign; a true minus."""
-    shown = f"{abs(value):,.{digits}f}"
-    if not any(digit in shown for digit in "123456789"):
-        return shown
-    return ("+" if value > 0 else "\u2212") + shown
+    """A difference with its sign."""
+    return signed(value, f",.{digits}f")
 
 
 def share(value: float, digits: int = 1) -> str:

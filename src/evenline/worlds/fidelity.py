@@ -25,11 +25,11 @@ QUANTITIES: dict[str, Quantity] = {
     "passengers": lambda o: o.departed,
     "decisions": lambda o: o.decisions,
     "generalized time": lambda o: o.generalized_s,
-    "waiting time": lambda o: o.waiting_s / o.departed,
-    "in-vehicle time": lambda o: o.riding_s / o.departed,
+    "waiting time": lambda o: o.waiting_each_s,
+    "in-vehicle time": lambda o: o.riding_each_s,
     "trip duration": lambda o: o.trip_duration_s,
     "completion": lambda o: o.completion,
-    "simultaneous share": lambda o: o.zero_duration_tokens / o.decisions,
+    "simultaneous share": lambda o: o.zero_duration_share,
 }
 ABSOLUTE = {"completion", "simultaneous share"}  # the others are relative to SUMO's mean
 ZERO_LIMITS = {
