@@ -20,7 +20,6 @@ import pytest
 from evenline.runs.pool import Job, Result
 
 import evenline
-from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest
 from evenline.experiments.collect import (
@@ -41,6 +40,7 @@ from evenline.replay.episode import (
 )
 from evenline.rules.policy import BEHAVIOURS, recorded, set_rule
 from evenline.support.errors import InputError
+from evenline.support.records import plain
 from evenline.worlds import calibration
 from evenline.worlds.sumo.runtime import DEFAULT_VERSION
 from recorded import collect_command, once, whole_store
@@ -150,9 +150,8 @@ def test_a_sealed_store_is_read_only(store: Path) -> None:
 def test_an_episode_lies_where_its_cell_and_behaviour_say(store: Path) -> None:
     for name in episodes(store):
         found = read_metadata(store / name)
-        policy, cell = found["policy"], Cell(**found["cell"])
-        assert store / name == episode_path(store, policy["name"], cell)
-        assert policy == recorded(BEHAVIOURS[policy["name"]])
+        assert store / name == episode_path(store, found.behaviour, found.cell)
+        assert found.policy == recorded(BEHAVIOURS[found.behaviour])
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
@@ -161,7 +160,7 @@ def test_the_holds_of_an_episode_are_those_of_its_behaviour(store: Path, name: s
     town, rule = embedded_city("town"), BEHAVIOURS[name]
     for path in sorted((store / "episodes" / name).iterdir()):
         tokens = read_tokens(path)
-        raw = raw_events(town, read_metadata(path)["cell"]["demand"], tokens)
+        raw = raw_events(town, read_metadata(path).cell.demand, tokens)
         holds = [hold for moment in batches(tokens, raw) for hold in rule(moment)]
         assert np.array_equal(tokens.hold_s, np.array(holds, np.float32))
         assert read_outcome(path).holds_zero == np.count_nonzero(tokens.hold_s == 0)
@@ -172,7 +171,7 @@ def test_the_same_people_depart_under_every_behaviour_and_more_at_a_higher_level
 ) -> None:
     departed: dict[float, set[int]] = {}
     for name in episodes(store):
-        demand = read_metadata(store / name)["cell"]["demand"]
+        demand = read_metadata(store / name).cell.demand
         departed.setdefault(demand, set()).add(read_outcome(store / name).departed)
     assert departed == {0.75: {2_025}, 1.0: {2_700}, 1.25: {3_375}}
 
@@ -329,7 +328,7 @@ def test_what_would_fail_every_episode_ends_the_collection_at_once(
             ran.append(job)
             assert job.tokens is not None
             source = episode_path(store, job.policy, job.cell)
-            found = read_metadata(source)
+            found = plain(read_metadata(source))
             provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
             try:
                 write_episode(job.tokens, read_tokens(source), read_outcome(source), provenance)
@@ -444,8 +443,8 @@ def test_a_sealed_store_that_was_changed_is_refused_and_not_sealed_anew(
 ) -> None:
     seal = (own / "manifest.json").read_bytes()
     path = own / sorted(episodes(own))[0]
-    found = read_metadata(path)
-    provenance = {key: found[key] for key in ("city", "cell", "policy", "sumo", "evenline")}
+    found = plain(read_metadata(path))
+    provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
     tokens = read_tokens(path)
     changed = type(tokens)(**(vars(tokens) | {"cost": tokens.cost + 1}))
     write_episode(path, changed, read_outcome(path), provenance)
@@ -459,8 +458,8 @@ def test_episodes_of_two_sumo_versions_are_not_sealed_together(
 ) -> None:
     unseal(own)
     path = own / sorted(episodes(own))[0]
-    found = read_metadata(path) | {"sumo": "1.25.0"}
-    provenance = {key: found[key] for key in ("city", "cell", "policy", "sumo", "evenline")}
+    found = plain(read_metadata(path)) | {"sumo": "1.25.0"}
+    provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
     write_episode(path, read_tokens(path), read_outcome(path), provenance)
     with pytest.raises(InputError, match=r"1\.25\.0"):
         collect(own, "town", 1)
