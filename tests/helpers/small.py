@@ -35,7 +35,9 @@ def fast_store(folder: Path, blocks: int = 3, rules: tuple[str, ...] = tuple(BEH
             }
             write_episode(path, tokens, outcome, provenance)
             paths.append(path)
-    plan = ReplayPlan(FORMAT, digest(city), city.name, blocks, ())
+    plan = ReplayPlan(
+        format=FORMAT, city=digest(city), city_name=city.name, blocks=blocks, behaviours=()
+    )
     write_record(folder / PLAN, plan)
     seal(folder, paths, None)
     return open_store(folder, city)

@@ -191,7 +191,13 @@ def test_a_replay_of_another_size_is_not_taken_over(
 
     plan = plan_with(tmp_path)
     plan.write_text(plan.read_text().replace("[replay]", f'[replay]\nreuse = "{tmp_path}"'))
-    asked = ReplayPlan(FORMAT, digest(embedded_city("town")), "town", 10, ())
+    asked = ReplayPlan(
+        format=FORMAT,
+        city=digest(embedded_city("town")),
+        city_name="town",
+        blocks=10,
+        behaviours=(),
+    )
     sealed = Manifest(format=FORMAT, plan=asked, sumo="", evenline="", files={})
     monkeypatch.setattr("evenline.replay.sealed.check_sealed", lambda folder: sealed)
     with pytest.raises(InputError, match="replay of another blocks"):

@@ -48,7 +48,7 @@ PEOPLE = ("passengers.csv", "legs.csv")
 T = TypeVar("T")
 
 
-class VehicleTable(Record, frozen=True):
+class VehicleTable(Record):
     """The bus type; a number stays whole or decimal as it is written, since hashes depend on it."""
 
     capacity: int | float
@@ -60,7 +60,7 @@ class VehicleTable(Record, frozen=True):
     decel_mps2: int | float
 
 
-class Manifest(Record, frozen=True):
+class Manifest(Record):
     """What `manifest.json` holds: the tables' hashes, and what has no table."""
 
     format: str
@@ -92,7 +92,7 @@ def network_digest(city: City) -> str:
 
     Running times depend on these alone, so a calibration holds for any demand on them.
     """
-    manifest = _manifest(city, _tables(city))
+    manifest = plain(_manifest(city, _tables(city)))
     files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
     fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()

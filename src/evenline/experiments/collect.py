@@ -106,7 +106,7 @@ def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list
 def locked(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
     """One collector a folder or shard; the lock goes with the process, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with one_runner(folder, shard.index, shard.count, "collector"):
+    with one_runner(folder, "collector", shard.index, shard.count):
         yield
 
 

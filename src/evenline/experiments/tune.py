@@ -61,7 +61,7 @@ class Try:
         return self.generalized_s + price_s * 100.0 * (1.0 - self.completion)
 
 
-class Kept(Record, frozen=True):
+class Kept(Record):
     """What `tries.json` holds."""
 
     setting: dict[str, object]

@@ -75,7 +75,7 @@ class Plan:
         return Size(len(city.services), self.slot, self.fused, self.hidden)
 
 
-class Config(Record, frozen=True):
+class Config(Record):
     """What `config.json` holds: what was asked for, and the hashes of what it is learned from."""
 
     city: str
@@ -87,7 +87,7 @@ class Config(Record, frozen=True):
     def as_json(self) -> str:
         """The file; how often a checkpoint is written is no part of what was asked for."""
         found = plain(self)
-        del found["plan"]["checkpoint_s"]
+        found["plan"].pop("checkpoint_s", None)
         return to_json(found)
 
 

@@ -63,7 +63,7 @@ COLUMNS: dict[str, pa.DataType] = {
 RecordedRule = dict[str, str | int | float | dict[str, float]]  # its name, rule and constants
 
 
-class Metadata(Record, frozen=True):
+class Metadata(Record):
     """The outcome of an episode, and where it comes from; `policy` is the rule that acted."""
 
     format: str

@@ -16,7 +16,7 @@ PLAN = "plan.json"
 FORMAT = "evenline-replay-1"
 
 
-class ReplayPlan(Record, frozen=True):
+class ReplayPlan(Record):
     """What a replay consists of: every behaviour, with its constants, in every block."""
 
     format: str
@@ -26,7 +26,7 @@ class ReplayPlan(Record, frozen=True):
     behaviours: tuple[RecordedRule, ...]
 
 
-class Manifest(Record, frozen=True, kw_only=True):
+class Manifest(Record, kw_only=True):
     """What was sealed; `calibration` is the hash of the city's calibration at that time, if any."""
 
     format: str

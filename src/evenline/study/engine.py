@@ -6,14 +6,12 @@ was finished with which outputs, and how long it took. A kill at any moment cost
 step under way since its own last safe point; the next run goes on there.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from evenline.support.files import (
     to_json,
     write_bytes,
 )
+from evenline.support.locks import one_runner
 from evenline.support.records import Record, plain, read_record, write_record
 from evenline.trial.records import read_registered
 from evenline.trial.used import check_fresh, has_outcomes, other_ledgers
@@ -81,7 +80,7 @@ class Step:
     stale: Callable[[Study], str | None] = lambda study: None
 
 
-class Done(Record, frozen=True):
+class Done(Record):
     """A finished step: made from what, what it made, how long it took, what it said."""
 
     inputs: dict[str, str]
@@ -96,7 +95,7 @@ class Done(Record, frozen=True):
         return hashlib.sha256(to_json(self.outputs).encode()).hexdigest()
 
 
-class State(Record, frozen=True, kw_only=True):
+class State(Record, kw_only=True):
     """What `state.json` remembers, by step."""
 
     format: str = FORMAT
@@ -106,7 +105,7 @@ class State(Record, frozen=True, kw_only=True):
     spent_s: dict[str, float] = msgspec.field(default_factory=dict)  # on steps that were stopped
 
 
-class StepMade(Record, frozen=True):
+class StepMade(Record):
     """A step in the manifest: made from what, and one hash for what it made."""
 
     title: str
@@ -116,7 +115,7 @@ class StepMade(Record, frozen=True):
     seconds: float
 
 
-class Manifest(Record, frozen=True):
+class Manifest(Record):
     """What `manifest.json` of a finished study holds."""
 
     format: str
@@ -271,7 +270,7 @@ def run_study(
     """Run what has to run, in order; True if the whole study is done and its manifest written."""
     todo = chosen(steps, again_from, until)
     study.folder.mkdir(parents=True, exist_ok=True)
-    with _alone(study.folder):
+    with one_runner(study.folder, "study"):
         refuse_seen(study, todo, again_from)
         if plan_path.resolve() != (study.folder / PLAN).resolve():
             write_bytes(study.folder / PLAN, plan_path.read_bytes())
@@ -292,17 +291,6 @@ def run_study(
             return False
         _write_manifest(study, steps, state)
     return True
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One runner a folder; the lock goes with the process, however it ends."""
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{folder}: another study is at work here") from None
-        yield
 
 
 def _asked_for(steps: Sequence[Step], again_from: str | None) -> list[Step]:
@@ -378,7 +366,7 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Don
         raise InputError(f"{folder}: step {step.name} has made nothing")
     seconds = round(before_s + time.monotonic() - began, 2)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    done = Done(inputs, outputs, seconds, at, said)
+    done = Done(inputs=inputs, outputs=outputs, seconds=seconds, finished_at=at, said=said)
     state.done[step.name] = done
     state.spent_s.pop(step.name, None)
     # What a kill has cut short tells too little of how long the whole takes.
@@ -444,4 +432,10 @@ def _write_manifest(study: Study, steps: Sequence[Step], state: State) -> None:
 
 
 def _made(step: Step, done: Done) -> StepMade:
-    return StepMade(step.title, done.inputs, done.digest, done.finished_at, done.seconds)
+    return StepMade(
+        title=step.title,
+        inputs=done.inputs,
+        made=done.digest,
+        finished_at=done.finished_at,
+        seconds=done.seconds,
+    )

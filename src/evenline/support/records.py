@@ -31,10 +31,9 @@ Sha256 = Annotated[str, msgspec.Meta(pattern=_SHA256)]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record: frozen, and nothing besides its fields.
+    """A record: frozen, fields by name, nothing besides them.
 
-    Subclasses repeat `frozen=True` for the type checker, and `kw_only=True` where a field without
-    a default follows one with a default.
+    A subclass says `kw_only=True` where a field without a default follows one with a default.
     """
 
 
