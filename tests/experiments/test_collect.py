@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evenline.runs.pool import Job, Result
 
 import evenline
-from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
-from evenline.city.tables import digest
+from evenline.city.tables import digest, save_city
+from evenline.control.outcome import Outcome
 from evenline.experiments.collect import (
-    calibration_sha256,
     collect,
     episode_path,
     locked,
@@ -40,13 +38,35 @@ from evenline.replay.episode import (
     write_episode,
 )
 from evenline.rules.policy import BEHAVIOURS, recorded, set_rule
+from evenline.runs.executors import Results
+from evenline.runs.job import Answer, Described, Ended, Failure, Host, Job, Simulator
 from evenline.support.errors import InputError
-from evenline.worlds import calibration
+from evenline.support.records import plain
+from evenline.worlds.open import EMBEDDED, open_city
 from evenline.worlds.sumo.runtime import DEFAULT_VERSION
 from recorded import collect_command, once, whole_store
 
 EPISODES = 24  # 8 behaviours, 1 block, 3 levels
-Runner = Callable[..., Iterator[Result]]
+
+
+def done(job: Job) -> Ended:
+    """A job that was answered; the collector reads nothing from the answer itself."""
+    answer = Answer(
+        outcome=Outcome(*[0] * 13),
+        city="",
+        cell=job.cell,
+        policy=Described(digest=""),
+        simulator=Simulator(world="sumo"),
+        calibration=None,
+        evaluator="",
+        versions={},
+        host=Host(name="", machine="", system="", python=""),
+    )
+    return Ended(job=job, answer=answer, failures=(), duration_s=0.1)
+
+
+def failed(job: Job, *failures: Failure) -> Ended:
+    return Ended(job=job, answer=None, failures=failures, duration_s=0.1)
 
 
 @pytest.fixture(scope="session")
@@ -76,18 +96,20 @@ def install_runner(
     ran: list[Job],
     fails: Callable[[Job], bool] = lambda job: False,
 ) -> None:
-    def run(jobs: Sequence[Job], **_: Any) -> Iterator[Result]:
+    crash = Failure(kind="simulator", message="SUMO stopped at 7 s of the day: no reason")
+
+    def run(jobs: Sequence[Job], **_: Any) -> Results:
         for job in jobs:
             ran.append(job)
             if fails(job):
-                yield Result(job, None, "SUMO stopped at 7 s of the day: no reason", 0.1, 3)
+                yield failed(job, crash, crash, crash)
                 continue
             assert job.tokens is not None
             job.tokens.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(episode_path(store, job.policy, job.cell), job.tokens)
-            yield Result(job, {}, None, 0.1, 1)
+            yield done(job)
 
-    monkeypatch.setattr("evenline.experiments.collect.run_jobs", run)
+    monkeypatch.setattr("evenline.experiments.collect.processes", lambda: run)
 
 
 def episodes(folder: Path) -> dict[str, bytes]:
@@ -131,15 +153,21 @@ def test_the_manifest_names_every_file_by_its_hash(store: Path) -> None:
     assert manifest["plan"] == json.loads((store / "plan.json").read_bytes())
     assert manifest["plan"]["city"] == digest(embedded_city("town"))
     assert manifest["plan"]["blocks"] == 1
-    calibrated = Path(calibration.__file__).parent / "calibrations" / "town.json"
-    assert manifest["calibration"] == hashlib.sha256(calibrated.read_bytes()).hexdigest()
+    fitted = (EMBEDDED / "town.json").read_bytes()
+    assert manifest["calibration"] == hashlib.sha256(fitted).hexdigest()
 
 
-def test_a_city_without_a_calibration_of_its_own_has_no_hash() -> None:
+def test_a_city_without_a_calibration_of_its_own_has_no_hash(
+    tmp_path: Path, no_sumo: list[Job]
+) -> None:
     town = embedded_city("town")
-    assert calibration_sha256(replace(town, name="elsewhere")) is None
-    namesake = replace(town, horizon_s=town.horizon_s + 1)
-    assert calibration_sha256(namesake) is None, "the same name is not the same city"
+    save_city(town, tmp_path / "elsewhere")
+    assert collect(tmp_path / "new", str(tmp_path / "elsewhere"), 1) == []
+    assert len(no_sumo) == EPISODES
+    assert json.loads((tmp_path / "new" / "manifest.json").read_bytes())["calibration"] is None
+    save_city(replace(town, horizon_s=town.horizon_s + 1), tmp_path / "town")
+    namesake = open_city(str(tmp_path / "town"))
+    assert namesake.calibration is None, "the same name is not the same city"
 
 
 def test_a_sealed_store_is_read_only(store: Path) -> None:
@@ -150,9 +178,8 @@ def test_a_sealed_store_is_read_only(store: Path) -> None:
 def test_an_episode_lies_where_its_cell_and_behaviour_say(store: Path) -> None:
     for name in episodes(store):
         found = read_metadata(store / name)
-        policy, cell = found["policy"], Cell(**found["cell"])
-        assert store / name == episode_path(store, policy["name"], cell)
-        assert policy == recorded(BEHAVIOURS[policy["name"]])
+        assert store / name == episode_path(store, found.behaviour, found.cell)
+        assert found.policy == recorded(BEHAVIOURS[found.behaviour])
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
@@ -161,7 +188,7 @@ def test_the_holds_of_an_episode_are_those_of_its_behaviour(store: Path, name: s
     town, rule = embedded_city("town"), BEHAVIOURS[name]
     for path in sorted((store / "episodes" / name).iterdir()):
         tokens = read_tokens(path)
-        raw = raw_events(town, read_metadata(path)["cell"]["demand"], tokens)
+        raw = raw_events(town, read_metadata(path).cell.demand, tokens)
         holds = [hold for moment in batches(tokens, raw) for hold in rule(moment)]
         assert np.array_equal(tokens.hold_s, np.array(holds, np.float32))
         assert read_outcome(path).holds_zero == np.count_nonzero(tokens.hold_s == 0)
@@ -172,7 +199,7 @@ def test_the_same_people_depart_under_every_behaviour_and_more_at_a_higher_level
 ) -> None:
     departed: dict[float, set[int]] = {}
     for name in episodes(store):
-        demand = read_metadata(store / name)["cell"]["demand"]
+        demand = read_metadata(store / name).cell.demand
         departed.setdefault(demand, set()).add(read_outcome(store / name).departed)
     assert departed == {0.75: {2_025}, 1.0: {2_700}, 1.25: {3_375}}
 
@@ -222,8 +249,8 @@ def test_a_collection_killed_twice_ends_in_the_bytes_of_one_never_interrupted(
         assert not (folder / "manifest.json").exists(), "what is not whole is not sealed"
         kept = stamps(folder) | kept
     assert 11 <= len(kept) < EPISODES, "killed on the way"
-    done = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    ended = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
     assert sealed_content(folder) == sealed_content(store)
     assert kept.items() <= stamps(folder).items(), "no finished episode is run again"
 
@@ -324,21 +351,21 @@ def test_what_would_fail_every_episode_ends_the_collection_at_once(
     """Files beyond a size are refused by the system, whoever runs the test."""
     ran: list[Job] = []
 
-    def run(jobs: Sequence[Job], **_: Any) -> Iterator[Result]:
+    def run(jobs: Sequence[Job], **_: Any) -> Results:
         for job in jobs:
             ran.append(job)
             assert job.tokens is not None
             source = episode_path(store, job.policy, job.cell)
-            found = read_metadata(source)
+            found = plain(read_metadata(source))
             provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
             try:
                 write_episode(job.tokens, read_tokens(source), read_outcome(source), provenance)
             except InputError as error:
                 yield Result(job, None, str(error), 0.1, 1, final=True)
             else:
-                yield Result(job, {}, None, 0.1, 1)
+                yield done(job)
 
-    monkeypatch.setattr("evenline.experiments.collect.run_jobs", run)
+    monkeypatch.setattr("evenline.experiments.collect.processes", lambda: run)
     sizes = [
         episode_path(store, j.policy, j.cell).stat().st_size for j in planned(store, "town", 1)
     ]
@@ -372,9 +399,9 @@ def test_a_second_collector_on_the_same_folder_is_refused(own: Path, no_sumo: li
 def test_a_second_collector_process_ends_with_one_line_and_code_2(tmp_path: Path) -> None:
     folder = tmp_path / "busy"
     with locked(folder):
-        done = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == f"evenline: {folder}: another collector is at work here\n"
+        ended = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr == f"evenline: {folder}: another collector is at work here\n"
     assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
@@ -444,8 +471,8 @@ def test_a_sealed_store_that_was_changed_is_refused_and_not_sealed_anew(
 ) -> None:
     seal = (own / "manifest.json").read_bytes()
     path = own / sorted(episodes(own))[0]
-    found = read_metadata(path)
-    provenance = {key: found[key] for key in ("city", "cell", "policy", "sumo", "evenline")}
+    found = plain(read_metadata(path))
+    provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
     tokens = read_tokens(path)
     changed = type(tokens)(**(vars(tokens) | {"cost": tokens.cost + 1}))
     write_episode(path, changed, read_outcome(path), provenance)
@@ -459,8 +486,8 @@ def test_episodes_of_two_sumo_versions_are_not_sealed_together(
 ) -> None:
     unseal(own)
     path = own / sorted(episodes(own))[0]
-    found = read_metadata(path) | {"sumo": "1.25.0"}
-    provenance = {key: found[key] for key in ("city", "cell", "policy", "sumo", "evenline")}
+    found = plain(read_metadata(path)) | {"sumo": "1.25.0"}
+    provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
     write_episode(path, read_tokens(path), read_outcome(path), provenance)
     with pytest.raises(InputError, match=r"1\.25\.0"):
         collect(own, "town", 1)

@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +29,11 @@ from evenline.experiments.compare import (
 )
 from evenline.figures.measure import Regularity, measure_day, regularity
 from evenline.policies.bundle import BUILT_IN
-from evenline.runs.days import Day, PolicyDay, run_days
+from evenline.runs.day import evaluator_files
+from evenline.runs.executors import Executor, Results, processes
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
+from evenline.support.sources import digest_of
 from evenline.worlds.fast.world import FastWorld
 from small_actors import save_actor, town
 
@@ -42,7 +47,7 @@ def test_regularity_is_what_the_stop_visits_say(name: str, policy: str) -> None:
     world = FastWorld(city, calibration_of(city), keep_visits=True)
     outcome = run_episode(world, CELL, policy_in(policy, city))
     day = measure_day(city, CELL, outcome, visit_table(city, world.visits))
-    found = measure(city, PolicyDay(outcome, world.arrivals_s))
+    found = measure(city, outcome, world.arrivals_s)
     for name in ("generalized_s", "waiting_s", "riding_s", "completion", "unfinished"):
         assert found[name] == pytest.approx(getattr(day, name))
     assert found["headway_cv"] == pytest.approx(day.headway_cv)
@@ -115,7 +120,7 @@ def test_a_comparison_is_written_whole(tmp_path: Path) -> None:
     docs.parent.mkdir()
     docs.write_text("# Page\n")
     sources = ["zero", "headway+parent", "schedule", str(actor)]
-    found = compare("town", "fast", sources, 2, tmp_path / "out", 1, docs)
+    found = compare("town", "fast", sources, 2, tmp_path / "out", processes(1), docs)
     kept = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert [policy["name"] for policy in kept["policies"]] == sources
     assert kept == found.as_json() and kept["blocks"] == 2
@@ -142,46 +147,43 @@ def test_the_difference_of_a_day_is_to_the_same_day(tmp_path: Path) -> None:
     assert figure(found).axes[0].get_title() == "Generalized time, s"
 
 
-def test_sumo_days_are_kept_and_not_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = compare("town", "sumo", ["zero"], 1, tmp_path / "out", 2)
-    ran: list[Day] = []
+def noting(ran: list[Job], killed_after: int | None = None) -> Executor:
+    """Two processes that note every job; after so many answers comes a kill."""
 
-    def noted(city: str, world: str, days: list[Day], workers: int | None) -> object:
-        ran.extend(days)
-        return run_days(city, world, days, workers)
+    def run(jobs: Sequence[Job], **options: Any) -> Results:
+        for count, ended in enumerate(processes(2)(jobs, **options)):
+            if count == killed_after:
+                raise KeyboardInterrupt
+            ran.append(ended.job)
+            yield ended
 
-    def killed(*arguments: object) -> object:
-        raise KeyboardInterrupt
+    return run
 
-    monkeypatch.setattr(module, "run_days", killed)
+
+def test_sumo_days_are_kept_and_not_run_again(tmp_path: Path) -> None:
+    ran: list[Job] = []
+    first = compare("town", "sumo", ["zero"], 1, tmp_path / "out", noting(ran))
+    assert [job.policy for job in ran] == ["zero"] * 3
     with pytest.raises(KeyboardInterrupt):
-        compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", 2)
-    monkeypatch.setattr(module, "run_days", noted)
-    again = compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", 2)
-    assert {day.source for day in ran} == {"schedule"}
+        compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", noting(ran, 1))
+    again = compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", noting(ran))
+    assert [job.policy for job in ran[3:]] == ["schedule"] * 3 and len(set(ran)) == 6
     assert again.days["zero"] == first.days["zero"]
 
 
 def test_a_kept_day_is_run_again_after_a_change_of_the_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[Day] = []
-
-    def noted(city: str, world: str, days: list[Day], workers: int | None) -> object:
-        ran.extend(days)
-        return run_days(city, world, days, workers)
-
-    monkeypatch.setattr(module, "run_days", noted)
+    ran: list[Job] = []
     for _ in range(2):
-        compare("town", "fast", ["rollout"], 1, tmp_path / "out", 1)
+        compare("town", "fast", ["rollout"], 1, tmp_path / "out", noting(ran))
     assert len(ran) == 3
-    source = module.source_files(module.EVALUATOR)
-    assert "rules/classics.py" in source and "worlds/fast/kernel.py" in source
-    changed = source | {"rules/classics.py": "0" * 64}
-    monkeypatch.setattr(module, "source_files", lambda patterns: changed)
-    compare("town", "fast", ["rollout"], 1, tmp_path / "out", 1)
+    source = evaluator_files()
+    assert digest_of(source) == module.evaluator()
+    assert "rules/formulas.py" in source and "worlds/fast/kernel.py" in source
+    changed = digest_of(source | {"rules/formulas.py": "0" * 64})
+    monkeypatch.setattr(module, "evaluator", lambda: changed)
+    compare("town", "fast", ["rollout"], 1, tmp_path / "out", noting(ran))
     assert len(ran) == 6
 
 
@@ -198,7 +200,7 @@ def test_policies_that_are_not_there_are_refused(bad: str) -> None:
 
 
 def test_worlds_and_folders_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="world 'moon': there are fast and sumo"):
+    with pytest.raises(InputError, match="unknown world 'moon'; choose 'fast' or 'sumo'"):
         compare("town", "moon", ["zero"], 1, tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")

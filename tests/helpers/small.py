@@ -8,10 +8,10 @@ from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import digest, open_city
 from evenline.replay.episode import record_episode, write_episode
-from evenline.replay.sealed import FORMAT, PLAN, episode_path, seal
+from evenline.replay.sealed import FORMAT, PLAN, ReplayPlan, episode_path, seal
 from evenline.replay.store import Store, open_store
 from evenline.rules.policy import BEHAVIOURS, recorded
-from evenline.support.files import to_json, write_text
+from evenline.support.records import write_record
 from evenline.worlds.fast.world import FastWorld
 
 
@@ -35,6 +35,9 @@ def fast_store(folder: Path, blocks: int = 3, rules: tuple[str, ...] = tuple(BEH
             }
             write_episode(path, tokens, outcome, provenance)
             paths.append(path)
-    write_text(folder / PLAN, to_json({"format": FORMAT, "city": digest(city)}))
+    plan = ReplayPlan(
+        format=FORMAT, city=digest(city), city_name=city.name, blocks=blocks, behaviours=()
+    )
+    write_record(folder / PLAN, plan)
     seal(folder, paths, None)
     return open_store(folder, city)

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from evenline.runs.pool import Job, run_jobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,11 +31,15 @@ from evenline.replay.episode import (
     write_episode,
 )
 from evenline.rules.policy import BEHAVIOURS
+from evenline.runs.executors import processes
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
+from evenline.support.records import plain
 from recorded import day_by_hand, once
 
 CELL = demo_cell(3)
 NOTHING = Outcome(*([0] * 13))
+NOWHERE = {"city": "", "cell": asdict(Cell(1, 1)), "policy": {}, "sumo": "", "evenline": ""}
 
 
 @pytest.fixture(scope="session")
@@ -120,10 +123,10 @@ def test_a_bus_decides_at_its_stops_in_order_and_not_at_the_last(town: City, epi
 
 
 def test_another_process_writes_the_same_bytes(episode: Path, tmp_path: Path) -> None:
-    job = Job("town", CELL, BEHAVIOURS["random-often"], tokens=tmp_path / "pool.parquet")
-    (result,) = run_jobs([job])
-    assert result.error is None
-    assert (tmp_path / "pool.parquet").read_bytes() == episode.read_bytes()
+    path = tmp_path / "there.parquet"
+    (ended,) = processes()([Job(city="town", policy="random-often", cell=CELL, tokens=path)])
+    assert ended.answer is not None, ended.error
+    assert path.read_bytes() == episode.read_bytes()
 
 
 # -- on disk --------------------------------------------------------------------------------------
@@ -131,14 +134,18 @@ def test_another_process_writes_the_same_bytes(episode: Path, tmp_path: Path) ->
 
 def test_an_episode_carries_its_outcome_and_where_it_comes_from(town: City, episode: Path) -> None:
     found = read_metadata(episode)
-    assert found["city"] == digest(town) and found["cell"] == asdict(CELL)
-    assert found["policy"] == asdict(BEHAVIOURS["random-often"])
-    assert found["sumo"] and found["evenline"]
-    assert read_outcome(episode) == Outcome(**found["outcome"])
+    assert found.city == digest(town) and found.cell == CELL
+    assert found.policy == asdict(BEHAVIOURS["random-often"])
+    assert found.sumo and found.evenline
+    assert read_outcome(episode) == found.outcome
 
 
 def test_the_same_episode_gives_the_same_bytes(episode: Path, tmp_path: Path) -> None:
-    tokens, outcome, found = read_tokens(episode), read_outcome(episode), read_metadata(episode)
+    tokens, outcome, found = (
+        read_tokens(episode),
+        read_outcome(episode),
+        plain(read_metadata(episode)),
+    )
     provenance = {key: found[key] for key in found if key not in ("format", "outcome")}
     write_episode(tmp_path / "again.parquet", tokens, outcome, provenance)
     assert (tmp_path / "again.parquet").read_bytes() == episode.read_bytes()
@@ -170,7 +177,7 @@ def test_any_columns_come_back_exact_to_the_bit(
         }
     )
     path = tmp_path_factory.mktemp("columns") / "x.parquet"
-    write_episode(path, tokens, NOTHING, {})
+    write_episode(path, tokens, NOTHING, NOWHERE)
     assert same(read_tokens(path), tokens) and read_outcome(path) == NOTHING
 
 
@@ -256,7 +263,7 @@ def test_a_failed_write_leaves_the_old_episode(
 
     monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(InputError, match=r"x\.parquet: cannot be written \(no space left"):
-        write_episode(path, read_tokens(episode), NOTHING, {})
+        write_episode(path, read_tokens(episode), NOTHING, NOWHERE)
     assert path.read_bytes() == episode.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
 
@@ -309,7 +316,7 @@ def test_the_cost_of_a_moment_stands_at_its_last_token(town: City, shown: dict[s
 def test_a_day_without_decisions_is_an_empty_episode(town: City, tmp_path: Path) -> None:
     tokens, outcome = record_episode(Script(town, [], []), CELL, lambda batch: [])
     assert len(tokens) == 0
-    write_episode(tmp_path / "x.parquet", tokens, outcome, {})
+    write_episode(tmp_path / "x.parquet", tokens, outcome, NOWHERE)
     again = read_tokens(tmp_path / "x.parquet")
     assert same(again, tokens) and raw_events(town, 1.0, again).shape == (0, 16)
     assert batches(again, raw_events(town, 1.0, again)) == []

@@ -11,7 +11,7 @@ from calibrated import calibration_of
 from evenline.city.cells import demo_cell
 from evenline.control.world import run_episode
 from evenline.experiments.simulate import simulate
-from evenline.policies.bundle import open_policy
+from evenline.policies.bundle import open_policy, policy_digest
 from evenline.rules.chain import COMMON_TERMS, ELEMENTS, seconds_column
 from evenline.rules.explain import Witness, activations
 from evenline.worlds.fast.world import FastWorld

@@ -11,6 +11,7 @@ from evenline.city.embedded import embedded_city
 from evenline.city.tables import save_city
 from evenline.cli.study import app
 from evenline.policies.bundle import export_bundle
+from evenline.replay.sealed import FORMAT, Manifest, ReplayPlan
 from evenline.study.engine import open_study, run_study
 from evenline.study.plan import find_plan, read_study_plan
 from evenline.study.steps import STEPS, trial_toml
@@ -190,8 +191,15 @@ def test_a_replay_of_another_size_is_not_taken_over(
 
     plan = plan_with(tmp_path)
     plan.write_text(plan.read_text().replace("[replay]", f'[replay]\nreuse = "{tmp_path}"'))
-    asked = {"city": digest(embedded_city("town")), "blocks": 10}
-    monkeypatch.setattr("evenline.replay.sealed.check_sealed", lambda folder: {"plan": asked})
+    asked = ReplayPlan(
+        format=FORMAT,
+        city=digest(embedded_city("town")),
+        city_name="town",
+        blocks=10,
+        behaviours=(),
+    )
+    sealed = Manifest(format=FORMAT, plan=asked, sumo="", evenline="", files={})
+    monkeypatch.setattr("evenline.replay.sealed.check_sealed", lambda folder: sealed)
     with pytest.raises(InputError, match="replay of another blocks"):
         run_study(open_study(plan, tmp_path / "study"), plan, STEPS, until="replay")
     assert not (tmp_path / "study" / "replay").exists()

@@ -8,11 +8,12 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from msgspec import structs
 
 from evenline.city.embedded import PLANS, embedded_city
 from evenline.city.model import (
@@ -27,7 +28,8 @@ from evenline.city.model import (
     Vehicle,
 )
 from evenline.support.errors import InputError
-from evenline.support.files import new_folder, read_json, sha256, to_json, write_text
+from evenline.support.files import new_folder, sha256, to_json
+from evenline.support.records import Record, plain, read_record, write_record
 
 FORMAT = "evenline-city-1"
 COLUMNS = {
@@ -46,6 +48,28 @@ PEOPLE = ("passengers.csv", "legs.csv")
 T = TypeVar("T")
 
 
+class VehicleTable(Record):
+    """The bus type; a number stays whole or decimal as it is written, since hashes depend on it."""
+
+    capacity: int | float
+    min_dwell_s: int | float
+    exchange_s_per_passenger: int | float
+    length_m: int | float
+    max_speed_mps: int | float
+    accel_mps2: int | float
+    decel_mps2: int | float
+
+
+class Manifest(Record):
+    """What `manifest.json` holds: the tables' hashes, and what has no table."""
+
+    format: str
+    name: str
+    horizon_s: int
+    vehicle: VehicleTable
+    files: dict[str, str]
+
+
 def open_city(name_or_folder: str) -> City:
     """An embedded city by name, or a city folder by path."""
     if name_or_folder in PLANS:
@@ -60,7 +84,7 @@ def open_city(name_or_folder: str) -> City:
 
 def digest(city: City) -> str:
     """One SHA-256 for everything a city is: that of its manifest."""
-    return hashlib.sha256(to_json(_manifest(city, _tables(city))).encode()).hexdigest()
+    return hashlib.sha256(to_json(plain(_manifest(city, _tables(city)))).encode()).hexdigest()
 
 
 def network_digest(city: City) -> str:
@@ -68,7 +92,7 @@ def network_digest(city: City) -> str:
 
     Running times depend on these alone, so a calibration holds for any demand on them.
     """
-    manifest = _manifest(city, _tables(city))
+    manifest = plain(_manifest(city, _tables(city)))
     files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
     fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()
@@ -80,17 +104,17 @@ def save_city(city: City, folder: Path) -> None:
     with new_folder(folder) as aside:
         for name, text in tables.items():
             (aside / name).write_text(text, encoding="utf-8")
-        (aside / "manifest.json").write_text(to_json(_manifest(city, tables)))
+        write_record(aside / "manifest.json", _manifest(city, tables))
 
 
-def _manifest(city: City, tables: dict[str, str]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "name": city.name,
-        "horizon_s": city.horizon_s,
-        "vehicle": asdict(city.vehicle),
-        "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()},
-    }
+def _manifest(city: City, tables: dict[str, str]) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        name=city.name,
+        horizon_s=city.horizon_s,
+        vehicle=VehicleTable(**asdict(city.vehicle)),
+        files={name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()},
+    )
 
 
 def _csv(name: str, rows: Iterable[Iterable[object]]) -> str:
@@ -173,28 +197,21 @@ def seal_city(folder: Path) -> City:
     """Accept a deliberate edit: if every row is right, write the tables' hashes anew."""
     manifest = _read_manifest(folder)
     paths = {name: folder / name for name in COLUMNS}
-    manifest["files"] = {name: sha256(path) for name, path in paths.items() if path.is_file()}
+    hashes = {name: sha256(path) for name, path in paths.items() if path.is_file()}
+    manifest = structs.replace(manifest, files=hashes)
     city = _load(folder, manifest)
-    write_text(folder / "manifest.json", to_json(manifest))
+    write_record(folder / "manifest.json", manifest)
     return city
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    manifest = read_json(folder / "manifest.json")
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{folder / 'manifest.json'}: format is not {FORMAT!r}")
-    for key, kind in (("name", str), ("horizon_s", int), ("vehicle", dict), ("files", dict)):
-        if not isinstance(manifest.get(key), kind):
-            raise InputError(
-                f"{folder / 'manifest.json'}: {key} is missing or not a {kind.__name__}"
-            )
-    return manifest
+def _read_manifest(folder: Path) -> Manifest:
+    return read_record(folder / "manifest.json", Manifest, FORMAT)
 
 
-def _load(folder: Path, manifest: dict[str, Any]) -> City:
-    rows = {name: _read(folder, name, manifest["files"]) for name in COLUMNS}
+def _load(folder: Path, manifest: Manifest) -> City:
+    rows = {name: _read(folder, name, manifest.files) for name in COLUMNS}
     try:
-        return _assemble(manifest, rows, folder)
+        return _assemble(manifest, rows)
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith(f"{folder}/") else f"{folder}: {text}") from None
@@ -227,14 +244,7 @@ def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:
     return rows
 
 
-def _vehicle(values: dict[str, Any], folder: Path) -> Vehicle:
-    known = {field.name for field in fields(Vehicle)}
-    if set(values) != known or not all(isinstance(v, int | float) for v in values.values()):
-        raise InputError(f"{folder / 'manifest.json'}: vehicle needs the numbers {sorted(known)}")
-    return Vehicle(**values)
-
-
-def _assemble(manifest: dict[str, Any], rows: dict[str, list[_Row]], folder: Path) -> City:
+def _assemble(manifest: Manifest, rows: dict[str, list[_Row]]) -> City:
     stops = tuple(
         Stop(
             row["stop_id"],
@@ -249,9 +259,9 @@ def _assemble(manifest: dict[str, Any], rows: dict[str, list[_Row]], folder: Pat
     services = _services(rows, stop_index)
     service_index = {service.id: i for i, service in enumerate(services)}
     return City(
-        name=manifest["name"],
-        horizon_s=manifest["horizon_s"],
-        vehicle=_vehicle(manifest["vehicle"], folder),
+        name=manifest.name,
+        horizon_s=manifest.horizon_s,
+        vehicle=Vehicle(**structs.asdict(manifest.vehicle)),
         nodes=tuple(
             Node(
                 row["node_id"],

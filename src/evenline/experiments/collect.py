@@ -9,7 +9,6 @@ seals them.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from evenline.city.cells import PURPOSES
@@ -107,7 +106,7 @@ def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list
 def locked(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
     """One collector a folder or shard; the lock goes with the process, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with one_runner(folder, shard.index, shard.count, "collector"):
+    with one_runner(folder, "collector", shard.index, shard.count):
         yield
 
 
@@ -140,8 +139,8 @@ def _present(job: Job, city_digest: str) -> bool:
     if not job.tokens.exists():
         return False
     found = read_metadata(job.tokens)
-    wanted = (city_digest, asdict(job.cell), recorded(BEHAVIOURS[job.policy]))
-    if (found["city"], found["cell"], as_recorded(found["policy"])) != wanted:
+    wanted = (city_digest, job.cell, recorded(BEHAVIOURS[job.policy]))
+    if (found.city, found.cell, as_recorded(found.policy)) != wanted:
         raise InputError(
             f"{job.tokens}: holds another city, cell or behaviour; move it away and start again"
         )

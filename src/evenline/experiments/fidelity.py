@@ -72,7 +72,7 @@ def _outcomes(
         name = job.policy
         sumo.setdefault(name, {})[job.cell] = read_outcome(job.tokens)
         fast.setdefault(name, {})[job.cell] = world.run_day(job.cell, BEHAVIOURS[name])
-        versions.add(read_metadata(job.tokens)["sumo"])
+        versions.add(read_metadata(job.tokens).sumo)
     return sumo, fast, versions
 
 

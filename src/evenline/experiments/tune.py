@@ -37,8 +37,9 @@ from evenline.rules.table import RULES, Rule
 from evenline.runs.executors import Executor, processes
 from evenline.runs.job import Job
 from evenline.support.errors import InputError, choice
-from evenline.support.files import read_json, refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.files import refuse_foreign, to_json, write_bytes, write_text
 from evenline.support.progress import progress_bar
+from evenline.support.records import Record, read_record
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import OpenCity, open_city
 
@@ -58,6 +59,13 @@ class Try:
     def price_s(self, price_s: float) -> float:
         """What a search makes small: generalized time and the price of unfinished journeys."""
         return self.generalized_s + price_s * 100.0 * (1.0 - self.completion)
+
+
+class Kept(Record):
+    """What `tries.json` holds."""
+
+    setting: dict[str, object]
+    tries: tuple[Try, ...]
 
 
 def front(tries: Sequence[Try]) -> list[Try]:
@@ -206,22 +214,12 @@ class _Tries:
         write_text(self.path, to_json({"setting": self.setting, "tries": rows}))
 
 
-def _kept_tries(path: Path, setting: dict[str, Any]) -> list[Try]:
+def _kept_tries(path: Path, setting: dict[str, Any]) -> tuple[Try, ...]:
     """The tries of a search that was begun before."""
-    kept = read_json(path)
-    if not isinstance(kept, dict) or kept.get("setting") != setting:
+    kept = read_record(path, Kept)
+    if kept.setting != setting:
         raise InputError(f"{path}: is of another search; choose another --out")
-    try:
-        return [
-            Try(
-                tuple(float(constant) for constant in row["constants"]),
-                float(row["generalized_s"]),
-                float(row["completion"]),
-            )
-            for row in kept["tries"]
-        ]
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise InputError(f"{path}: holds no tries; choose another --out") from None
+    return kept.tries
 
 
 def search(rule: Rule, tries: _Tries, price_s: float, budget: int, seed: int) -> None:

@@ -14,11 +14,10 @@ Phases: IQL for each seed, then simulated days. A kill costs what came after the
 """
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +42,12 @@ from evenline.learn.data import (
 from evenline.learn.network import Params, Size
 from evenline.learn.schedule import Budget, Learner, check_schedule
 from evenline.learn.updates import Learned
+from evenline.replay.sealed import Manifest
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_bytes, write_table, write_text
+from evenline.support.files import to_json, write_bytes, write_table, write_text
 from evenline.support.progress import progress_bar
+from evenline.support.records import Record, plain, read_record
 from evenline.worlds.calibration import Calibration, calibration_digest
 
 OFFLINE = "iql.safetensors"
@@ -74,9 +75,25 @@ class Plan:
         return Size(len(city.services), self.slot, self.fused, self.hidden)
 
 
-def replay_digest(manifest: dict[str, Any]) -> str:
+class Config(Record):
+    """What `config.json` holds: what was asked for, and the hashes of what it is learned from."""
+
+    city: str
+    replay: str
+    calibration: str
+    device: str
+    plan: Plan
+
+    def as_json(self) -> str:
+        """The file; how often a checkpoint is written is no part of what was asked for."""
+        found = plain(self)
+        found["plan"].pop("checkpoint_s", None)
+        return to_json(found)
+
+
+def replay_digest(manifest: Manifest) -> str:
     """What identifies the episodes of a replay, whatever else its manifest says of them."""
-    return hashlib.sha256(to_json(manifest["files"]).encode()).hexdigest()
+    return hashlib.sha256(to_json(manifest.files).encode()).hexdigest()
 
 
 def chosen_device(name: str) -> jax.Device:
@@ -117,34 +134,28 @@ class Run:
         self.device = device
         config = self._config()
         if (folder / "config.json").exists():
-            before = read_json(folder / "config.json")
-            for name, value in config.items():
-                if before.get(name) != value:
+            before = read_record(folder / "config.json", Config)
+            for name in Config.__struct_fields__:
+                if getattr(before, name) != getattr(config, name):
                     raise InputError(
                         f"{folder / 'config.json'}: {name} is another; go on with the same"
                         " settings, or name another folder"
                     )
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / "config.json", to_json(config))
+            write_text(folder / "config.json", config.as_json())
         self.size = plan.size(city)
         self.replay: Replay = resident(store)
         self.rows: list[dict[str, Any]] = []
         self._saved = time.monotonic()
 
-    def _config(self) -> dict[str, Any]:
-        plan = asdict(self.plan)
-        plan.pop("checkpoint_s")
-        return json.loads(  # type: ignore[no-any-return]
-            json.dumps(
-                {
-                    "city": digest(self.city),
-                    "replay": replay_digest(self.store.manifest),
-                    "calibration": calibration_digest(self.calibration),
-                    "device": self.device.platform,
-                    "plan": plan,
-                }
-            )
+    def _config(self) -> Config:
+        return Config(
+            city=digest(self.city),
+            replay=replay_digest(self.store.manifest),
+            calibration=calibration_digest(self.calibration),
+            device=self.device.platform,
+            plan=replace(self.plan, checkpoint_s=Plan.checkpoint_s),
         )
 
     # -- phase one --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from evenline.city.model import City
-from evenline.replay.sealed import check_sealed
+from evenline.replay.sealed import Manifest, check_sealed
 from evenline.support.errors import InputError
 
 GUARD = (0.15, 0.75, 0.25)  # horizon fractions and the load the completion guard asks for
@@ -67,9 +67,9 @@ class _Rows:
 def audit_replay(folder: Path, city: City) -> tuple[list[Figure], dict[str, Any]]:
     """All figures, and the histograms and tables that go with them."""
     manifest = check_sealed(folder)
-    files = [_read(folder / name, city) for name in manifest["files"]]
+    files = [_read(folder / name, city) for name in manifest.files]
     figures = _counts(files, city, manifest) + _shares(files, city) + _exposures(files, city)
-    return figures, _pictures(files, city) | {"sumo": manifest["sumo"]}
+    return figures, _pictures(files, city) | {"sumo": manifest.sumo}
 
 
 def _read(path: Path, city: City) -> _Rows:
@@ -115,7 +115,7 @@ def _rates(city: City, demand: float, columns: dict[str, Array], stop: Array) ->
     return out
 
 
-def _counts(files: list[_Rows], city: City, manifest: dict[str, Any]) -> list[Figure]:
+def _counts(files: list[_Rows], city: City, manifest: Manifest) -> list[Figure]:
     rows = sum(len(f.rate) for f in files)
     zero = sum(int((np.diff(f.columns["time_s"]) == 0).sum()) for f in files)
     bad = sum(int((~np.isfinite(c)).sum()) for f in files for c in f.columns.values())
@@ -124,7 +124,7 @@ def _counts(files: list[_Rows], city: City, manifest: dict[str, Any]) -> list[Fi
     terminal = sum(int(f.columns["time_s"][-1] < city.horizon_s) for f in files)
     return [
         Figure("rows", rows, paper=3_284_718, passed=rows == decisions),
-        Figure("trajectories", len(files), paper=240, passed=len(files) == len(manifest["files"])),
+        Figure("trajectories", len(files), paper=240, passed=len(files) == len(manifest.files)),
         Figure("terminal rows", terminal, paper=240, passed=terminal == len(files)),
         Figure("zero-duration rows", zero, paper=1_025_206),
         Figure("nonfinite values", bad, paper=0, passed=bad == 0),

@@ -5,11 +5,10 @@ outcome and the provenance travel in the file's own metadata, so a file can be j
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +41,7 @@ from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, World
 from evenline.support.errors import InputError
 from evenline.support.files import write_bytes
+from evenline.support.records import Record, convert
 
 FORMAT = "evenline-episode-1"
 NONE = -1  # no bus ahead or behind
@@ -58,6 +58,25 @@ COLUMNS: dict[str, pa.DataType] = {
     "hold_s": pa.float32(),
     "cost": pa.int32(),
 }
+
+
+RecordedRule = dict[str, str | int | float | dict[str, float]]  # its name, rule and constants
+
+
+class Metadata(Record):
+    """The outcome of an episode, and where it comes from; `policy` is the rule that acted."""
+
+    format: str
+    outcome: Outcome
+    city: str
+    cell: Cell
+    policy: RecordedRule
+    sumo: str
+    evenline: str
+
+    @property
+    def behaviour(self) -> str:
+        return str(self.policy.get("name"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +186,9 @@ def batches(tokens: Tokens, raw: Array) -> list[Batch]:
     ]
 
 
-def write_episode(path: Path, tokens: Tokens, outcome: Outcome, provenance: dict[str, Any]) -> None:
+def write_episode(
+    path: Path, tokens: Tokens, outcome: Outcome, provenance: Mapping[str, object]
+) -> None:
     """Write an episode whole: the same episode gives the same bytes."""
     metadata = {"format": FORMAT, "outcome": asdict(outcome), **provenance}
     table = pa.table(
@@ -201,7 +222,7 @@ def writing(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
+def read_metadata(path: Path) -> Metadata:
     """Outcome and provenance of an episode file."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
@@ -212,7 +233,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: not an episode file ({FORMAT})")
-    return found
+    return convert(Metadata, found, str(path))
 
 
 def _first_line(error: Exception) -> str:
@@ -221,7 +242,7 @@ def _first_line(error: Exception) -> str:
 
 def read_outcome(path: Path) -> Outcome:
     """The outcome an episode file carries."""
-    return Outcome(**read_metadata(path)["outcome"])
+    return read_metadata(path).outcome
 
 
 def read_tokens(path: Path) -> Tokens:

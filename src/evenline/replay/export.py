@@ -60,7 +60,7 @@ def export_minari(store: Store, name: str, folder: Path, episodes: int | None = 
         storage.update_metadata(
             {
                 "dataset_id": name,
-                "description": f"Bus holding in {store.city.name}, SUMO {store.manifest['sumo']}",
+                "description": f"Bus holding in {store.city.name}, SUMO {store.manifest.sumo}",
                 "minari_version": minari.__version__,
                 "total_steps": int(storage.total_steps),
             }

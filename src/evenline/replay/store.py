@@ -18,6 +18,7 @@ from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.control.action import NO_HOLD, action_of
 from evenline.control.event import Array
+from evenline.control.outcome import Outcome
 from evenline.control.state import (
     CANONICAL_WIDTH,
     MAX_SLOTS,
@@ -28,7 +29,7 @@ from evenline.control.state import (
     write_slot,
 )
 from evenline.replay.episode import Tokens, read_metadata, read_tokens, visit_number
-from evenline.replay.sealed import MANIFEST, check_sealed
+from evenline.replay.sealed import MANIFEST, Manifest, check_sealed
 from evenline.support.compiled import compiled, shared
 from evenline.support.errors import InputError
 
@@ -76,7 +77,7 @@ class Episode:
     cell: Cell
     first: int
     last: int  # one past its final row
-    outcome: dict[str, Any]
+    outcome: Outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ class Store:
     """An opened replay."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     city: City
     episodes: tuple[Episode, ...]
     columns: Columns
@@ -122,21 +123,19 @@ class Store:
 def open_store(folder: Path, city: City) -> Store:
     """Check a store against its manifest and load it."""
     manifest = check_sealed(folder)
-    if manifest["plan"]["city"] != digest(city):
+    if manifest.plan.city != digest(city):
         raise InputError(f"{folder / MANIFEST}: was collected in another city than {city.name}")
     parts, levels, episodes, costs = [], [], [], []
     known_levels: list[float] = []
     first = 0
-    for name in manifest["files"]:
+    for name in manifest.files:
         metadata, tokens = read_metadata(folder / name), read_tokens(folder / name)
         _check_order(folder / name, tokens, city)
-        cell = Cell(**metadata["cell"])
+        cell = metadata.cell
         if cell.demand not in known_levels:
             known_levels.append(cell.demand)
         episodes.append(
-            Episode(
-                metadata["policy"]["name"], cell, first, first + len(tokens), metadata["outcome"]
-            )
+            Episode(metadata.behaviour, cell, first, first + len(tokens), metadata.outcome)
         )
         first += len(tokens)
         parts.append(tokens)

@@ -140,7 +140,7 @@ def provenance(job: Job, answer: Answer) -> dict[str, object]:
         "city": answer.city,
         "cell": asdict(job.cell),
         "policy": {"name": job.policy} if behaviour is None else recorded(behaviour),
-        "sumo": answer.simulator.version,
+        "sumo": answer.simulator.version or f"none: the {answer.simulator.world} world",
         "evenline": evenline.__version__,
     }
 

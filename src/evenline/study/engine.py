@@ -6,17 +6,17 @@ was finished with which outputs, and how long it took. A kill at any moment cost
 step under way since its own last safe point; the next run goes on there.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 import evenline
 from evenline.city.tables import digest
@@ -29,8 +29,9 @@ from evenline.support.files import (
     sha256,
     to_json,
     write_bytes,
-    write_text,
 )
+from evenline.support.locks import one_runner
+from evenline.support.records import Record, plain, read_record, write_record
 from evenline.trial.records import read_registered
 from evenline.trial.used import check_fresh, has_outcomes, other_ledgers
 
@@ -79,8 +80,7 @@ class Step:
     stale: Callable[[Study], str | None] = lambda study: None
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Record):
     """A finished step: made from what, what it made, how long it took, what it said."""
 
     inputs: dict[str, str]
@@ -95,14 +95,34 @@ class Done:
         return hashlib.sha256(to_json(self.outputs).encode()).hexdigest()
 
 
-@dataclass
-class State:
-    """What `state.json` remembers."""
+class State(Record, kw_only=True):
+    """What `state.json` remembers, by step."""
 
-    begun: dict[str, dict[str, str]] = field(default_factory=dict)
-    done: dict[str, Done] = field(default_factory=dict)
-    took_s: dict[str, float] = field(default_factory=dict)
-    spent_s: dict[str, float] = field(default_factory=dict)  # on steps that were stopped
+    format: str = FORMAT
+    begun: dict[str, dict[str, str]]
+    done: dict[str, Done]
+    took_s: dict[str, float]
+    spent_s: dict[str, float] = msgspec.field(default_factory=dict)  # on steps that were stopped
+
+
+class StepMade(Record):
+    """A step in the manifest: made from what, and one hash for what it made."""
+
+    title: str
+    inputs: dict[str, str]
+    made: str
+    finished_at: str
+    seconds: float
+
+
+class Manifest(Record):
+    """What `manifest.json` of a finished study holds."""
+
+    format: str
+    name: str
+    evenline: str
+    steps: dict[str, StepMade]
+    files: Hashes
 
 
 @dataclass(frozen=True)
@@ -122,19 +142,12 @@ def load_state(folder: Path) -> State:
     """The memory of a study's folder; empty if it has none."""
     path = folder / STATE
     if not path.exists():
-        return State()
-    found = read_json(path)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InputError(f"{path}: format is not {FORMAT!r}")
-    try:
-        done = {name: Done(**row) for name, row in found["done"].items()}
-        return State(dict(found["begun"]), done, dict(found["took_s"]), found.get("spent_s", {}))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: not what a study has written ({error!r})") from None
+        return State(begun={}, done={}, took_s={})
+    return read_record(path, State, FORMAT)
 
 
 def _save(folder: Path, state: State) -> None:
-    write_text(folder / STATE, to_json({"format": FORMAT, **asdict(state)}))
+    write_record(folder / STATE, state)
 
 
 def files_of(folder: Path, patterns: Sequence[str]) -> Hashes:
@@ -257,7 +270,7 @@ def run_study(
     """Run what has to run, in order; True if the whole study is done and its manifest written."""
     todo = chosen(steps, again_from, until)
     study.folder.mkdir(parents=True, exist_ok=True)
-    with _alone(study.folder):
+    with one_runner(study.folder, "study"):
         refuse_seen(study, todo, again_from)
         if plan_path.resolve() != (study.folder / PLAN).resolve():
             write_bytes(study.folder / PLAN, plan_path.read_bytes())
@@ -278,17 +291,6 @@ def run_study(
             return False
         _write_manifest(study, steps, state)
     return True
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One runner a folder; the lock goes with the process, however it ends."""
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{folder}: another study is at work here") from None
-        yield
 
 
 def _asked_for(steps: Sequence[Step], again_from: str | None) -> list[Step]:
@@ -364,7 +366,7 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Don
         raise InputError(f"{folder}: step {step.name} has made nothing")
     seconds = round(before_s + time.monotonic() - began, 2)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    done = Done(inputs, outputs, seconds, at, said)
+    done = Done(inputs=inputs, outputs=outputs, seconds=seconds, finished_at=at, said=said)
     state.done[step.name] = done
     state.spent_s.pop(step.name, None)
     # What a kill has cut short tells too little of how long the whole takes.
@@ -417,22 +419,23 @@ def _write_manifest(study: Study, steps: Sequence[Step], state: State) -> None:
         for name in _names(study.folder, ("**/*",))
         if name not in (STATE, MANIFEST)
     }
-    manifest = {
-        "format": "evenline-study-manifest-1",
-        "name": study.plan.name,
-        "evenline": evenline.__version__,
-        "steps": {
-            step.name: {
-                "title": step.title,
-                "inputs": state.done[step.name].inputs,
-                "made": state.done[step.name].digest,
-                "finished_at": state.done[step.name].finished_at,
-                "seconds": state.done[step.name].seconds,
-            }
-            for step in steps
-        },
-        "files": {name: sha256(path) for name, path in kept.items()},
-    }
+    manifest = Manifest(
+        format="evenline-study-manifest-1",
+        name=study.plan.name,
+        evenline=evenline.__version__,
+        steps={step.name: _made(step, state.done[step.name]) for step in steps},
+        files={name: sha256(path) for name, path in kept.items()},
+    )
     path = study.folder / MANIFEST
-    if not path.exists() or read_json(path) != manifest:
-        write_text(path, to_json(manifest))
+    if not path.exists() or read_json(path) != plain(manifest):
+        write_record(path, manifest)
+
+
+def _made(step: Step, done: Done) -> StepMade:
+    return StepMade(
+        title=step.title,
+        inputs=done.inputs,
+        made=done.digest,
+        finished_at=done.finished_at,
+        seconds=done.seconds,
+    )

@@ -26,26 +26,26 @@ from evenline.trial.used import check_fresh
 CALIBRATION = "calibration/calibration.json"  # in a study's folder
 
 
-class Replay(Record, frozen=True):
+class Replay(Record):
     """Days in SUMO to learn from; `reuse` names a sealed replay of the same city, if there."""
 
     blocks: int = 10
     reuse: str = ""
 
 
-class Calibration(Record, frozen=True):
+class Calibration(Record):
     """Days in SUMO that the fast world is fitted to."""
 
     blocks: int = 8
 
 
-class Fidelity(Record, frozen=True):
+class Fidelity(Record):
     """Whether the study stops where the fast world is not accepted."""
 
     required: bool = False
 
 
-class Training(Record, frozen=True):
+class Training(Record):
     """Who learns, how long, with how large a network, and where."""
 
     learner: str = "v14"
@@ -64,7 +64,7 @@ class Training(Record, frozen=True):
         return Budget(self.iql_updates, warmup, self.events)
 
 
-class Method(Record, frozen=True):
+class Method(Record):
     """One side of the trial: a chain on a learner's actor, or a policy by name."""
 
     source: str = ""
@@ -72,14 +72,14 @@ class Method(Record, frozen=True):
     chain: str = "raw"
 
 
-class Chain(Record, frozen=True):
+class Chain(Record):
     """A method as the plan writes it: a chain on the actor of a learner, by default the plan's."""
 
     chain: str = "raw"
     learner: str = ""
 
 
-class Trial(Record, frozen=True):
+class Trial(Record):
     """Where the trial takes place."""
 
     levels: Levels
@@ -87,7 +87,7 @@ class Trial(Record, frozen=True):
     world: str = "sumo"
 
 
-class Tables(Record, frozen=True):
+class Tables(Record):
     """What a plan says the way a study takes it."""
 
     name: str
@@ -101,14 +101,14 @@ class Tables(Record, frozen=True):
     train: Training = Training()
 
 
-class WrittenStudy(Tables, frozen=True, kw_only=True):
+class WrittenStudy(Tables, kw_only=True):
     """A plan as its TOML file says it."""
 
     methods: dict[str, str | Chain]
     trial: Trial
 
 
-class StudyPlan(Tables, frozen=True, kw_only=True):
+class StudyPlan(Tables, kw_only=True):
     """A whole study."""
 
     file: Path

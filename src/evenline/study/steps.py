@@ -70,10 +70,10 @@ def _take_over(study: Study, source: Path, folder: Path) -> None:
     """Copy a sealed replay, once it is known to be whole and of this city and size."""
     from evenline.replay.sealed import check_sealed
 
-    asked = check_sealed(source)["plan"]
+    asked = check_sealed(source).plan
     wanted = {"city": digest(open_city(study.city)), "blocks": study.plan.replay.blocks}
     for name, value in wanted.items():
-        if asked[name] != value:
+        if getattr(asked, name) != value:
             raise InputError(f"{source}: is a replay of another {name}; take `reuse` off the plan")
     with new_folder(folder) as aside:
         shutil.copytree(

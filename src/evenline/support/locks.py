@@ -1,4 +1,8 @@
-"""Locks that go with the process, however it ends: one runner a folder, or one a shard of it."""
+"""Locks between processes. A lock goes with the process that holds it, however that ends.
+
+The file of a lock stays where it is and blocks nobody. These are the system's own locks (`flock`):
+they can be shared, as shards of one folder need it, and a killed process leaves none behind.
+"""
 
 import fcntl
 from collections.abc import Iterator
@@ -9,16 +13,23 @@ from evenline.support.errors import InputError
 
 
 @contextmanager
-def one_runner(folder: Path, index: int, count: int, who: str) -> Iterator[None]:
-    """One runner a shard of a folder, and none beside a runner of the whole."""
-    whole = (index, count) == (1, 1)
+def locked(path: Path) -> Iterator[None]:
+    """Wait for a lock and hold it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def one_runner(folder: Path, who: str, index: int = 1, count: int = 1) -> Iterator[None]:
+    """One runner for each shard of a folder, and none beside a runner of the whole."""
+    if count == 1:
+        modes = {".lock": fcntl.LOCK_EX}
+    else:
+        modes = {".lock": fcntl.LOCK_SH, f".lock-{index}-of-{count}": fcntl.LOCK_EX}
     with ExitStack() as locks:
-        for name, mode in (
-            (".lock", fcntl.LOCK_EX if whole else fcntl.LOCK_SH),
-            (f".lock-{index}-of-{count}", fcntl.LOCK_EX),
-        ):
-            if whole and name != ".lock":
-                continue
+        for name, mode in modes.items():
             file = locks.enter_context((folder / name).open("w"))
             try:
                 fcntl.flock(file, mode | fcntl.LOCK_NB)

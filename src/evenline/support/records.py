@@ -25,15 +25,15 @@ Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**53)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _WORD = r"\A[A-Za-z0-9_.-]+\Z"
 Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=100)]
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_SHA256 = r"\A[0-9a-f]{64}\Z"
+Sha256 = Annotated[str, msgspec.Meta(pattern=_SHA256)]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record: frozen, and nothing besides its fields.
+    """A record: frozen, fields by name, nothing besides them.
 
-    Subclasses repeat `frozen=True` for the type checker, and `kw_only=True` where a field without
-    a default follows one with a default.
+    A subclass says `kw_only=True` where a field without a default follows one with a default.
     """
 
 
@@ -49,6 +49,8 @@ def convert(kind: type[T], value: Any, where: str) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {_said(kind, value, str(error))}") from None
+    except InputError as error:  # of a dataclass inside, such as a cell
+        raise InputError(f"{where}: {error}") from None
 
 
 def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
@@ -83,6 +85,7 @@ def _said(kind: Any, value: Any, message: str) -> str:
     said = found["said"].replace("`", "").replace("Object contains unknown field", "unknown key")
     said = said.replace("Object missing required field", "missing key")
     said = said.replace(f"matching regex {_WORD!r}", "of letters, digits, - _ . only")
+    said = said.replace(f"matching regex {_SHA256!r}", "of 64 hexadecimal digits")
     path = _path(kind, value, message, _STEP.findall(found["place"] or ""))
     culprit = _at(value, path)
     if said.startswith("Expected") and ", got" not in said and not isinstance(culprit, dict | list):

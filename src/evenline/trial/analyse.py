@@ -32,7 +32,7 @@ class Key:
 Endpoints = Mapping[Key, Mapping[str, Fraction]]
 
 
-class Figures(Record, frozen=True):
+class Figures(Record):
     """The endpoints as means or differences."""
 
     generalized_s: float
@@ -40,7 +40,7 @@ class Figures(Record, frozen=True):
     unfinished: float
 
 
-class SignTest(Record, frozen=True):
+class SignTest(Record):
     """An exact one-sided sign test over blocks."""
 
     wins: int
@@ -51,7 +51,7 @@ class SignTest(Record, frozen=True):
     block_differences: tuple[float, ...]
 
 
-class ClaimFound(Record, frozen=True):
+class ClaimFound(Record):
     """Both parts of the claim; it takes both."""
 
     primary: SignTest
@@ -60,7 +60,7 @@ class ClaimFound(Record, frozen=True):
     intersection_union_passed: bool
 
 
-class Control(Record, frozen=True):
+class Control(Record):
     """The candidate against a supportive control."""
 
     note: str
@@ -69,7 +69,7 @@ class Control(Record, frozen=True):
     blocks: int
 
 
-class Effect(Record, frozen=True):
+class Effect(Record):
     """How large the difference in an endpoint is, over blocks."""
 
     note: str
@@ -77,7 +77,7 @@ class Effect(Record, frozen=True):
     bca_mean: Interval | None
 
 
-class Findings(Record, frozen=True):
+class Findings(Record):
     """The verdict and every table."""
 
     claim: ClaimFound
@@ -91,7 +91,7 @@ class Findings(Record, frozen=True):
     beyond_the_claim: dict[str, Effect]
 
 
-class Analysis(Findings, frozen=True):
+class Analysis(Findings):
     """What `analysis.json` holds."""
 
     format: str

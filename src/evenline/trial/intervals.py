@@ -17,7 +17,7 @@ RESAMPLES = 9_999
 BOOTSTRAP_SEED = 20_250  # an interval is to be the same whenever it is computed
 
 
-class Interval(Record, frozen=True):
+class Interval(Record):
     """An estimate and where it may lie."""
 
     estimate: float

@@ -101,7 +101,7 @@ def run(
 ) -> Standing:
     """Run what is missing of a shard (with `retry` also what is quarantined); list it when done."""
     trial = open_trial(folder)
-    with one_runner(folder, shard.index, shard.count, "runner"):
+    with one_runner(folder, "runner", shard.index, shard.count):
         before = standing(trial)
         if before.missing or before.quarantined:
             refuse_closed(folder)

@@ -34,7 +34,7 @@ Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1)]
 Levels = Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(min_length=1)]
 
 
-class Claim(Record, frozen=True):
+class Claim(Record):
     """Candidate against direct parent: what has to hold, and how it is tested."""
 
     candidate: str
@@ -63,7 +63,7 @@ class Claim(Record, frozen=True):
             raise ValueError(f"unknown gate {unknown[0]!r}; choose from {list(GATES)}")
 
 
-class Blocks(Record, frozen=True):
+class Blocks(Record):
     """The blocks of a trial: the seeds of the first one, counted up from there."""
 
     sumo_seed: Seed
@@ -74,7 +74,7 @@ class Blocks(Record, frozen=True):
         return tuple((self.sumo_seed + i, self.demand_seed + i) for i in range(self.count))
 
 
-class WrittenPlan(Record, frozen=True):
+class WrittenPlan(Record):
     """A plan as its TOML file says it."""
 
     name: Word
@@ -90,7 +90,7 @@ class WrittenPlan(Record, frozen=True):
     calibration: str | None = None  # a file; the city's own if not named
 
 
-class Plan(Record, frozen=True):
+class Plan(Record):
     """A whole trial: each method with one policy source, or one for each training seed."""
 
     name: str

@@ -23,12 +23,12 @@ Hashes = dict[str, str]  # SHA-256 by path
 # -- trial.json -----------------------------------------------------------------------------------
 
 
-class NamedCity(Record, frozen=True):
+class NamedCity(Record):
     name: str
     digest: Sha256
 
 
-class FrozenPolicy(Record, frozen=True):
+class FrozenPolicy(Record):
     """A method's policy; `path` is a source below the inputs, or a built-in name."""
 
     method: str
@@ -40,14 +40,14 @@ class FrozenPolicy(Record, frozen=True):
     stable: bool
 
 
-class Source(Record, frozen=True):
+class Source(Record):
     """Source files of ours, and one hash for all of them."""
 
     sha256: Sha256
     files: Hashes
 
 
-class Registered(Record, frozen=True):
+class Registered(Record):
     """What was frozen before any outcome existed."""
 
     format: str
@@ -76,7 +76,7 @@ def read_registered(folder: Path) -> Registered:
 # -- journal.jsonl --------------------------------------------------------------------------------
 
 
-class _Event(Record, frozen=True, kw_only=True, tag_field="event"):
+class _Event(Record, kw_only=True, tag_field="event"):
     """A line of the journal; `previous` is the hash of the line before."""
 
     at: str = ""
@@ -87,11 +87,11 @@ class _Event(Record, frozen=True, kw_only=True, tag_field="event"):
         return str(self.__struct_config__.tag)
 
 
-class RegisteredEvent(_Event, frozen=True, kw_only=True, tag="registered"):
+class RegisteredEvent(_Event, kw_only=True, tag="registered"):
     trial: Sha256
 
 
-class Deviation(_Event, frozen=True, kw_only=True, tag="deviation"):
+class Deviation(_Event, kw_only=True, tag="deviation"):
     """A difference that a person has signed off: files with their new hash (none: it is gone)."""
 
     why: str
@@ -100,18 +100,18 @@ class Deviation(_Event, frozen=True, kw_only=True, tag="deviation"):
     source: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
-class Quarantined(_Event, frozen=True, kw_only=True, tag="quarantined"):
+class Quarantined(_Event, kw_only=True, tag="quarantined"):
     job: str
     name: str
     errors: tuple[str, ...]
 
 
-class Released(_Event, frozen=True, kw_only=True, tag="released"):
+class Released(_Event, kw_only=True, tag="released"):
     job: str
     name: str
 
 
-class Peek(_Event, frozen=True, kw_only=True, tag="peek"):
+class Peek(_Event, kw_only=True, tag="peek"):
     """Outcomes were shown before the matrix was complete."""
 
     records: Whole
@@ -120,7 +120,7 @@ class Peek(_Event, frozen=True, kw_only=True, tag="peek"):
 Event = RegisteredEvent | Deviation | Quarantined | Released | Peek
 
 
-class Journal(Record, frozen=True):
+class Journal(Record):
     lines: tuple[Event, ...]
 
 
@@ -139,17 +139,17 @@ class Day(msgspec.Struct, frozen=True):
             raise ValueError("more passengers completed than departed")
 
 
-class PolicyFiles(Record, frozen=True):
+class PolicyFiles(Record):
     digest: str
     files: Hashes
 
 
-class SumoRun(Record, frozen=True):
+class SumoRun(Record):
     version: str | None
     options: tuple[str, ...]
 
 
-class Measured(Record, frozen=True):
+class Measured(Record):
     """A day's outcome, and what the process that made it depends on, measured by itself."""
 
     city: str
@@ -163,7 +163,7 @@ class Measured(Record, frozen=True):
     versions: dict[str, str] | None = None
 
 
-class RunFacts(Record, frozen=True):
+class RunFacts(Record):
     """What may differ when a job is repeated."""
 
     finished_at: str
@@ -172,7 +172,7 @@ class RunFacts(Record, frozen=True):
     failed_tries: tuple[str, ...]
 
 
-class JobRecord(Measured, frozen=True, kw_only=True):
+class JobRecord(Measured, kw_only=True):
     """A job's record: the day, the job, and two seals."""
 
     format: str
@@ -186,7 +186,7 @@ class JobRecord(Measured, frozen=True, kw_only=True):
     record_sha256: str
 
 
-class QuarantineEntry(Record, frozen=True):
+class QuarantineEntry(Record):
     """A job that failed every try, and why."""
 
     job: str
@@ -195,7 +195,7 @@ class QuarantineEntry(Record, frozen=True):
     errors: tuple[str, ...]
 
 
-class Matrix(Record, frozen=True):
+class Matrix(Record):
     """The records' hashes by block, and one hash for all results."""
 
     format: str
@@ -208,7 +208,7 @@ class Matrix(Record, frozen=True):
 # -- closeout.json --------------------------------------------------------------------------------
 
 
-class Closeout(Record, frozen=True):
+class Closeout(Record):
     """Everything a closed trial consists of, under one Merkle root."""
 
     format: str

@@ -25,6 +25,7 @@ from evenline.runs.job import Job as Order
 from evenline.runs.staging import stage_own, stage_policy
 from evenline.support.errors import InputError
 from evenline.support.files import folder_files, new_folder, sha256, to_json, write_bytes
+from evenline.support.locks import locked
 from evenline.support.records import convert, plain, write_record
 from evenline.support.sources import closure, digest_of, file_hashes
 from evenline.trial.plan import Plan, read_plan
@@ -42,7 +43,7 @@ from evenline.trial.records import (
     Source,
     read_registered,
 )
-from evenline.trial.used import Used, check_fresh, ledgers_around, locked, note_used
+from evenline.trial.used import Used, check_fresh, ledgers_around, note_used
 from evenline.worlds.calibration import calibration_digest, save_calibration
 from evenline.worlds.open import (
     CALIBRATION,

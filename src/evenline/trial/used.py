@@ -5,9 +5,6 @@ uses its blocks in its city from the moment it is registered, whatever becomes o
 the ledger of its own trials in its folder.
 """
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from evenline.city.cells import PURPOSES
@@ -19,7 +16,7 @@ LEDGER = "used-cells.json"
 Blocks = tuple[tuple[int, int], ...]
 
 
-class Used(Record, frozen=True):
+class Used(Record):
     """The cells that a trial has used in a city."""
 
     name: str
@@ -28,7 +25,7 @@ class Used(Record, frozen=True):
     blocks: Blocks
 
 
-class Ledger(Record, frozen=True):
+class Ledger(Record):
     """Every trial that has used cells, oldest first."""
 
     format: str = FORMAT
@@ -73,15 +70,6 @@ def used_by_trials(ledger: Path) -> tuple[Used, ...]:
 def note_used(ledger: Path, used: Used) -> None:
     """Add a trial to the ledger."""
     write_record(ledger, Ledger(trials=(*used_by_trials(ledger), used)))
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait for a lock file and hold it; it goes with the process, however that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def other_ledgers(folder: Path) -> list[Path]:
