@@ -1,0 +1,13 @@
+"""Checks that ship: one call tells whether a world, policy, learner or city of your own fits in.
+
+    from evenline.checks import check_city, check_learner, check_policy, check_world
+
+Each runs real days and raises an `AssertionError` that names the first promise that is broken.
+"""
+
+from evenline.checks.city import check_city
+from evenline.checks.learner import check_learner
+from evenline.checks.policy import check_policy
+from evenline.checks.world import check_world
+
+__all__ = ["check_city", "check_learner", "check_policy", "check_world"]

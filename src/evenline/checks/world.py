@@ -1,46 +1,133 @@
-"""The contract of a world as a test: any simulator that passes can stand behind every policy."""
+"""The contract of a world as a test: any simulator that passes can stand behind every policy.
+
+Checked are the order and the features of batches, the ledger, that the same cell gives the same
+day, and that holds which are no holds are refused.
+"""
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from evenline.city.demand import Cell
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
 from evenline.control.action import MAX_HOLD_S
-from evenline.control.event import BUS_AHEAD, BUS_BEHIND, SERVICE, STOP, TIME
+from evenline.control.event import (
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    CAPACITY,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    ON_BOARD,
+    RATE,
+    RAW_FEATURES,
+    SERVICE,
+    STOP,
+    SYSTEM_ON_BOARD,
+    SYSTEM_WAITING,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
+    TIME,
+    WAITING,
+    Array,
+    Batch,
+    headway_behind,
+    new_headways,
+    record_arrival,
+)
 from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.world import World
+from evenline.support.errors import InputError
+
+BAD_HOLDS: tuple[float, ...] = (-1.0, MAX_HOLD_S + 1.0, math.nan, math.inf)
 
 
 def check_world(world: World, cell: Cell) -> Outcome:
-    """Run a day of a world and assert everything the contract promises."""
-    city = world.city
-    rng = np.random.Generator(np.random.PCG64(cell.demand_seed))
+    """Run the day of a cell twice under random holds and assert what the contract promises."""
+    _check_refusals(world, cell)
+    first = _checked_day(world, cell)
+    assert _checked_day(world, cell) == first, "the same cell and holds give the same day"
+    return first
+
+
+def _check_refusals(world: World, cell: Cell) -> None:
+    """Holds outside 0..60 s and a wrong number of them are refused."""
     batch = world.reset(cell)
-    pre, token_cost, now, decisions = world.charged, 0, -1, 0
-    seen: set[tuple[int, int]] = set()
+    assert batch is not None, "the cell has no decision: choose one with buses"
+    count = len(batch.trips)
+    bad: list[Sequence[float]] = [[hold] * count for hold in BAD_HOLDS]
+    for holds in [*bad, [0.0] * (count + 1)]:
+        try:
+            world.step(holds)
+        except InputError:
+            continue
+        raise AssertionError(f"holds {list(holds)} for {count} buses must be an InputError")
+
+
+def _checked_day(world: World, cell: Cell) -> Outcome:
+    """One day under random holds, every batch checked."""
+    city, rng = world.city, np.random.Generator(np.random.PCG64(cell.demand_seed))
+    batch = world.reset(cell)
+    known = _Known(world, cell)
+    pre, decision_cost, now, decisions = world.charged, 0, -1, 0
     while batch is not None:
         count = len(batch.trips)
-        assert 1 <= count <= MAX_SLOTS and batch.raw.shape == (count, 16)
+        assert 1 <= count <= MAX_SLOTS and batch.raw.shape == (count, len(RAW_FEATURES))
         assert np.isfinite(batch.raw).all()
         assert now <= batch.time_s < city.horizon_s and (batch.raw[:, TIME] == batch.time_s).all()
-        keys = [
-            (int(row[SERVICE]), int(trip))
-            for row, trip in zip(batch.raw, batch.trips, strict=False)
-        ]
-        assert keys == sorted(keys), "a batch is ordered by service and vehicle"
-        for row, trip in zip(batch.raw, batch.trips, strict=True):
-            service = city.services[int(row[SERVICE])]
-            assert city.trips[trip].service == int(row[SERVICE])
-            assert 0 <= row[STOP] < len(service.stops) - 1, "no decision at the last stop"
-            assert (int(trip), int(row[STOP])) not in seen, "a stop visit is decided once"
-            assert row[BUS_AHEAD] in (0, 1) and row[BUS_BEHIND] in (0, 1)
-            seen.add((int(trip), int(row[STOP])))
-        if now == batch.time_s:
-            assert world.charged == 0, "no time passes inside a moment"
+        assert now < batch.time_s or world.charged == 0, "no time passes inside a moment"
+        known.check(batch)
         now, decisions = batch.time_s, decisions + count
         batch = world.step(list(rng.random(count) * MAX_HOLD_S))
-        token_cost += world.charged
+        decision_cost += world.charged
     outcome = world.outcome()
     assert outcome.decisions == decisions
-    assert pre + token_cost == outcome.cost, "the ledger charges every second once"
+    assert pre + decision_cost == outcome.cost, "the ledger charges every second once"
     assert 0 <= outcome.completed <= outcome.departed
     return outcome
+
+
+class _Known:
+    """What a day's events must agree with: the city, the cell, and the arrivals seen so far."""
+
+    def __init__(self, world: World, cell: Cell) -> None:
+        self.city, self.seen = world.city, set[tuple[int, int]]()
+        self.headways, self.first = new_headways(world.city), service_stop_offsets(world.city)
+        self.rates = arrival_rates(world.city, cell.demand)
+        self.ahead_s, self.behind_s = world.city.headway_targets()
+        self.now = -1
+
+    def check(self, batch: Batch) -> None:
+        """Order, places and features of a batch."""
+        pairs = list(zip(batch.raw, batch.trips.tolist(), strict=True))
+        keys = [(int(row[SERVICE]), trip) for row, trip in pairs]
+        assert keys == sorted(keys), "a batch is ordered by service and vehicle"
+        if batch.time_s > self.now:
+            self.gaps: dict[int, int] = {}
+            self.now = batch.time_s
+        for row, trip in pairs:
+            service, stop = int(row[SERVICE]), int(row[STOP])
+            assert self.city.trips[trip].service == service
+            assert 0 <= stop < len(self.city.services[service].stops) - 1, "none at a last stop"
+            assert (trip, stop) not in self.seen, "a stop visit is decided once"
+            self.seen.add((trip, stop))
+            self.gaps[trip] = record_arrival(self.headways, trip, stop, batch.time_s)
+        for row, trip in pairs:
+            # The rest of a wider moment comes in the next batch, and may hold the bus behind.
+            self._check_features(row, trip, batch.time_s, len(pairs) < MAX_SLOTS)
+
+    def _check_features(self, row: Array, trip: int, now: int, whole: bool) -> None:
+        """The features that follow from the city and from what has been seen."""
+        city, gap = self.city, self.gaps[trip]
+        slot = min(now // RATE_BIN_S, self.rates.shape[1] - 1)
+        rate = self.rates[self.first[int(row[SERVICE])] + int(row[STOP]), slot]
+        behind = headway_behind(self.headways, trip, now)
+        assert row[BUS_AHEAD] == (gap >= 0) and row[HEADWAY_AHEAD] == max(gap, 0)
+        assert row[BUS_BEHIND] in (0, 1) and (row[BUS_BEHIND] == 1 or row[HEADWAY_BEHIND] == 0)
+        assert not whole or row[HEADWAY_BEHIND] == max(behind, 0)
+        assert row[TARGET_AHEAD] == self.ahead_s[trip] and row[TARGET_BEHIND] == self.behind_s[trip]
+        assert row[RATE] == rate, "the arrival rate is the city's"
+        assert row[CAPACITY] == city.vehicle.capacity and 0 <= row[ON_BOARD] <= row[CAPACITY]
+        assert row[BASE_DWELL] >= city.vehicle.min_dwell_s
+        assert 0 <= row[WAITING] <= row[SYSTEM_WAITING] and row[ON_BOARD] <= row[SYSTEM_ON_BOARD]

@@ -11,7 +11,9 @@ from evenline.support.errors import InputError
 
 def train(
     city: CityOption = "town",
-    learner: Annotated[str, typer.Option(help="Learners by name, or all.")] = "v14",
+    learner: Annotated[
+        str, typer.Option(help="Learners by name, all, or FILE.py:FUNCTION.")
+    ] = "v14",
     seeds: Annotated[str, typer.Option(help="Training seeds, such as 6201-6205.")] = "6201-6205",
     replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,

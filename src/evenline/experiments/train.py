@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.numpy import load_file
 
 from evenline.learn.counterfactual import teach
+from evenline.learn.own import own_learners, train_own
 from evenline.learn.run import Plan, chosen_device, training_cell, write_actor
 from evenline.learn.schedule import Budget, named_learners
 from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
@@ -56,11 +57,15 @@ def run_training(
     where = chosen_device(device)
     opened = open_city(city_name, calibration_file)
     city, calibration = opened.city, opened.fitted()
-    plan = Plan(tuple(named_learners(learners)), seeds_of(seeds), diagnostic=diagnostic)
+    ours, own = own_learners(learners)
+    learned = tuple(named_learners(ours)) if ours else ()
+    plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
     store = open_store(replay or replay_folder(city.name), city)
-    summary = train(folder, plan, city, calibration, store, device)
+    summary = train(folder, plan, city, calibration, store, device) if ours else {}
+    for learner in own:
+        train_own(folder, learner, opened, store, plan.seeds)
     packed = where.platform == "cpu"
     summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)
     return summary

@@ -128,7 +128,11 @@ def learning_curve(
     shown = FINAL if FINAL in named else min(named, default="")
     paths = [p for p in paths if "-at-" not in p.stem or p.stem.startswith(f"{shown}-")]
     actors: list[Any] = [load_file(path) for path in paths]
-    outcomes = evaluate(city, calibration, actors, cells, packed)
+    outcomes: list[Any] = [None] * len(actors)
+    for group in _of_one_size(actors):
+        found_here = evaluate(city, calibration, [actors[i] for i in group], cells, packed)
+        for i, rows in zip(group, found_here, strict=True):
+            outcomes[i] = rows
     world = FastWorld(city, calibration)
     zero = [world.run_day(cell, BEHAVIOURS["zero"]) for cell in cells]
     by_name = {path.stem: rows for path, rows in zip(paths, outcomes, strict=True)}
@@ -142,6 +146,15 @@ def learning_curve(
     }
     write_text(folder / "curve.json", to_json(found))
     return found
+
+
+def _of_one_size(actors: list[Any]) -> list[list[int]]:
+    """The numbers of actors whose tensors have the same shapes: they run as one fleet."""
+    groups: dict[Any, list[int]] = {}
+    for i, actor in enumerate(actors):
+        sizes = tuple(sorted((name, tensor.shape) for name, tensor in actor.items()))
+        groups.setdefault(sizes, []).append(i)
+    return list(groups.values())
 
 
 def shortened(plan: Plan, budget: Budget) -> Plan:

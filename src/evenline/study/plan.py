@@ -17,7 +17,7 @@ from evenline.policies.bundle import BUILT_IN, open_policy, parse_source, read_p
 from evenline.rules.chain import chain_code
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError
-from evenline.support.own import is_own
+from evenline.support.own import is_own, load_own
 from evenline.support.records import Positive, Record, Whole, Word, convert, plain, read_toml
 from evenline.trial.plan import Blocks, Claim, Levels, Seeds, about, exact_claim, plan_of
 from evenline.trial.plan import Plan as TrialPlan
@@ -139,8 +139,13 @@ class StudyPlan(Tables, kw_only=True):
     @property
     def learners(self) -> list[str]:
         """Every learner that a method needs, each once."""
-        named = [method.learner for method in self.methods.values() if not method.source]
+        named = [self.learner(method) for method in self.methods.values() if not method.source]
         return list(dict.fromkeys(named))
+
+    def learner(self, method: Method) -> str:
+        """A method's learner by name, or where its own file lies."""
+        file, colon, name = method.learner.partition(":")
+        return f"{self.place(file)}{colon}{name}" if is_own(method.learner) else method.learner
 
     def trial(self, folder: Path) -> dict[str, Any]:
         """The plan of the trial over the bundles and the city in a study's folder."""
@@ -232,7 +237,9 @@ def _check_methods(plan: StudyPlan, city: City) -> None:
         raise InputError("methods: none has a chain, so there is nothing to train")
     for label, method in plan.methods.items():
         with about(f"methods.{label}"):
-            if not method.source:
+            if not method.source and is_own(method.learner):
+                load_own(plan.learner(method))
+            elif not method.source:
                 _one_learner(method.learner)
             else:
                 bundle = read_policy(plan.policy(method))
@@ -258,7 +265,7 @@ def _check_training(plan: StudyPlan) -> None:
             PURPOSES[purpose].cells(blocks)
     with about("train.learner"):
         _one_learner(asked.learner)
-    for learner in plan.learners:
+    for learner in (name for name in plan.learners if not is_own(name)):
         with about(f"train.events = {asked.events}"):
             check_schedule(scaled(_one_learner(learner), asked.budget), asked.budget)
     if asked.device != "cpu":  # always there; asking for another takes seconds

@@ -18,12 +18,14 @@ from msgspec.structs import asdict, replace
 
 import evenline
 from evenline.city.tables import digest, open_city, save_city
+from evenline.learn.own import actor_name
 from evenline.learn.schedule import named_learners
 from evenline.policies.bundle import policy_digest, read_policy
 from evenline.study.engine import TRIAL, Step, Study
 from evenline.study.plan import CALIBRATION, StudyPlan
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, sha256, to_json, write_text
+from evenline.support.own import is_own, load_own
 from evenline.support.progress import progress_bar
 from evenline.support.records import read_toml, write_record
 from evenline.support.sources import closure, digest_of, file_hashes, package_files
@@ -170,9 +172,11 @@ def _policies(study: Study) -> str:
                 made += 1
             continue
         for seed in study.plan.seeds:
-            told: dict[str, object] = made_from | {"learner": method.learner, "seed": seed}
-            actor = folder / "train" / "actors" / f"{method.learner}-{seed}.safetensors"
-            told |= {"stable": training_is_stable(folder / "train", method.learner, seed)}
+            learner = actor_name(study.plan.learner(method))
+            told: dict[str, object] = made_from | {"learner": learner, "seed": seed}
+            actor = folder / "train" / "actors" / f"{learner}-{seed}.safetensors"
+            own = is_own(method.learner)
+            told |= {"stable": own or training_is_stable(folder / "train", learner, seed)}
             export_bundle(Path(f"{target}-{seed}"), str(actor), city, method.chain, told)
             made += 1
     return f"{made} bundles"
@@ -351,7 +355,9 @@ def _city_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _train_settings(plan: StudyPlan) -> dict[str, Any]:
-    return asdict(plan.train) | {"learner": plan.learners, "seeds": plan.seeds}
+    own = {name: load_own(name).sha256 for name in plan.learners if is_own(name)}
+    names = [own.get(name, name) for name in plan.learners]
+    return asdict(plan.train) | {"learner": names, "seeds": plan.seeds}
 
 
 def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
