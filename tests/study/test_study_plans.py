@@ -75,7 +75,7 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
         ("time_s", '"long"', "limits.time_s"),
         ("memory_gib", "inf", "limits.memory_gib"),
         ("blocks", '"three"', "replay.blocks"),
-        ("zero", '"some/where"', "methods.zero: policy 'some/where'"),
+        ("zero", '"some/where"', "methods.zero: unknown policy 'some/where'"),
     ],
 )
 def test_a_bad_plan_is_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:

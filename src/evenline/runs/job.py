@@ -14,7 +14,7 @@ from msgspec import Meta
 from evenline.city.demand import Cell
 from evenline.city.model import Ints
 from evenline.control.outcome import Outcome
-from evenline.support.records import Positive, Record
+from evenline.support.records import Record
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Limits(Record):
 
     time_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 3600
     memory_gib: Annotated[float, Meta(ge=0.1, le=100_000.0)] = 8.0
-    tries: Annotated[Positive, Meta(le=100)] = 3
+    tries: Annotated[int, Meta(ge=1, le=100)] = 3
     silence_s: Annotated[float, Meta(ge=0.0)] = 120.0
 
 
