@@ -28,7 +28,7 @@ from evenline.policies.bundle import Bundle, open_policy, policy_digest, read_po
 from evenline.replay.episode import record_episode, write_episode
 from evenline.rules.chain import apply_chain
 from evenline.rules.explain import Witness, activations
-from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, recorded
+from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, recorded
 from evenline.runs.job import Answer, Described, Host, Job, Simulator
 from evenline.support.files import folder_files, write_table
 from evenline.support.sources import closure, digest_of, file_hashes
@@ -219,10 +219,3 @@ def run_fleet(fleet: Fleet, cells: Sequence[Cell], policy: ActorPolicy) -> None:
         proposals = policy.actor.proposals_s(states[live])
         holds[live] = apply_chain(policy.chain, fleet.raw[live], proposals, policy.horizon_s)
         states = fleet.step(holds)
-
-
-def is_quick(opened: Opened) -> bool:
-    """Whether a day takes milliseconds: a compiled rule in the fast world."""
-    policy = opened.policy
-    fast = isinstance(opened.world, FastWorld)
-    return fast and isinstance(policy, RulePolicy) and policy.rule.compiled

@@ -24,9 +24,10 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from evenline.policies.bundle import read_policy
-from evenline.runs.day import is_quick, open_job, run_job
+from evenline.policies.bundle import Bundle, read_policy
+from evenline.runs.day import open_job, run_job
 from evenline.runs.job import USUAL, Answer, Ended, Failure, Job, Limits, from_line, to_line
+from evenline.runs.staging import located, stage
 from evenline.runs.worker import Said
 from evenline.support.errors import InputError, choice
 from evenline.support.files import write_bytes
@@ -235,20 +236,31 @@ def _quick(jobs: Sequence[Job], folder: Path) -> Generator[Ended, None, list[Tas
     """Run the days of milliseconds here; the rest as tasks for workers."""
     tasks: list[Task] = []
     for group in grouped(jobs):
-        first = group[0]
-        if first.world != "fast" or folder != HERE or _needs_worker(first):
-            tasks += [group] if _is_fleet(first) else [(job,) for job in group]
+        first = located(group[0], folder)
+        if first.world != "fast" or not _is_quick(read_policy(first.policy)):
+            tasks += _split(group, folder)
             continue
         opened = open_job(first)
-        if not is_quick(opened):
-            tasks += [(job,) for job in group]
-            continue
         for job in group:
             began = time.monotonic()
-            answer = run_job(job, opened)
+            answer = run_job(located(job, folder), opened)
             seconds = time.monotonic() - began
             yield Ended(job=job, answer=answer, failures=(), duration_s=seconds)
     return tasks
+
+
+def _is_quick(policy: Bundle) -> bool:
+    """Whether a day in the fast world takes milliseconds: a compiled rule runs in the kernel."""
+    return policy.row is not None and policy.row.compiled
+
+
+def _split(group: Task, folder: Path) -> list[Task]:
+    """A group as tasks: an actor's days in the fast world run as one fleet, others alone."""
+    first = located(group[0], folder)
+    files = first.tokens is not None or first.visits is not None
+    if first.world == "fast" and not files and read_policy(first.policy).spec.kind == "actor":
+        return [group]
+    return [(job,) for job in group]
 
 
 def grouped(jobs: Sequence[Job]) -> list[Task]:
@@ -259,16 +271,6 @@ def grouped(jobs: Sequence[Job]) -> list[Task]:
         key = (job.city, job.policy, job.world, job.sumo, job.calibration, job.arrivals, files)
         groups.setdefault(key, []).append(job)
     return [tuple(group) for group in groups.values()]
-
-
-def _needs_worker(job: Job) -> bool:
-    return read_policy(job.policy).spec.kind in ("actor", "rollout")
-
-
-def _is_fleet(job: Job) -> bool:
-    """Whether the days of a group run as one fleet: an actor in the fast world, no files."""
-    files = job.tokens is not None or job.visits is not None
-    return job.world == "fast" and not files and read_policy(job.policy).spec.kind == "actor"
 
 
 def _in_workers(
@@ -337,7 +339,7 @@ def ray_cluster(address: str) -> Executor:
         with staged(jobs, folder) as (inputs, orders), _connected(address, inputs) as ray:
             task = ray.remote(num_cpus=1, max_retries=limits.tries)(run_on_node)
             back = dict(zip(orders, jobs, strict=True))
-            groups = [g for group in grouped(orders) for g in _split(group)]
+            groups = [task for group in grouped(orders) for task in _split(group, inputs)]
             waiting = {task.remote(group, limits): group for group in groups}
             try:
                 while waiting:
@@ -349,10 +351,6 @@ def ray_cluster(address: str) -> Executor:
                     ray.cancel(job, force=True)
 
     return run
-
-
-def _split(group: Task) -> list[Task]:
-    return [group] if _is_fleet(group[0]) else [(job,) for job in group]
 
 
 def run_on_node(task: Task, limits: Limits) -> Shipped:
@@ -393,8 +391,6 @@ def staged(jobs: Sequence[Job], folder: Path) -> Iterator[tuple[Path, list[Job]]
     if folder != HERE:
         yield folder, list(jobs)
         return
-    from evenline.runs.staging import stage
-
     with tempfile.TemporaryDirectory(prefix="evenline-inputs-") as place:
         yield Path(place), stage(jobs, Path(place))
 

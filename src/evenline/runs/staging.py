@@ -35,6 +35,17 @@ def stage(jobs: Sequence[Job], folder: Path) -> list[Job]:
     ]
 
 
+def located(job: Job, folder: Path) -> Job:
+    """A job with the paths that are relative to a folder as paths from here."""
+    if folder == Path():
+        return job
+
+    def here(source: str) -> str:
+        return str(folder / source) if (folder / source.partition(":")[0]).exists() else source
+
+    return replace(job, city=here(job.city), policy=here(job.policy), world=here(job.world))
+
+
 def stage_city(source: str, folder: Path) -> str:
     """A city folder copied under the hash of its manifest; an embedded city is its name."""
     if source in PLANS:

@@ -147,14 +147,14 @@ def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
 def _foreign(trial: Trial, job: Job, found: JobRecord) -> str | None:
     """What the machine that ran a job has otherwise than registered, if anything."""
     host = found.run.host["name"]
-    pairs = [
+    pairs: list[tuple[str, object, object]] = [
         ("city", found.city, job.city),
         ("policy", found.policy.digest, job.policy),
         ("SUMO", found.sumo.version, job.sumo),
         ("world", found.world, job.world),
     ]
     if job.versions is not None:
-        pairs.append(("version of a library", str(found.versions), str(job.versions)))
+        pairs.append(("version of a library", found.versions, job.versions))
     if found.calibration is not None:
         pairs.append(("calibration", found.calibration, job.calibration))
     for what, measured, registered in pairs:
