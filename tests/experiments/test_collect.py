@@ -361,7 +361,7 @@ def test_what_would_fail_every_episode_ends_the_collection_at_once(
             try:
                 write_episode(job.tokens, read_tokens(source), read_outcome(source), provenance)
             except InputError as error:
-                yield Result(job, None, str(error), 0.1, 1, final=True)
+                yield failed(job, Failure(kind="input", message=str(error)))
             else:
                 yield done(job)
 

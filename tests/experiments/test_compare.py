@@ -179,7 +179,6 @@ def test_a_kept_day_is_run_again_after_a_change_of_the_source(
         compare("town", "fast", ["rollout"], 1, tmp_path / "out", noting(ran))
     assert len(ran) == 3
     source = evaluator_files()
-    assert digest_of(source) == module.evaluator()
     assert "rules/formulas.py" in source and "worlds/fast/kernel.py" in source
     changed = digest_of(source | {"rules/formulas.py": "0" * 64})
     monkeypatch.setattr(module, "evaluator", lambda: changed)

@@ -68,7 +68,7 @@ def told(folder: Path) -> dict[str, Any]:
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: int) -> list[tuple[float, ...]]:
-    """Every try from here on, the search being interrupted at one of them (and so its generation)."""
+    """Every try from here on, the search being interrupted in the generation of one."""
     judge, runs = module._judge, list[tuple[float, ...]]()
 
     def counted(*arguments: Any) -> Any:

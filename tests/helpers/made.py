@@ -6,19 +6,22 @@ days, so that records, seals, analysis and verification are the real ones throug
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evenline.runs.trial_job import described_policy, ledger_totals
-
 from evenline.control.outcome import Outcome
-from evenline.runs.executors import Ended, Executor, Order
+from evenline.runs.day import described_policy, library_versions
+from evenline.runs.executors import Executor, Results
+from evenline.runs.job import Answer, Ended, Host, Simulator
+from evenline.runs.job import Job as Order
 from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 
 Day = Callable[[Order], Outcome]
+WORSE = ("zero", "myopic")
 
 
 def plan_text(**changes: str) -> str:
@@ -29,7 +32,7 @@ def plan_text(**changes: str) -> str:
         "seeds": "[1, 2]",
         "levels": "[0.75, 1.25]",
         "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 6 }",
-        "methods": '{ better = "headway-1.0", worse = "zero" }',
+        "methods": '{ better = ["headway-1.0", "headway-0.7"], worse = ["zero", "myopic"] }',
         "claim": '{ candidate = "better", parent = "worse" }',
         "limits": "{ time_s = 60, memory_gib = 4, tries = 2 }",
     }
@@ -45,7 +48,8 @@ def registered(where: Path, **changes: str) -> Trial:
 
 def day(order: Order, cost_per_passenger: int = 1_000, completed: int = 1_940) -> Outcome:
     """A day of 2,000 passengers; a little different in every cell."""
-    shade = int(hashlib.sha256(str(sorted(order.cell.items())).encode()).hexdigest()[:4], 16) % 50
+    cell = str(sorted(asdict(order.cell).items()))
+    shade = int(hashlib.sha256(cell.encode()).hexdigest()[:4], 16) % 50
     cost = 2_000 * (cost_per_passenger + shade)
     return Outcome(
         departed=2_000,
@@ -66,34 +70,35 @@ def day(order: Order, cost_per_passenger: int = 1_000, completed: int = 1_940) -
 
 def better_by_ninety(order: Order) -> Outcome:
     """Days in which the candidate saves 90 s a passenger and completes ten journeys more."""
-    return day(order) if order.policy == "zero" else day(order, 910, 1_950)
+    return day(order) if order.policy in WORSE else day(order, 910, 1_950)
 
 
 def made_up(trial: Trial, of: Day = better_by_ninety) -> Executor:
     """An executor that makes days up."""
 
-    def answers(
-        orders: Mapping[str, Order], inputs: Path
-    ) -> Generator[tuple[str, Ended], None, None]:
-        for address, order in orders.items():
-            yield address, Ended(answer(trial, order, of(order)), (), 1.25)
+    def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+        for order in orders:
+            made = answer(trial, order, of(order))
+            yield Ended(job=order, answer=made, failures=(), duration_s=1.25)
 
     return answers
 
 
-def answer(trial: Trial, order: Order, outcome: Outcome) -> dict[str, Any]:
+def answer(trial: Trial, order: Order, outcome: Outcome) -> Answer:
     """What a job's process says of a day."""
     with chdir(trial.inputs):
         policy = described_policy(order.policy)
-    return {
-        "city": trial.registered.city.digest,
-        "policy": policy,
-        "sumo": {"version": order.sumo, "options": ["--end", "7200"]},
-        "evaluator": trial.registered.evaluator.sha256,
-        "outcome": outcome.as_dict(),
-        "ledger": ledger_totals(outcome),
-        "host": {"name": "made-up"},
-    }
+    return Answer(
+        outcome=outcome,
+        city=trial.registered.city.digest,
+        cell=order.cell,
+        policy=policy,
+        simulator=Simulator(world=order.world, version=order.sumo, options=("--end", "7200")),
+        calibration=None,
+        evaluator=trial.registered.evaluator.sha256,
+        versions=library_versions(),
+        host=Host(name="made-up", machine="", system="", python=""),
+    )
 
 
 def finished_trial(where: Path, of: Day = better_by_ninety, **changes: str) -> Trial:

@@ -89,7 +89,7 @@ def steady(city: City, run_s: int = 100, start_delay_s: int = 0) -> Calibration:
     """Every segment takes the same whole number of seconds, always."""
     places, hours = sum(len(s.stops) for s in city.services), -(-city.horizon_s // 3600)
     return Calibration(
-        city="small",
+        network="small",
         start_delay_s=start_delay_s,
         mean_s=np.full((places, hours), float(run_s)),
         pace_s=np.zeros(places),
@@ -108,7 +108,7 @@ def restless(city: City, seed: int) -> Calibration:
     rng = np.random.Generator(np.random.PCG64([seed, 7]))
     places, hours = sum(len(s.stops) for s in city.services), -(-city.horizon_s // 3600)
     return Calibration(
-        city="small",
+        network="small",
         start_delay_s=int(rng.integers(0, 40)),
         mean_s=rng.uniform(1, 90, (places, 1)) * rng.uniform(0.5, 1.5, (1, hours)),
         pace_s=rng.uniform(0, 120, places),

@@ -30,7 +30,7 @@ from evenline.replay.episode import (
     record_episode,
     write_episode,
 )
-from evenline.rules.policy import BEHAVIOURS
+from evenline.rules.policy import BEHAVIOURS, recorded
 from evenline.runs.executors import processes
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
@@ -135,7 +135,7 @@ def test_another_process_writes_the_same_bytes(episode: Path, tmp_path: Path) ->
 def test_an_episode_carries_its_outcome_and_where_it_comes_from(town: City, episode: Path) -> None:
     found = read_metadata(episode)
     assert found.city == digest(town) and found.cell == CELL
-    assert found.policy == asdict(BEHAVIOURS["random-often"])
+    assert found.policy == recorded(BEHAVIOURS["random-often"])
     assert found.sumo and found.evenline
     assert read_outcome(episode) == found.outcome
 

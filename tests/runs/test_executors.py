@@ -178,7 +178,7 @@ def test_another_sumo_that_is_not_installed_is_refused_before_any_day() -> None:
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_shards_are_the_whole_and_share_nothing(count: int) -> None:
     parts = [Shard.parse(f"{index}/{count}").of(range(20)) for index in range(1, count + 1)]
-    assert sorted(sum(parts, [])) == list(range(20))
+    assert sorted(number for part in parts for number in part) == list(range(20))
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "a/b", "2", "1/0", "-1/2"])

@@ -1,4 +1,4 @@
-"""A trial on a real Ray cluster of two nodes, one of which dies in the middle of a job."""
+"""Days on a real Ray cluster of two nodes, one of which dies in the middle of a day."""
 
 import os
 import shutil
@@ -11,24 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from evenline.runs.executors import ray_cluster
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import Cell
+from evenline.city.embedded import embedded_city
+from evenline.city.tables import save_city
+from evenline.replay.episode import read_outcome
+from evenline.runs.executors import processes, ray_cluster
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
-from evenline.trial.evidence import write_analysis
-from evenline.trial.matrix import run
-from evenline.trial.registration import Job, journal
-from evenline.trial.verify import verify
 from faults import descendants, wait_until
-from made import registered
+from small_actors import save_actor
 
 pytest.importorskip("ray", reason="needs evenline[ray]")
-SIX = {  # 2 methods x 3 blocks
-    "seeds": "[1]",
-    "levels": "[0.75]",
-    "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 3 }",
-    "claim": '{ candidate = "better", parent = "worse", level = "0.125" }',
-}
-JOB = "evenline.runs.trial_job"
+CELLS = PURPOSES["demo"].cells(2)
+WORKER = "evenline.runs.worker"
 
 
 @pytest.fixture
@@ -54,7 +52,7 @@ class Node:
     @property
     def jobs(self) -> list[int]:
         """The processes of ours that run on the node."""
-        return [pid for pid, said in descendants(self.process.pid).items() if JOB in said]
+        return [pid for pid, said in descendants(self.process.pid).items() if WORKER in said]
 
     def kill(self, spare: list[int]) -> None:
         """A power cut: everything the node has started ends at once."""
@@ -91,31 +89,68 @@ def cluster(short: Path) -> Iterator[tuple[str, Node]]:
                 node.kill(spare=[])
 
 
-def test_a_lost_node_costs_time_and_no_record(cluster: tuple[str, Node], tmp_path: Path) -> None:
+def test_a_lost_node_costs_time_and_no_day(cluster: tuple[str, Node], tmp_path: Path) -> None:
+    """The city's folder travels with the jobs, and the episodes come back."""
     address, second = cluster
-    trial = registered(tmp_path, **SIX)
-    done: list[str] = []
+    save_city(embedded_city("town"), tmp_path / "city")
+    jobs = [
+        Job(
+            city=str(tmp_path / "city"),
+            policy="headway",
+            cell=cell,
+            tokens=tmp_path / "back" / f"{cell.name}.parquet",
+        )
+        for cell in CELLS
+    ]
+    done: list[Job] = []
     orphans: list[int] = []
-
-    def lose_the_second_node(job: Job, finished: bool) -> None:
-        assert finished
-        done.append(job.address)
+    for ended in ray_cluster(address)(jobs):
+        assert ended.answer is not None, ended.error
+        done.append(ended.job)
+        assert ended.job.tokens is not None
+        assert read_outcome(ended.job.tokens) == ended.answer.outcome
         if len(done) == 1:
             wait_until(lambda: second.jobs)
             orphans.extend(second.jobs)
             second.kill(spare=orphans)
-
-    found = run(trial.folder, ray_cluster(address), on_end=lose_the_second_node)
-    assert orphans, "the node was killed in the middle of a job"
-    assert found.complete
-    assert sorted(done) == sorted(trial.jobs()), "nothing is lost and nothing doubled"
-    assert [event.event for event in journal(trial.folder)] == ["registered"]
+    assert orphans, "the node was killed in the middle of a day"
+    assert len(done) == len(jobs) and set(done) == set(jobs), "nothing is lost or doubled"
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans), 20)
-    write_analysis(trial.folder)
-    assert verify(trial.folder).problems == []
+    again = replace(jobs[0], tokens=tmp_path / "here.parquet")
+    (here,) = processes(1)([again])
+    assert here.answer is not None and jobs[0].tokens is not None
+    assert (tmp_path / "here.parquet").read_bytes() == jobs[0].tokens.read_bytes()
 
 
-def test_a_cluster_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
-    trial = registered(tmp_path, **SIX)
-    with pytest.raises(InputError, match="Ray at auto: "):
-        run(trial.folder, ray_cluster("auto"))
+def test_fast_days_are_those_of_this_machine(cluster: tuple[str, Node], tmp_path: Path) -> None:
+    """A rule, an actor's bundle and a rule of the user's own."""
+    (tmp_path / "own.py").write_text("def calm(raw, constants, late_s):\n    return 12.5\n")
+    actor = save_actor(tmp_path / "actor", "candidate")
+    jobs = [
+        Job(city="town", policy=policy, cell=cell, world="fast", arrivals=True)
+        for policy in ("schedule", str(actor), f"{tmp_path / 'own.py'}:calm")
+        for cell in CELLS[:2]
+    ]
+    there = {ended.job: ended.answer for ended in ray_cluster(cluster[0])(jobs)}
+    here = {ended.job: ended.answer for ended in processes(1)(jobs)}
+    assert there.keys() == here.keys() == set(jobs)
+    for job in jobs:
+        far, near = there[job], here[job]
+        assert far is not None and near is not None
+        assert (far.outcome, far.arrivals_s) == (near.outcome, near.arrivals_s)
+        assert far.policy.digest == near.policy.digest
+
+
+def test_what_cannot_be_run_is_named(cluster: tuple[str, Node]) -> None:
+    job = Job(city="town", policy="zero", cell=CELLS[0], world="fast")
+    wrong = replace(job, cell=Cell(1, 501, 3.0))
+    found = {ended.job: ended for ended in ray_cluster(cluster[0])([wrong, job])}
+    assert found[job].answer is not None
+    assert found[wrong].final and "demand 3.0" in found[wrong].error
+
+
+def test_a_cluster_that_is_not_there_is_said_in_one_line() -> None:
+    job = Job(city="town", policy="zero", cell=CELLS[0])
+    with pytest.raises(InputError, match="Ray at auto: ") as told:
+        list(ray_cluster("auto")([job]))
+    assert "\n" not in str(told.value)

@@ -1,7 +1,7 @@
 """A matrix survives whatever stops it, loses and doubles nothing, and keeps its outcomes sealed."""
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenline.runs.executors import Ended, Executor, Order
+from evenline.runs.executors import Executor, Results, Shard, processes
+from evenline.runs.job import Ended, Failure
+from evenline.runs.job import Job as Order
 from evenline.support.errors import InputError
 from evenline.trial.evidence import peek, write_analysis
-from evenline.trial.matrix import Shard, run, standing
+from evenline.trial.matrix import run, standing
 from evenline.trial.registration import Trial, journal, notices
 from evenline.trial.verify import verify
 from made import answer, better_by_ninety, day, finished_trial, made_up, registered, results
@@ -23,10 +25,8 @@ class Killed(Exception):
 
 
 def dies_after(trial: Trial, jobs: int) -> Executor:
-    def answers(
-        orders: Mapping[str, Order], inputs: Path
-    ) -> Generator[tuple[str, Ended], None, None]:
-        for number, found in enumerate(made_up(trial)(orders, inputs)):
+    def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+        for number, found in enumerate(made_up(trial)(orders)):
             if number == jobs:
                 raise Killed
             yield found
@@ -76,7 +76,7 @@ def test_running_a_finished_matrix_runs_nothing(tmp_path: Path) -> None:
     trial = finished_trial(tmp_path)
     before = {path: path.read_bytes() for path in trial.folder.rglob("*.json")}
 
-    def nothing(orders: Mapping[str, Order], inputs: Path) -> Any:
+    def nothing(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
         assert not orders
         yield from ()
 
@@ -115,7 +115,7 @@ def test_two_runners_of_the_same_part_do_not_meet(tmp_path: Path) -> None:
     trial = registered(tmp_path)
 
     def second(other: Shard) -> Executor:
-        def answers(orders: Mapping[str, Order], inputs: Path) -> Any:
+        def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
             run(trial.folder, made_up(trial), other)
             yield from ()
 
@@ -132,13 +132,15 @@ def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: P
     trial = registered(tmp_path)
     unlucky = next(iter(trial.jobs()))
 
-    def answers(orders: Mapping[str, Order], inputs: Path) -> Any:
-        for address, order in orders.items():
-            if address == unlucky:
-                yield address, Ended(None, ("SUMO stopped", "SUMO stopped"), 0.0)
+    def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+        for order in orders:
+            if order == trial.order(trial.jobs()[unlucky]):
+                stopped = Failure(kind="simulator", message="SUMO stopped")
+                yield Ended(job=order, answer=None, failures=(stopped, stopped), duration_s=0.0)
             else:
-                day = better_by_ninety(order)
-                yield address, Ended(answer(trial, order, day), ("not done after 60 s",), 1.0)
+                found = answer(trial, order, better_by_ninety(order))
+                late = (Failure(kind="time", message="not done after 60 s"),)
+                yield Ended(job=order, answer=found, failures=late, duration_s=1.0)
 
     found = run(trial.folder, answers)
     assert list(found.quarantined) == [unlucky] and len(found.done) == 47
@@ -184,4 +186,42 @@ def test_a_record_binds_what_the_outcome_depends_on(tmp_path: Path) -> None:
     assert record["policy"]["digest"] == job.policy and record["city"] == job.city
     assert record["sumo"]["version"] == job.sumo and record["evaluator"] == job.evaluator
     assert record["ledger"]["cost"] == record["outcome"]["cost"]
-    assert (record["run"]["duration_s"], record["run"]["host"]) == (1.25, {"name": "made-up"})
+    assert record["world"] == "sumo" and record["versions"] == job.versions
+    assert (record["run"]["duration_s"], record["run"]["host"]["name"]) == (1.25, "made-up")
+
+
+def test_a_method_without_training_seeds_runs_once_in_each_cell(tmp_path: Path) -> None:
+    methods = '{ better = ["headway-1.0", "headway-0.7"], worse = "zero" }'
+    trial = finished_trial(tmp_path, methods=methods)
+    assert trial.registered.jobs == 3 * 6 * 2
+    assert [p.seed for p in trial.registered.policies] == [1, 2, None]
+    found = write_analysis(trial.folder)
+    assert set(found.by_seed) == {"1", "2"}, "the parent counts under every seed"
+    assert verify(trial.folder).problems == []
+
+
+def test_two_methods_that_are_one_policy_are_simulated_once(tmp_path: Path) -> None:
+    trial = registered(
+        tmp_path, methods='{ better = "headway-1.0", worse = "zero", none = "zero" }'
+    )
+    asked: list[Order] = []
+
+    def counted(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+        asked.extend(orders)
+        yield from made_up(trial)(orders)
+
+    assert run(trial.folder, counted).complete
+    assert len(asked) == 24 and trial.registered.jobs == 36
+
+
+def test_a_trial_in_the_fast_world_is_simulated_in_seconds_and_says_so(tmp_path: Path) -> None:
+    trial = registered(tmp_path, methods='{ better = "schedule", worse = "zero" }', world='"fast"')
+    assert trial.registered.sumo is None and trial.registered.calibration is not None
+    assert run(trial.folder, processes()).complete
+    found = write_analysis(trial.folder)
+    assert found.notices == ("run in the world 'fast', not in SUMO",)
+    opinion = verify(trial.folder)
+    assert opinion.problems == [] and opinion.report["notices"] == list(found.notices)
+    record = json.loads(next((trial.folder / "records").iterdir()).read_text())
+    assert record["world"] == "fast" and record["sumo"]["version"] is None
+    assert record["calibration"] == trial.registered.calibration

@@ -13,8 +13,9 @@ from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest
 from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import actor_spec, policy_digest, save_bundle
-from evenline.runs import source
+from evenline.runs.day import library_versions
 from evenline.support.errors import InputError
+from evenline.support.files import sha256
 from evenline.trial import registration
 from evenline.trial.matrix import run
 from evenline.trial.records import Source, read_registered
@@ -70,16 +71,17 @@ def test_everything_the_claim_depends_on_is_in_the_file(tmp_path: Path) -> None:
     )
     assert file["city"]["digest"] == digest(embedded_city("town"))
     assert [policy["digest"] for policy in file["policies"]] == [
-        policy_digest(name) for name in ("headway-1.0",) * 2 + ("zero",) * 2
+        policy_digest(name) for name in ("headway-1.0", "headway-0.7", "zero", "myopic")
     ]
     assert file["jobs"] == len(trial.jobs()) == 48
     assert file["evaluator"]["files"]["worlds/sumo/world.py"]
+    assert file["versions"] == library_versions() and file["calibration"]
     assert not (trial.folder / "records").exists()
 
 
 def test_jobs_that_behave_alike_are_not_merged(tmp_path: Path) -> None:
     trial = registered(tmp_path, methods='{ better = "zero", worse = "zero" }')
-    assert len(trial.jobs()) == 48
+    assert len(trial.jobs()) == 24
 
 
 def test_a_bundle_travels_with_the_trial_and_must_be_on_record_as_stable(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_bundle_travels_with_the_trial_and_must_be_on_record_as_stable(tmp_pat
 
 
 def test_an_unknown_policy_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="policy 'nobody'"):
+    with pytest.raises(InputError, match="unknown policy 'nobody'"):
         registered(tmp_path, methods='{ better = "nobody", worse = "zero" }')
     assert not (tmp_path / "trial").exists() and not (tmp_path / "used-cells.json").exists()
 
@@ -117,12 +119,13 @@ def test_a_changed_file_stops_every_later_command_and_is_named(tmp_path: Path, n
 
 def change_source(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let a file of ours look changed."""
-    real = source.source_files
 
-    def changed(patterns: tuple[str, ...]) -> dict[str, str]:
-        return {file: "0" * 64 if file == name else own for file, own in real(patterns).items()}
+    def changed(files: dict[str, str]) -> dict[str, str]:
+        return {file: "0" * 64 if file == name else own for file, own in files.items()}
 
-    monkeypatch.setattr(registration, "source_files", changed)
+    evaluator, analyser = registration.evaluator_files(), registration.analyser_files()
+    monkeypatch.setattr(registration, "evaluator_files", lambda: changed(evaluator))
+    monkeypatch.setattr(registration, "analyser_files", lambda: changed(analyser))
 
 
 @pytest.mark.parametrize("name", ["worlds/sumo/world.py", "trial/analyse.py"])
@@ -140,6 +143,30 @@ def test_changed_source_stops_the_trial_until_it_is_signed_off_for_all_to_see(
     monkeypatch.undo()
     change_source(monkeypatch, "control/ledger.py")
     with pytest.raises(InputError, match="control/ledger"):
+        open_trial(trial.folder)
+
+
+def test_a_changed_help_text_is_no_deviation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = registered(tmp_path)
+    for name in ("cli/trial.py", "report/page.py", "study/steps.py", "figures/plots.py"):
+        assert name not in trial.registered.evaluator.files
+        change_source(monkeypatch, name)
+        assert open_trial(trial.folder) == trial
+
+
+def test_an_own_rule_is_copied_hashed_and_run_from_the_copy(tmp_path: Path) -> None:
+    rule = tmp_path / "mine.py"
+    rule.write_text("def half(raw, constants, late_s):\n    return 30.0\n")
+    trial = registered(tmp_path, methods=f'{{ better = "{rule}:half", worse = "zero" }}')
+    (mine, _) = trial.registered.policies
+    copy = trial.inputs / mine.path.partition(":")[0]
+    assert copy.read_bytes() == rule.read_bytes() and mine.files == {copy.name: sha256(copy)}
+    rule.write_text("raise SystemExit\n")
+    assert policy_digest(str(trial.inputs / mine.path)) == mine.digest, "the copy stands alone"
+    copy.write_text(copy.read_text().replace("30.0", "31.0"))
+    with pytest.raises(InputError, match=rf"{copy.name}: is not the file"):
         open_trial(trial.folder)
 
 

@@ -224,7 +224,7 @@ def test_a_log_that_is_not_there_is_named(city: City, tmp_path: Path) -> None:
 def test_a_log_that_is_no_table_is_named(city: City, tmp_path: Path) -> None:
     path = tmp_path / "text.parquet"
     path.write_text("not a table")
-    with pytest.raises(InputError, match=r"text\.parquet: not a whole stop-visit table"):
+    with pytest.raises(InputError, match=r"text\.parquet: not a stop-visit table"):
         fit(city, [path])
 
 
@@ -385,7 +385,7 @@ def test_a_file_of_another_shape_is_refused(
 
 
 def test_a_file_that_is_not_there_or_no_json_is_named(city: City, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.json: no such file"):
+    with pytest.raises(InputError, match=r"gone\.json: no such calibration file"):
         load_calibration(tmp_path / "gone.json", city)
     broken = tmp_path / "broken.json"
     broken.write_text("{")

@@ -178,12 +178,12 @@ def check_source(
         files = trial[part]["files"]
         same = value_hash(files) == trial[part]["sha256"]
         opinion.expect(same, "trial.json", f"hash of the {part} is not that of its files")
-        if found is None:
-            continue  # this program stands alone: there is no source to compare with
-        for name, own in files.items():
-            now = found.get(name)
-            same = now == own or (name, now) in signed
-            opinion.expect(same, f"source {name}", "is not the registered source")
+    if found is None:
+        return  # this program stands alone: there is no source to compare with
+    for name, own in sorted((trial["evaluator"]["files"] | trial["analyser"]["files"]).items()):
+        now = found.get(name)
+        same = now == own or (name, now) in signed
+        opinion.expect(same, f"source {name}", "is not the registered source")
 
 
 # -- records --------------------------------------------------------------------------------------
