@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from evenline.runs.trial_job import described_policy, ledger_totals
 from typer.testing import CliRunner
 
 from calibrated import calibration_of
-from evenline.city.demand import Cell
 from evenline.city.tables import digest, open_city, save_city
 from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
 from evenline.report.data import read_study
 from evenline.report.page import MISSING, REPORT, write_report
 from evenline.report.words import verdict
-from evenline.runs.executors import Ended, Order
+from evenline.runs.executors import Results
+from evenline.runs.job import Ended
+from evenline.runs.job import Job as Order
 from evenline.support.errors import InputError
 from evenline.support.files import to_json
 from evenline.trial.evidence import write_analysis
@@ -37,6 +36,7 @@ from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 from evenline.trial.used import note_used
 from evenline.worlds.fast.world import FastWorld
+from made import answer
 
 FIGURES = {
     *("forest", "effects", "map", "timespace", "headways", "load", "reserve"),
@@ -66,22 +66,12 @@ def make_trial(study: Path) -> Trial:
     trial = register(study / "plan.toml", study / "trial", study / "used-cells.json")
     world = FastWorld(town, calibration_of(town))
 
-    def executor(
-        orders: Mapping[str, Order], inputs: Path
-    ) -> Generator[tuple[str, Ended], None, None]:
-        for address, order in orders.items():
+    def executor(orders: Sequence[Order], inputs: Path, *_: Any) -> Results:
+        for order in orders:
             source = str(inputs / order.policy) if "/" in order.policy else order.policy
-            outcome = world.run_day(Cell(**order.cell), open_policy(source, town))
-            done = {
-                "city": trial.registered.city.digest,
-                "policy": described_policy(source),
-                "sumo": {"version": order.sumo, "options": []},
-                "evaluator": trial.registered.evaluator.sha256,
-                "outcome": outcome.as_dict(),
-                "ledger": ledger_totals(outcome),
-                "host": {"name": "fast"},
-            }
-            yield address, Ended(done, (), 1.0)
+            outcome = world.run_day(order.cell, open_policy(source, town))
+            found = answer(trial, order, outcome)
+            yield Ended(job=order, answer=found, failures=(), duration_s=1.0)
 
     assert run(trial.folder, executor).complete
     return trial

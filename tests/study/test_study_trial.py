@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from safetensors.numpy import save
 from evenline.city.embedded import embedded_city
 from evenline.control.outcome import Outcome
 from evenline.policies.actor import random_tensors
-from evenline.runs.executors import Ended, Order
+from evenline.runs.executors import Results
+from evenline.runs.job import Ended
+from evenline.runs.job import Job as Order
 from evenline.study import engine
 from evenline.study.engine import Step, Study, open_study, run_study
 from evenline.study.plan import read_study_plan
@@ -22,8 +24,11 @@ from evenline.study.steps import STEPS, steps_with, training_is_stable
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, write_bytes, write_table, write_text
 from evenline.trial.used import Used, note_used
+from evenline.worlds.open import EMBEDDED
 from made import answer, day
 from town_plan import TOWN, plan_with
+
+FITTED = (EMBEDDED / "town.json").read_bytes()
 
 
 def made_up(workers: int | None = None) -> Any:
@@ -37,11 +42,12 @@ def made_up(workers: int | None = None) -> Any:
             chain = spec["chain"]
         return day(order, 910 if chain == "candidate" else 1_000)
 
-    def run(orders: Mapping[str, Order], inputs: Path) -> Generator[tuple[str, Ended], None, None]:
+    def run(orders: Sequence[Order], inputs: Path, *_: Any) -> Results:
         made_up.inputs = inputs  # type: ignore[attr-defined]
         trial = open_trial(inputs.parent)
-        for address, order in orders.items():
-            yield address, Ended(answer(trial, order, outcome(order)), (), 1.0)
+        for order in orders:
+            found = answer(trial, order, outcome(order))
+            yield Ended(job=order, answer=found, failures=(), duration_s=1.0)
 
     return run
 
@@ -68,7 +74,7 @@ def quick_steps() -> list[Step]:
     replaced = {
         "replay": stand_in("replay", {"manifest.json": b"{}"}),
         "replay-audit": stand_in("replay-audit", {"replay.json": b"{}"}),
-        "calibration": stand_in("calibration", {"calibration.json": b"{}"}),
+        "calibration": stand_in("calibration", {"calibration.json": FITTED}),
         "fidelity": stand_in("fidelity", {"fidelity.json": b"{}"}),
         "train": train,
     }
@@ -83,7 +89,8 @@ def quick_steps() -> list[Step]:
 def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenline.runs.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.processes", made_up)
+    monkeypatch.setattr("evenline.study.engine.processes", made_up)
     steps, out, said = quick_steps(), tmp_path / "study", list[str]()
     assert run_study(open_study(TOWN, out), TOWN, steps, say=said.append)
     assert any("      confirmed: lower generalized time in 10 of 10" in line for line in said)
@@ -94,7 +101,7 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
         "manifest.json",
     }
     labels = {path.name for path in (out / "policies").iterdir()}
-    assert labels == {"candidate-6201", "parent-6201", "reserve-alone-6201", "zero-6201"}
+    assert labels == {"candidate-6201", "parent-6201", "reserve-alone", "zero"}
     root = read_json(out / "trial" / "closeout.json")["merkle_root"]
     said.clear()
     assert run_study(open_study(TOWN, out), TOWN, steps, say=said.append)
@@ -118,7 +125,8 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
 def test_once_there_are_outcomes_nothing_before_them_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Callable[..., tuple[int, str]]
 ) -> None:
-    monkeypatch.setattr("evenline.runs.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.processes", made_up)
+    monkeypatch.setattr("evenline.study.engine.processes", made_up)
     monkeypatch.setattr("evenline.study.steps.STEPS", quick_steps())
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
     assert evenline(*run)[0] == 0
@@ -158,7 +166,8 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
 def test_without_outcomes_another_source_or_sumo_is_registered_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr("evenline.runs.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.processes", made_up)
+    monkeypatch.setattr("evenline.study.engine.processes", made_up)
     steps, out, said = quick_steps(), tmp_path / "study", list[str]()
     run_study(open_study(TOWN, out), TOWN, steps, until="register")
     path = out / "trial" / "trial.json"
@@ -189,7 +198,11 @@ def test_every_step_depends_on_our_version_and_the_page_on_what_it_prints(
     assert before[-1]["plan"] == sha256(plan.file)
     asset = Path(engine.__file__).parents[1] / "report" / "assets" / "page.css"
     real = sha256
-    monkeypatch.setattr("evenline.runs.source.sha256", lambda p: "other" if p == asset else real(p))
+
+    def changed(path: Path) -> str:
+        return "other" if path == asset else real(path)
+
+    monkeypatch.setattr("evenline.support.sources.sha256", changed)
     assert STEPS[-1].settings(plan)["source"] != before[-1]["source"]
     monkeypatch.setattr("evenline.__version__", "0.0.0")
     assert all(a != b for a, b in zip(before, (s.settings(plan) for s in STEPS), strict=True))
@@ -218,7 +231,8 @@ def test_what_is_taught_is_as_stable_as_where_it_started(
 def test_a_trial_that_was_tampered_with_is_named_and_not_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenline.runs.executors.local", made_up)
+    monkeypatch.setattr("evenline.runs.executors.processes", made_up)
+    monkeypatch.setattr("evenline.study.engine.processes", made_up)
     steps, out = quick_steps(), tmp_path / "study"
     study = open_study(TOWN, out)
     run_study(study, TOWN, steps, until=engine.TRIAL)

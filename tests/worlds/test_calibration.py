@@ -297,7 +297,9 @@ def test_a_saved_calibration_is_read_back_as_it_was(
     assert FastWorld(city, again).run_day(cell, rule) == FastWorld(city, fitted).run_day(cell, rule)
 
 
-def test_a_saved_calibration_can_be_read_by_people(fitted: Calibration, tmp_path: Path) -> None:
+def test_a_saved_calibration_can_be_read_by_people(
+    city: City, fitted: Calibration, tmp_path: Path
+) -> None:
     path = tmp_path / "calibration.json"
     save_calibration(path, fitted)
     found = json.loads(path.read_text())
