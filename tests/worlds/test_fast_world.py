@@ -293,8 +293,9 @@ def test_a_rule_inside_the_kernel_writes_the_states_it_passes(day: Day) -> None:
     written = blank.copy()
     inside._days.begin(0, day.cell)
     kernel.run_day(
-        inside._days.static, inside._days.fleet, 0, rule.kind, rule.a, rule.b, written, True
-    )
+        inside._days.static, inside._days.fleet, 0, rule.rule.address, rule.constants, rule.chain,
+        rule.due_s, written, True,
+    )  # fmt: skip
     assert np.array_equal(written, last)
 
 

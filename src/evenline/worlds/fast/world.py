@@ -164,7 +164,7 @@ class FastWorld:
             self._state, write_states,
         )  # fmt: skip
         if bus >= 0:
-            stop = int(days.fleet.trip[0, bus]["position"])
+            stop = int(days.fleet.trip[0, bus].position)
             service = self.city.services[self.city.trips[bus].service]
             where = (self.city.trips[bus].id, self.city.stops[service.stops[stop]].id)
             check_holds([float(days.fleet.hold_s[0, 0])], 1, lambda _: where)
