@@ -19,6 +19,7 @@ FEW = {
     "seeds": "[1]",
     "levels": "[0.75]",
     "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
+    "methods": '{ better = "headway-1.0", worse = ["zero"] }',
     "claim": '{ candidate = "better", parent = "worse", level = "0.25" }',
 }
 
@@ -113,7 +114,10 @@ def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None
         (("run", "nowhere"), "begin with: evenline trial register PLAN"),
         (("verify", "nowhere"), "no such folder"),
         (("register", "nowhere.toml"), "nowhere.toml: no such file"),
-        (("run", "nowhere", "--executor", "cloud"), "there are local and ray"),
+        (
+            ("run", "nowhere", "--executor", "cloud"),
+            "unknown executor 'cloud'; choose 'processes' or 'ray'",
+        ),
         (("run", "nowhere", "--workers", "0"), "must be at least 1"),
         (("run", "nowhere", "--shard", "9"), "should look like 2/8"),
     ],

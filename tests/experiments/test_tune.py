@@ -79,7 +79,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, at: int) -> list[tuple[float, .
             runs.extend(points)
             if before < at <= len(runs):
                 raise KeyboardInterrupt
-            return plain(points)  # type: ignore[no-any-return]
+            return plain(points)
 
         return judged
 

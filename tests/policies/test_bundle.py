@@ -88,6 +88,17 @@ def test_an_unknown_policy_is_answered_with_those_there_are() -> None:
         open_policy("zero+v9", town())
 
 
+@pytest.mark.parametrize("more", ["+candidate", ":gain=0.9", "+v9"])
+def test_what_is_added_to_a_bundles_path_is_carried_out_or_refused(
+    more: str, tmp_path: Path
+) -> None:
+    folder = str(save_actor(tmp_path / "actor"))
+    try:
+        assert policy_digest(f"{folder}{more}") != policy_digest(folder), "ignored in silence"
+    except InputError as told:
+        assert more in str(told) or more[1:] in str(told)
+
+
 # -- digests --------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,18 @@ def nothing(opened):
     return None
 
 
+class Unseen:
+    """A world that keeps no stop visits."""
+
+    def __init__(self, inner):
+        self.inner, self.city, self.charged = inner, inner.city, 0
+        self.reset, self.step, self.outcome = inner.reset, inner.step, inner.outcome
+
+
+def unseen(opened):
+    return Unseen(opened.fast_world())
+
+
 number = 3
 '''
 
@@ -258,6 +270,7 @@ def test_the_days_of_another_world_are_not_taken_for_its_own(
         ("mine.py:broken", ["no map"]),
         ("mine.py:nothing", ["mine.py:nothing"]),
         ("mine.py:number", ["mine.py:number"]),
+        ("mine.py:unseen", ["visits"]),
         ("mine.py:gone", ["mine.py: has no 'gone'"]),
         ("mine.py", ["mine.py: name what to use"]),
         ("gone.py:world", ["gone.py: no such file"]),

@@ -18,7 +18,7 @@ from evenline.figures.measure import column, headway_ratios
 from evenline.policies.bundle import open_policy
 from evenline.rules.chain import ELEMENTS
 from evenline.rules.explain import HOUR_S, Witness, changes
-from evenline.worlds.open import OpenCity, open_city
+from evenline.worlds.open import CALIBRATION, OpenCity, open_city
 
 VISITS = 60_000  # as many stop visits as a page takes along, at least one block
 ROLES = ("candidate", "parent")
@@ -26,14 +26,20 @@ CHANGES = ("", *ELEMENTS.values())
 
 
 def study_city(study: Path) -> OpenCity:
-    """The study's city, with the study's own calibration if it has one."""
-    own = study / "calibration" / "calibration.json"
-    return open_city(str(study / "city"), own if own.is_file() else None)
+    """The study's city, with the study's own calibration or the one that its trial registered."""
+    places = (study / "calibration", study / "trial" / "inputs" / "city")
+    found = [place / CALIBRATION for place in places if (place / CALIBRATION).is_file()]
+    return open_city(str(study / "city"), found[0] if found else None)
 
 
-def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any]:
-    """The first blocks of the trial at its middle demand level, under the first training seed."""
+def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
+    """The first blocks of the trial at its middle demand level, under the first training seed.
+
+    None where there is no calibration to simulate them with.
+    """
     opened = study_city(study)
+    if opened.calibration is None:
+        return None
     city, world = opened.city, opened.fast_world(keep_visits=True)
     level, seed = sorted(trial["levels"])[len(trial["levels"]) // 2], trial["seeds"][0]
     sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in ROLES}
@@ -74,9 +80,10 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any]:
 def source_of(study: Path, trial: dict[str, Any], method: str, seed: int) -> str:
     """A registered policy: the trial's own copy of a bundle, or a built-in name."""
     for policy in trial["policies"]:
-        if (policy["method"], policy["seed"]) == (method, seed):
+        if policy["method"] == method and policy["seed"] in (None, seed):
             copied = study / "trial" / "inputs" / policy["path"]
-            return str(copied) if copied.is_dir() else str(policy["path"])
+            own = (study / "trial" / "inputs" / policy["path"].partition(":")[0]).is_file()
+            return str(copied) if own or copied.is_dir() else str(policy["path"])
     raise AssertionError(f"{method} {seed} is not in the trial")
 
 
