@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
 from evenline.learn import network
 from evenline.learn.hurdle import deterministic, hurdle
-from evenline.learn.network import Params, Size, critic_values, state_value
+from evenline.learn.network import (
+    Params,
+    Size,
+    critic_values,
+    init_actor,
+    init_critic,
+    init_value,
+    state_value,
+)
 from small_states import SIZE, states
 
 # Compiled whole, as training does, and sooner than one operation at a time.
-init_actor, init_critic, init_value = map(
-    partial(jax.jit, static_argnames="size"),
-    (network.init_actor, network.init_critic, network.init_value),
-)
 compiled = partial(jax.jit, static_argnames="packed")
 encode, actor_outputs = compiled(network.encode), compiled(network.actor_outputs)
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from evenline.learn import updates
 from evenline.learn.data import Transitions
-from evenline.learn.updates import Learned, Rates, adam, advantage_weight, expectile_loss
+from evenline.learn.updates import Learned, Rates, adam, advantage_weight, begin, expectile_loss
 from small_states import SERVICES, SIZE, states
 
 COUNT = 48
 Floats = np.ndarray[Any, Any]
 # Compiled whole, as training does, and sooner than one operation at a time.
-begin = partial(jax.jit, static_argnames="size")(updates.begin)
 iql_update, continue_update, soft_value = map(
     partial(jax.jit, static_argnames="packed"),
     (updates.iql_update, updates.continue_update, updates.soft_value),
