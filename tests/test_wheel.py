@@ -78,7 +78,7 @@ def test_the_fast_world_opens_with_its_calibration(installed: Path, tmp_path: Pa
         ("study status town", "not done yet"),
         ("study run city --dry-run", "reuse = 'data/replay-city': not found"),
         ("study plan town", 'name = "town"'),
-        ("trial register town-trial", "120 jobs"),
+        ("trial register town-trial", "60 jobs"),
         ("policy show zero", '"rule": "zero"'),
         ("city build town --out c", "c"),
         ("simulate", "generalized time"),

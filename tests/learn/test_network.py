@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
+from evenline.learn import network
 from evenline.learn.hurdle import deterministic, hurdle
 from evenline.learn.network import (
     Params,
     Size,
-    actor_outputs,
     critic_values,
-    encode,
     init_actor,
     init_critic,
     init_value,
@@ -25,8 +24,12 @@ from evenline.learn.network import (
 )
 from small_states import SIZE, states
 
+# Compiled whole, as training does, and sooner than one operation at a time.
+compiled = partial(jax.jit, static_argnames="packed")
+encode, actor_outputs = compiled(network.encode), compiled(network.actor_outputs)
 
-@partial(jax.jit, static_argnames="packed")
+
+@compiled
 def outputs(actor: Params, critic: Params, value: Params, s: jax.Array, packed: bool) -> Any:
     """All that the three networks say of some states."""
     q = critic_values(critic, encode(critic, s, packed), s[:, 0])
@@ -58,7 +61,8 @@ def test_active_slots_alone_give_the_features_and_gradients_of_the_full_grid(wid
     def loss(p: dict[str, jax.Array], packed: bool) -> jax.Array:
         return (encode(p, batch, packed) ** 2).sum()
 
-    dense, packed = (jax.value_and_grad(loss)(params, way) for way in (False, True))
+    slope_of = compiled(jax.value_and_grad(loss))
+    dense, packed = (slope_of(params, packed=way) for way in (False, True))
     assert float(packed[0]) == pytest.approx(float(dense[0]), rel=1e-5)
     for name, slope in dense[1].items():
         np.testing.assert_allclose(packed[1][name], slope, rtol=1e-3, atol=1e-3, err_msg=name)
