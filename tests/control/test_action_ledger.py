@@ -16,7 +16,7 @@ from evenline.control.action import (
     hold_of,
 )
 from evenline.control.ledger import Ledger
-from evenline.control.outcome import Outcome
+from evenline.control.outcome import Outcome, outcome_from
 from evenline.support.compiled import compiled
 from evenline.support.errors import InputError
 
@@ -200,6 +200,8 @@ def test_the_endpoints_follow_from_the_counts() -> None:
     assert (day.cost, day.generalized_s) == (2 * 1_000 + 3_000, 25.0)
     assert (day.completion, day.unfinished) == (0.75, 50)
     assert (day.mean_hold_s, day.zero_hold_share, day.trip_duration_s) == (2.5, 0.75, 900.0)
+    assert (day.waiting_each_s, day.riding_each_s, day.zero_duration_share) == (5.0, 15.0, 0.1)
+    assert outcome_from(day.as_dict()) == day
     for name in ("cost", "generalized_s", "completion", "unfinished", "departed", "teleports"):
         assert day.as_dict()[name] == getattr(day, name)
 
@@ -208,3 +210,4 @@ def test_a_day_on_which_nothing_happened_still_has_endpoints() -> None:
     day = outcome(departed=0, completed=0, decisions=0, holds_zero=0, trips_completed=0)
     assert (day.generalized_s, day.completion, day.unfinished) == (0.0, 1.0, 0)
     assert (day.mean_hold_s, day.zero_hold_share, day.trip_duration_s) == (0.0, 1.0, 0.0)
+    assert (day.waiting_each_s, day.riding_each_s, day.zero_duration_share) == (0.0, 0.0, 0.0)
