@@ -15,9 +15,10 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.world import run_episode
 from evenline.figures.measure import column, headway_ratios
-from evenline.policies.bundle import open_policy
+from evenline.policies.bundle import open_policy, parse_source
 from evenline.rules.chain import ELEMENTS
 from evenline.rules.explain import HOUR_S, Witness, changes
+from evenline.support.own import is_own
 from evenline.worlds.open import CALIBRATION, OpenCity, open_city
 
 VISITS = 60_000  # as many stop visits as a page takes along, at least one block
@@ -35,10 +36,12 @@ def study_city(study: Path) -> OpenCity:
 def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
     """The first blocks of the trial at its middle demand level, under the first training seed.
 
-    None where there is no calibration to simulate them with.
+    None where there is no calibration to simulate them with, and for rules of the user's own: a
+    page runs no code that lies in a folder.
     """
     opened = study_city(study)
-    if opened.calibration is None:
+    own = any(is_own(parse_source(p["path"]).place) for p in trial["policies"])
+    if opened.calibration is None or own:
         return None
     city, world = opened.city, opened.fast_world(keep_visits=True)
     level, seed = sorted(trial["levels"])[len(trial["levels"]) // 2], trial["seeds"][0]
@@ -82,8 +85,7 @@ def source_of(study: Path, trial: dict[str, Any], method: str, seed: int) -> str
     for policy in trial["policies"]:
         if policy["method"] == method and policy["seed"] in (None, seed):
             copied = study / "trial" / "inputs" / policy["path"]
-            own = (study / "trial" / "inputs" / policy["path"].partition(":")[0]).is_file()
-            return str(copied) if own or copied.is_dir() else str(policy["path"])
+            return str(copied) if copied.is_dir() else str(policy["path"])
     raise AssertionError(f"{method} {seed} is not in the trial")
 
 
