@@ -16,6 +16,7 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.event import Batch
 from evenline.control.outcome import Outcome
+from evenline.control.visits import Visit
 
 
 class World(Protocol):
@@ -37,6 +38,10 @@ class World(Protocol):
 
     def outcome(self) -> Outcome:
         """The day's result; only after the horizon."""
+
+    @property
+    def visits(self) -> list[Visit]:
+        """The stop visits of the day so far; only a world that keeps them has any."""
 
 
 def run_episode(world: World, cell: Cell, policy: "Policy") -> Outcome:

@@ -25,7 +25,7 @@ from evenline.control.outcome import Outcome
 from evenline.figures.document import insert
 from evenline.figures.measure import regularity
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import BUILT_IN, policy_digest, read_policy
+from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest, read_policy
 from evenline.runs.day import evaluator, library_versions
 from evenline.runs.executors import WHOLE, Executor, Shard, processes
 from evenline.runs.job import Job
@@ -190,6 +190,10 @@ def compare(
     refuse_foreign(out, PLAN)
     opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
     digests = {source: policy_digest(source) for source in sources}
+    if world == "fast":
+        opened.fitted()
+    for source in sources:  # a policy that cannot be opened here is refused before anything runs
+        open_policy(source, opened.city, opened.calibration)
     jobs = [
         Job(
             city=city_name,

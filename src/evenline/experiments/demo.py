@@ -27,9 +27,8 @@ from evenline.figures.page import Numbers, Pair, Picture, comparison_page
 from evenline.replay.episode import read_tokens
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor
-from evenline.runs.job import Answer, Job
+from evenline.runs.job import Answer, Job, answer_json
 from evenline.support.files import new_folder, refuse_foreign, to_json, write_text
-from evenline.support.records import plain
 
 PAGE = "index.html"
 BASE, OTHER = "no holding", "the headway rule"
@@ -63,7 +62,7 @@ def demo(city_name: str, blocks: int, out: Path, executor: Executor | None = Non
         ]
         made = _how_made(city_name, blocks, answers[every[0]])
         page = comparison_page(city.name, BASE, OTHER, pairs, _pictures(city, jobs), made)
-        write_text(aside / "outcomes.json", to_json([plain(answers[job]) for job in every]))
+        write_text(aside / "outcomes.json", to_json([answer_json(answers[job]) for job in every]))
         write_text(aside / PAGE, page)
     return out / PAGE
 

@@ -13,9 +13,8 @@ from evenline.control.visits import read_visits
 from evenline.figures.plots import png, time_space_grid
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor, processes
-from evenline.runs.job import Answer, Job
+from evenline.runs.job import Answer, Job, answer_json
 from evenline.support.files import new_folder, refuse_foreign, to_json, write_bytes, write_text
-from evenline.support.records import plain
 from evenline.worlds.open import check_world_name, open_city
 
 OUTCOME = "outcome.json"
@@ -50,13 +49,11 @@ def simulate(
         label = f"{opened.name}, {policy}, in {'SUMO' if world == 'sumo' else world}"
         execute = executor or processes()
         answer = run_days([job], label, opened.city.horizon_s, execute)[job]
-        told = plain(answer) | {
-            "outcome": answer.outcome.as_dict(),
+        told = answer_json(answer) | {
             "city_name": opened.name,
             "policy_name": policy,
             "evenline": evenline.__version__,
         }
-        del told["arrivals_s"]
         write_text(aside / OUTCOME, to_json(told))
         write_bytes(aside / "time_space.png", png(time_space_grid(read_visits(visits))))
     return answer

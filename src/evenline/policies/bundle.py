@@ -126,6 +126,8 @@ def parse_source(source: str) -> Source:
     constants: dict[str, float] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
+        if not equals and place in RULES:
+            raise InputError(f"policy {source!r}: write a constant as {place}:{setting}=VALUE")
         if not equals:
             place = f"{place}:{setting}"
             continue
@@ -142,13 +144,13 @@ def read_policy(source: str) -> Bundle:
     """A policy by name, with `:constant=value` and `+CHAIN` if wanted, or a bundle's folder."""
     parts = parse_source(source)
     chain = "raw" if parts.chain is None else parts.chain
-    if parts.place in BUILT_IN:
+    if parts.place in (*BUILT_IN, "random"):
         chain_code(chain)
         if parts.place == "rollout":
             if parts.constants:
                 raise InputError(f"policy {source!r}: 'rollout' has no constants")
             return Bundle(source, Spec(kind="rollout", constants={}, chain=chain))
-        name, constants = SETTINGS[parts.place]
+        name, constants = SETTINGS.get(parts.place, (parts.place, {}))
         row = RULES[name]
         constants = row.named(row.values(constants | parts.constants))
         return Bundle(source, _rule_spec("rule", name, constants, chain), row=row)
@@ -159,6 +161,11 @@ def read_policy(source: str) -> Bundle:
         spec = replace(_rule_spec("own", row.name, constants, chain), code=own.sha256)
         return Bundle(source, spec, own=own, row=row)
     if (Path(parts.place) / POLICY).is_file():
+        if parts.constants or parts.chain is not None:
+            raise InputError(
+                f"policy {source!r}: a bundle says its own constants and chain; make another with: "
+                f"evenline policy export {parts.place} --chain CHAIN"
+            )
         return load_bundle(Path(parts.place))
     raise InputError(
         f"unknown policy {source!r}; choose {choice(BUILT_IN)}, or name a bundle's folder or "

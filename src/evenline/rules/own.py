@@ -10,9 +10,13 @@
 function is a rule without constants. A rule is called in plain Python unless it is `compiled`.
 """
 
+import dis
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from evenline.control.event import RAW_FEATURES
 from evenline.rules.table import WIDTH, Constant, Formula, Rule
 from evenline.support.errors import InputError
 from evenline.support.own import Own, load_own
@@ -37,6 +41,21 @@ def rule(
     return made
 
 
+def _check_compilable(source: str, rule: Rule) -> None:
+    """Refuse what compiled code cannot tell: an exception, or a feature that does not exist."""
+    if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(rule.formula)):
+        raise InputError(f"{source}: a compiled rule cannot raise; return a hold in every case")
+    constants = [*rule.values({}), *[0.0] * (WIDTH - len(rule.constants))]
+    for value in (0.0, 1.0):
+        try:
+            rule.formula(np.full(len(RAW_FEATURES), value), np.array(constants), value)
+        except ArithmeticError:
+            continue  # compiled, a division by zero gives inf or nan, which is refused as a hold
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise InputError(f"{source}: fails in plain Python ({said})") from error
+
+
 def load_rule(source: str) -> tuple[Rule, Own]:
     """The rule that `FILE.py:NAME` or `MODULE:NAME` names, compiled if it asks to be."""
     own = load_own(source)
@@ -46,6 +65,7 @@ def load_rule(source: str) -> tuple[Rule, Own]:
             raise InputError(f"{source}: {own.name} is not a function")
         found = Rule(own.name, found, compiled=False)
     if found.compiled:
+        _check_compilable(source, found)
         try:
             _ = found.address
         except Exception as error:  # Numba has many; all mean that this function cannot compile

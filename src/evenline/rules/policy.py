@@ -83,14 +83,18 @@ class RulePolicy:
 
     def _in_python(self, raw: Array, late_s: Array) -> list[float]:
         """The formula called bus by bus; an error in it is the user's, and told in one line."""
+        rows = zip(raw, late_s, strict=True)
         try:
-            rows = zip(raw, late_s, strict=True)
-            return [float(self.rule.formula(row, self.constants, late)) for row, late in rows]
+            found = [self.rule.formula(row, self.constants, late) for row, late in rows]
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             said = f"{type(error).__name__}: {error}".splitlines()[0]
             where = f"{last.filename} line {last.lineno}"
             raise InputError(f"rule {self.rule.name}: {said} ({where})") from error
+        for hold in found:
+            if isinstance(hold, bool) or not isinstance(hold, int | float | np.number):
+                raise InputError(f"rule {self.rule.name}: returned {hold!r}, not seconds of hold")
+        return [float(hold) for hold in found]
 
 
 @inlined

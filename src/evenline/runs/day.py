@@ -125,7 +125,7 @@ def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -
         answer = _answer(job, opened, outcome, _arrivals(city, world))
         write_episode(job.tokens, tokens, outcome, provenance(job, answer))
     if job.visits is not None:
-        visits = getattr(world, "visits", ())
+        visits = world.visits
         table = witness.table(city, visits) if job.explain else visit_table(city, visits)
         write_table(job.visits, table)
         if job.explain:
@@ -192,7 +192,7 @@ def _arrivals(city: City, world: World) -> Ints:
     """When each trip reached each of its stops, from a world's stop visits."""
     first = new_headways(city).first_visit
     arrivals = np.full(int(first[-1]), -1, np.int32)
-    for visit in getattr(world, "visits", ()):
+    for visit in world.visits:
         arrivals[first[visit.trip] + visit.position] = visit.arrival_s
     return arrivals
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from evenline.city.demand import Cell
 from evenline.city.model import Ints
 from evenline.control.outcome import Outcome
-from evenline.support.records import Record
+from evenline.support.records import Record, plain
 
 T = TypeVar("T")
 
@@ -101,14 +101,14 @@ class Answer(Record):
 
 
 class Failure(Record):
-    """Why a try gave no answer. Bad input fails every try alike; the rest may pass at the next."""
+    """Why a try gave no answer. Bad input and defects fail every try; the rest may pass."""
 
-    kind: Literal["input", "simulator", "died", "silent", "time", "memory", "lost"]
+    kind: Literal["input", "defect", "simulator", "died", "silent", "time", "memory", "lost"]
     message: str
 
     @property
     def final(self) -> bool:
-        return self.kind == "input"
+        return self.kind in ("input", "defect")
 
 
 class Ended(Record):
@@ -128,6 +128,13 @@ class Ended(Record):
     def final(self) -> bool:
         """Whether another try would fail in the same way."""
         return bool(self.failures) and self.failures[-1].final
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """An answer for a file that people read: with the figures that follow, without arrivals."""
+    told: dict[str, Any] = plain(answer) | {"outcome": answer.outcome.as_dict()}
+    del told["arrivals_s"]
+    return told
 
 
 def to_line(value: Any) -> bytes:

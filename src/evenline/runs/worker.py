@@ -10,6 +10,7 @@ import queue
 import resource
 import sys
 import threading
+import traceback
 from typing import BinaryIO
 
 from evenline.policies.actor import ActorPolicy
@@ -61,6 +62,13 @@ def serve(tasks: "queue.SimpleQueue[bytes]", out: BinaryIO) -> None:
             said = Said(failure=Failure(kind="input", message=str(error)))
         except MemoryError:
             said = Said(failure=Failure(kind="memory", message="out of the memory it may use"))
+        except (
+            Exception
+        ) as error:  # of ours, or of the user's own code: the reason must not be lost
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            message = f"{reason} ({last.filename} line {last.lineno})"
+            said = Said(failure=Failure(kind="defect", message=message))
         _write(out, said)
 
 

@@ -75,4 +75,7 @@ def open_world(name: str, opened: OpenCity, keep_visits: bool = False) -> World:
 
         return SumoWorld(opened.city)
     world: World = load_own(name).thing(opened)
+    for member in ("city", "charged", "reset", "step", "outcome", "visits"):
+        if not hasattr(type(world), member) and not hasattr(world, member):
+            raise InputError(f"{name}: must return a world, and what it returns has no {member!r}")
     return world
