@@ -296,6 +296,17 @@ def test_a_verdict_that_is_not_final_or_not_on_fresh_days_says_so(
     assert any("first look" in limit for limit in verdict(read_study(copy)).limits)
 
 
+def test_the_page_names_the_world_of_a_trial_outside_sumo(study: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(study, tmp_path / "town")
+    assert "(SUMO 1.27.1)" in (study / REPORT).read_text()
+    path = copy / "trial" / "trial.json"
+    registered = json.loads(path.read_text()) | {"world": "fast", "sumo": None}
+    path.unlink()
+    path.write_text(to_json(registered))
+    page = write_report(copy).read_text()
+    assert "(the world fast)" in page and "SUMO None" not in page and "SUMO 1.27.1)" not in page
+
+
 def test_no_command_on_the_page_would_be_refused(study: Path, tmp_path: Path) -> None:
     """After outcomes nothing before them can be forced; without a trial anything can."""
     page = (study / REPORT).read_text()

@@ -102,7 +102,7 @@ def read_trial(folder: Path) -> Part:
     pairs = _pairs(folder, records, plan, block_differences)
     return {
         "name": registered["name"],
-        "sumo": registered["sumo"],
+        "simulator": _simulator(registered),
         "jobs": registered["jobs"],
         "registered_at": registered["registered_at"],
         "sha256": sha256(folder / "trial.json"),
@@ -124,6 +124,12 @@ def read_trial(folder: Path) -> Part:
             for key, changes in pairs.items()
         ],
     }
+
+
+def _simulator(registered: Mapping[str, Any]) -> str:
+    """Where the trial's days ran, in words."""
+    version, world = registered["sumo"], registered.get("world", "sumo")
+    return f"SUMO {version}" if world == "sumo" else f"the world {world}"
 
 
 def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:

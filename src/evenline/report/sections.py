@@ -13,11 +13,6 @@ from evenline.figures.page import Numbers
 from evenline.report import words
 from evenline.report.data import Study
 
-FAST = (
-    "Simulated in the fast world when this page was made: the trial's own days ran in SUMO and "
-    "keep totals only."
-)
-
 
 @dataclass(frozen=True)
 class Shown:
@@ -117,8 +112,8 @@ def _methods(study: Study) -> Section:
     ]  # fmt: skip
     days = trial["methods"][claim["candidate"]]["days"]
     caption = (
-        f"Means over {days:,} SUMO days a method; times per passenger. Only the comparison of "
-        "candidate and parent is a registered claim."
+        f"Means over {days:,} days a method ({trial['simulator']}); times per passenger. "
+        "Only the comparison of candidate and parent is a registered claim."
     )
     table = Table(caption, head, rows, {1: "text"}, roles.keys())
     return Section("methods", title, tables=[table])
@@ -193,15 +188,22 @@ def _days(study: Study, days: dict[str, Any] | None) -> Section:
         ),
     ]  # fmt: skip
     intro = (
-        f"{FAST} The same passengers and traffic for both; demand \u00d7 {days['level']:.2f}, "
-        f"training seed {days['seed']}."
+        f"{_simulated(study.trial)} The same passengers and traffic for both; "
+        f"demand \u00d7 {days['level']:.2f}, training seed {days['seed']}."
     )
     return Section("days", title, intro, figures, tag="fast world")
 
 
+def _simulated(trial: Mapping[str, Any]) -> str:
+    return (
+        "Simulated in the fast world when this page was made: the trial's own days "
+        f"({trial['simulator']}) keep totals only."
+    )
+
+
 def _reserve(study: Study, days: dict[str, Any] | None) -> Section:
     title = "Where and when the reserve acts"
-    if days is None:
+    if days is None or study.trial is None:
         return Section("reserve", title)
     count = len(days["blocks"])
     shown = Shown(
@@ -210,7 +212,7 @@ def _reserve(study: Study, days: dict[str, Any] | None) -> Section:
         f"{count} simulated day{'s' if count > 1 else ''}.",
         f"evenline report {study.name}", controls=True,
     )  # fmt: skip
-    return Section("reserve", title, FAST, [shown], tag="fast world")
+    return Section("reserve", title, _simulated(study.trial), [shown], tag="fast world")
 
 
 def _learning(study: Study) -> Section:

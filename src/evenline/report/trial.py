@@ -24,7 +24,7 @@ def write_trial(document: Path, folder: Path) -> None:
     image = document.parent / "images" / f"trial-{trial['name']}.png"
     text = [
         f"Made by `evenline trial analyse {folder} --docs {document}`: {trial['jobs']:,} days,"
-        f" SUMO {trial['sumo']}, registered as `{trial['sha256']}`"
+        f" {trial['simulator']}, registered as `{trial['sha256']}`"
         + (f", closed under `{trial['merkle_root']}`." if trial["merkle_root"] else "."),
         "",
         *verdict_lines(trial["analysis"]),

@@ -191,7 +191,7 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
     claim = trial["claim"]
     days = len(trial["pairs"])
     limits = [
-        f"These are {days:,} pairs of simulated days (SUMO {trial['sumo']}) in one network, "
+        f"These are {days:,} pairs of simulated days ({trial['simulator']}) in one network, "
         f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
         f"The claim compares {which(claim['candidate'])} with its direct parent"
         f"{called(claim['parent'])} and nothing else. Other methods are described, not tested.",
@@ -393,7 +393,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
     found = [("evenline", evenline.__version__)]
     if (trial := study.trial) is not None:
         found += [
-            ("SUMO", trial["sumo"]),
+            ("simulator", trial["simulator"]),
             ("registered at", trial["registered_at"]),
             ("trial", trial["sha256"]),
             ("all results", trial["analysis"]["results_sha256"]),
