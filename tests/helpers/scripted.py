@@ -10,7 +10,7 @@ import numpy as np
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
 from evenline.city.model import City, Ints
-from evenline.control.action import MAX_HOLD_S
+from evenline.control.action import check_holds
 from evenline.control.event import (
     BASE_DWELL,
     BUS_AHEAD,
@@ -59,8 +59,7 @@ class ScriptedWorld:
         return self._next()
 
     def step(self, holds_s: Sequence[float]) -> Batch | None:
-        assert len(holds_s) == len(self.batches[-1].trips)
-        assert all(0 <= hold <= MAX_HOLD_S for hold in holds_s)
+        check_holds(holds_s, len(self.batches[-1].trips), lambda i: (f"bus {i}", "stop"))
         self.holds.append(list(holds_s))
         self.charged = self.pauses[len(self.costs)] + round(sum(holds_s))
         self.costs.append(self.charged)

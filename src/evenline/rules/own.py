@@ -41,10 +41,18 @@ def rule(
     return made
 
 
-def _check_compilable(source: str, rule: Rule) -> None:
-    """Refuse what compiled code cannot tell: an exception, or a feature that does not exist."""
+def _check_compiled(source: str, rule: Rule) -> None:
+    """Compile a rule; refuse what compiled code cannot tell: an exception, a feature too many."""
     if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(rule.formula)):
         raise InputError(f"{source}: a compiled rule cannot raise; return a hold in every case")
+    try:
+        _ = rule.address
+    except Exception as error:  # Numba has many; all mean that this function cannot be compiled
+        said = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = said[-1] if said else type(error).__name__
+        raise InputError(
+            f"{source}: cannot be compiled ({reason}); mend it, or leave out compiled=True"
+        ) from error
     constants = [*rule.values({}), *[0.0] * (WIDTH - len(rule.constants))]
     for value in (0.0, 1.0):
         try:
@@ -52,8 +60,8 @@ def _check_compilable(source: str, rule: Rule) -> None:
         except ArithmeticError:
             continue  # compiled, a division by zero gives inf or nan, which is refused as a hold
         except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise InputError(f"{source}: fails in plain Python ({said})") from error
+            said = f"{type(error).__name__}: {error}".splitlines()[:1]
+            raise InputError(f"{source}: fails in plain Python ({said[0]})") from error
 
 
 def load_rule(source: str) -> tuple[Rule, Own]:
@@ -65,13 +73,5 @@ def load_rule(source: str) -> tuple[Rule, Own]:
             raise InputError(f"{source}: {own.name} is not a function")
         found = Rule(own.name, found, compiled=False)
     if found.compiled:
-        _check_compilable(source, found)
-        try:
-            _ = found.address
-        except Exception as error:  # Numba has many; all mean that this function cannot compile
-            said = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = said[-1] if said else type(error).__name__
-            raise InputError(
-                f"{source}: cannot be compiled ({reason}); mend it, or leave out compiled=True"
-            ) from error
+        _check_compiled(source, found)
     return replace(found, keep=False), own

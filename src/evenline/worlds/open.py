@@ -74,7 +74,10 @@ def open_world(name: str, opened: OpenCity, keep_visits: bool = False) -> World:
         from evenline.worlds.sumo.world import SumoWorld
 
         return SumoWorld(opened.city)
-    world: World = load_own(name).thing(opened)
+    make = load_own(name).thing
+    if not callable(make):
+        raise InputError(f"{name}: is not a function of the opened city")
+    world: World = make(opened)
     for member in ("city", "charged", "reset", "step", "outcome", "visits"):
         if not hasattr(type(world), member) and not hasattr(world, member):
             raise InputError(f"{name}: must return a world, and what it returns has no {member!r}")
