@@ -14,6 +14,7 @@ from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import ON_BOARD, RATE, TARGET_AHEAD, Batch
 from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import open_policy
+from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity, open_city, open_world
 
 CELL = demo_cell(2, 1.25)
@@ -112,11 +113,15 @@ def test_a_policy_that_breaks_a_promise_fails(town: OpenCity) -> None:
             check_policy(policy, town.fast_world(), CELL)
 
 
-def test_our_cities_pass_and_one_without_buses_fails(town: OpenCity) -> None:
+def test_our_cities_pass_and_one_whose_stops_stand_still_fails(town: OpenCity) -> None:
     for opened in (town, open_city("city")):
         assert check_city(opened) is opened.city
-    with pytest.raises(AssertionError):
-        check_city(replace(town, city=replace(town.city, trips=()), calibration=None))
+    first, *rest = town.city.services
+    still = replace(first, distance_m=tuple(0.0 for _ in first.distance_m))
+    broken = object.__new__(type(town.city))
+    broken.__dict__.update(vars(town.city) | {"services": (still, *rest)})
+    with pytest.raises((AssertionError, InputError)):
+        check_city(replace(town, city=broken, calibration=None))
 
 
 def test_a_learner_must_make_the_same_actor_of_a_seed(town: OpenCity) -> None:
