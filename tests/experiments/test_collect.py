@@ -452,7 +452,7 @@ def test_an_episode_cut_short_is_refused_by_name_and_not_overwritten(
 
 @pytest.mark.parametrize("blocks", [0, 11])
 def test_more_blocks_than_the_replay_has_are_refused(tmp_path: Path, blocks: int) -> None:
-    with pytest.raises(InputError, match=f"{blocks} blocks: replay has 1 to 10"):
+    with pytest.raises(InputError, match=f"{blocks} blocks: choose 1 to 10 for replay"):
         planned(tmp_path, "town", blocks)
 
 

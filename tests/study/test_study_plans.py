@@ -62,7 +62,7 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
         ("levels", '"1"', "trial.levels: expected array, got str"),
         ("levels", "[nan]", r"trial.levels\[0\]: nan is not"),
         ("levels", "[0.0]", "trial.levels: demand 0"),
-        ("levels", "[1.0, 3.0]", "trial.levels: demand 3.0: the journeys of town go up"),
+        ("levels", "[1.0, 3.0]", "trial.levels: demand 3.0: town has journeys up to demand"),
         ("learner", '"all"', "train.learner|methods.candidate: learner 'all'"),
         ("learner", '"v14,sac"', "learner 'v14,sac': name one"),
         ("candidate", '{ learner = "v14,sac" }', "methods.candidate: learner"),

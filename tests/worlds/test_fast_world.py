@@ -221,7 +221,7 @@ def test_a_fleet_refuses_a_hold_by_the_number_of_the_world_and_moves_no_bus(hold
     city = small_city([[0, 1, 2]], [(0, 100)])
     fleet = Fleet(city, steady(city), 3)
     before = fleet.reset([CELL] * 3).copy()
-    with pytest.raises(InputError, match=f"world 1: hold {hold} s is not within 0..60 s"):
+    with pytest.raises(InputError, match=f"world 1: hold {hold} s is not from 0 to 60 s"):
         fleet.step(np.array([10.0, hold, hold]))
     assert np.array_equal(fleet.states, before)
     fleet.step(np.array([10.0, 20.0, 30.0]))

@@ -274,7 +274,7 @@ def queueing_city(sizes: Sequence[tuple[int, int]]) -> City:
 def test_a_refused_hold_names_bus_stop_and_value(waiting_world: SumoWorld, hold: float) -> None:
     with pytest.raises(InputError) as refusal:
         waiting_world.step([0.0, hold])
-    assert str(refusal.value) == f"bus 1W.00 at stop s013: hold {hold} s is not within 0..60 s"
+    assert str(refusal.value) == f"bus 1W.00 at stop s013: hold {hold} s is not from 0 to 60 s"
 
 
 def test_a_refused_hold_changes_nothing(town: City, waiting_world: SumoWorld) -> None:
