@@ -131,7 +131,7 @@ def test_tensors_of_the_wrong_make_are_refused() -> None:
         "tensor out.b: is float64": good | {"out.b": good["out.b"].astype(float)},
         "tensor extra: unknown": good | {"extra": good["out.b"]},
         "tensor out.b: missing": {name: t for name, t in good.items() if name != "out.b"},
-        "tensor fuse0.b: holds a value that is not finite": good
+        "tensor fuse0.b contains a value that is not finite": good
         | {"fuse0.b": np.full_like(good["fuse0.b"], np.nan)},
     }
     for message, tensors in broken.items():
