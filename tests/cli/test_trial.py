@@ -119,7 +119,7 @@ def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None
             "unknown executor 'cloud'; choose 'processes' or 'ray'",
         ),
         (("run", "nowhere", "--workers", "0"), "must be at least 1"),
-        (("run", "nowhere", "--shard", "9"), "should look like 2/8"),
+        (("run", "nowhere", "--shard", "9"), "write it like 2/8"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(

@@ -46,7 +46,7 @@ def test_a_document_without_marks_gets_them_at_the_end(tmp_path: Path) -> None:
 def test_half_a_pair_of_marks_is_refused(tmp_path: Path) -> None:
     document = tmp_path / "cities.md"
     document.write_text("<!-- begin x -->\n")
-    with pytest.raises(InputError, match=r"cities.md: has only one of the marks"):
+    with pytest.raises(InputError, match=r"cities.md contains only one of the marks"):
         insert(document, "x", "new")
     assert document.read_text() == "<!-- begin x -->\n"
 

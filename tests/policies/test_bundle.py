@@ -143,7 +143,7 @@ def test_a_missing_file_is_refused(name: str, tmp_path: Path) -> None:
         ({"code": "import os"}, "code: "),
         ({"code": "0" * 64}, "a bundle contains no code"),
         ({"kind": "own"}, "a bundle contains no code"),
-        ({"constants": {"gain": 1.0}}, "constant 'gain': kind actor has none"),
+        ({"constants": {"gain": 1.0}}, "unexpected constant 'gain'; a policy of kind actor has none"),
         ({"contract": {}}, "contract: missing key services"),
         ({"constants": []}, "constants: expected object"),
     ],
@@ -216,7 +216,7 @@ def test_a_bundle_replaces_no_folder_that_is_not_one(tmp_path: Path) -> None:
     save_actor(tmp_path / "actor", seed=1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match=r"holds no policy\.json"):
+    with pytest.raises(InputError, match=r"has no policy\.json"):
         save_actor(tmp_path / "mine")
     shutil.copytree(folder, tmp_path / "moved")
     assert policy_digest(str(tmp_path / "moved")) == policy_digest(str(folder))
