@@ -412,7 +412,7 @@ def test_a_second_collector_process_ends_with_one_line_and_code_2(tmp_path: Path
 def test_a_folder_begun_with_another_plan_is_refused(
     store: Path, own: Path, no_sumo: list[Job], city: str, blocks: int | None, key: str
 ) -> None:
-    with pytest.raises(InputError, match=rf"plan\.json: this folder was begun with another {key};"):
+    with pytest.raises(InputError, match=rf"plan\.json: this folder was started with a different {key};"):
         collect(own, city, blocks)
     assert no_sumo == [] and sealed_content(own) == sealed_content(store)
 
@@ -421,7 +421,7 @@ def test_a_folder_begun_with_other_behaviours_is_refused(
     own: Path, no_sumo: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(BEHAVIOURS, "myopic", set_rule("myopic", "headway", gain=0.5))
-    with pytest.raises(InputError, match="begun with another behaviours"):
+    with pytest.raises(InputError, match="started with a different behaviours"):
         collect(own, "town", 1)
     assert no_sumo == []
 
@@ -432,7 +432,7 @@ def test_two_cells_in_each_others_place_are_noticed(own: Path, no_sumo: list[Job
     aside = own / "aside"
     for source, place in ((first, aside), (second, first), (aside, second)):
         source.rename(place)
-    with pytest.raises(InputError, match=f"zero/{first.name}: holds another city, cell"):
+    with pytest.raises(InputError, match=f"zero/{first.name} belongs to another city, cell"):
         collect(own, "town", 1)
     assert not (own / "manifest.json").exists() and no_sumo == []
 

@@ -57,6 +57,6 @@ def test_tables_give_mean_and_range_and_the_growth_of_the_unfinished() -> None:
     text = "\n".join(regime_tables({1.0: [low, high], 1.25: more}))
     assert "| 2,350 (2,300 to 2,400) | 2,350 (2,300 to 2,400) |" in text
     assert "| Unfinished passengers | 800 (600 to 1,000) | 1,350 (1,200 to 1,500) |" in text
-    assert "| of these: left by full buses, or missed a change | 350 (150 to 550) |" in text
+    assert "| of these: left behind by full buses, or missed a change | 350 (150 to 550) |" in text
     assert "unfinished at 1.00: 1.75 (1.50 to 2.00)" in text
     assert "| hour 1 | 15.0 | 15.0 |" in text

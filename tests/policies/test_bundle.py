@@ -202,7 +202,7 @@ def test_other_features_are_refused(tmp_path: Path) -> None:
 def test_a_rule_that_needs_a_timetable_is_refused_without(tmp_path: Path) -> None:
     spec = rule_spec("schedule", {"slack_s": 2.0}, "raw", town(), {})
     stops = sum(contract_record(town()).stops)
-    with pytest.raises(InputError, match=f"timetable_s with {stops} numbers"):
+    with pytest.raises(InputError, match=f"timetable_s, with {stops} numbers"):
         save_bundle(tmp_path / "a", spec, {})
     with pytest.raises(InputError, match="finite float64"):
         save_bundle(tmp_path / "b", spec, {"timetable_s": np.full(stops, np.nan)})

@@ -226,7 +226,7 @@ def test_without_a_browser_the_error_names_the_package(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match="package chromium"):
+    with pytest.raises(InputError, match="apt-get install chromium"):
         report(study, pdf=True)
 
 

@@ -159,7 +159,7 @@ def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
     small.fails = "two"
     code, said = evenline(*run)
-    assert code == 130 and said.endswith("stopped; the same command goes on where it was\n")
+    assert code == 130 and said.endswith("stopped; run the same command to continue\n")
     small.fails = None
     assert evenline(*run)[0] == 0
     assert small.ran == ["one", "two", "two", "three"]
@@ -167,7 +167,7 @@ def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
     small.fails = "two"
     code, said = evenline(*run, "--from", "one")
     assert code == 130
-    assert said.endswith("the same command without --from goes on where it was\n")
+    assert said.endswith("run the same command without --from to continue\n")
     (tmp_path / "study" / "two" / "found.txt").write_text("work of an hour")
     small.ran.clear()
     small.fails = None
