@@ -143,7 +143,9 @@ def test_the_closed_trial_of_city_verifies_and_says_what_its_page_says(tmp_path:
     closed, page = tmp_path / "trial-city-taught", (ROOT / "docs" / "trial.md").read_text()
     (root,) = re.findall(r"closed under `(\w{64})`", page)
     ended = trial("verify", closed, "--root", root)
-    assert (ended.exit_code, ended.stdout) == (0, "600 records checked, no problems\n"), ended.output
+    assert (ended.exit_code, ended.stdout) == (0, "600 records checked, no problems\n"), (
+        ended.output
+    )
     assert trial("analyse", closed, "--docs", tmp_path / "trial.md").exit_code == 1
     begin, end = "**Not confirmed.**", "![Candidate"
     made = (tmp_path / "trial.md").read_text()

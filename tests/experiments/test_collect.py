@@ -391,7 +391,7 @@ def test_a_plan_or_log_that_cannot_be_written_is_named(tmp_path: Path, no_sumo: 
 
 
 def test_a_second_collector_on_the_same_folder_is_refused(own: Path, no_sumo: list[Job]) -> None:
-    with locked(own), pytest.raises(InputError, match="own: another collector is at work here"):
+    with locked(own), pytest.raises(InputError, match="own: another collector is running here"):
         collect(own, "town", 1)
     assert collect(own, "town", 1) == [], "the lock went with its owner"
 
@@ -401,7 +401,10 @@ def test_a_second_collector_process_ends_with_one_line_and_code_2(tmp_path: Path
     with locked(folder):
         ended = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and ended.stdout == ""
-    assert ended.stderr == f"evenline: {folder}: another collector is at work here\n"
+    assert (
+        ended.stderr
+        == f"evenline: {folder}: another collector is running here; wait until it ends\n"
+    )
     assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
@@ -412,7 +415,9 @@ def test_a_second_collector_process_ends_with_one_line_and_code_2(tmp_path: Path
 def test_a_folder_begun_with_another_plan_is_refused(
     store: Path, own: Path, no_sumo: list[Job], city: str, blocks: int | None, key: str
 ) -> None:
-    with pytest.raises(InputError, match=rf"plan\.json: this folder was started with a different {key};"):
+    with pytest.raises(
+        InputError, match=rf"plan\.json: this folder was started with a different {key};"
+    ):
         collect(own, city, blocks)
     assert no_sumo == [] and sealed_content(own) == sealed_content(store)
 

@@ -131,7 +131,9 @@ def test_a_floor_of_completion_is_kept(tmp_path: Path) -> None:
         "forward", "town", tmp_path / "out", blocks=1, budget=60, least_completion=floor
     )
     assert chosen.completion >= floor
-    with pytest.raises(InputError, match=r"no constants reach a completion of 99\.99%; the highest is"):
+    with pytest.raises(
+        InputError, match=r"no constants reach a completion of 99\.99%; the highest is"
+    ):
         tune("forward", "town", tmp_path / "out", blocks=1, budget=60, least_completion=0.9999)
 
 

@@ -143,7 +143,10 @@ def test_a_missing_file_is_refused(name: str, tmp_path: Path) -> None:
         ({"code": "import os"}, "code: "),
         ({"code": "0" * 64}, "a bundle contains no code"),
         ({"kind": "own"}, "a bundle contains no code"),
-        ({"constants": {"gain": 1.0}}, "unexpected constant 'gain'; a policy of kind actor has none"),
+        (
+            {"constants": {"gain": 1.0}},
+            "unexpected constant 'gain'; a policy of kind actor has none",
+        ),
         ({"contract": {}}, "contract: missing key services"),
         ({"constants": []}, "constants: expected object"),
     ],

@@ -122,7 +122,7 @@ def test_two_runners_of_the_same_part_do_not_meet(tmp_path: Path) -> None:
         return answers
 
     for first, other in ((Shard(), Shard()), (Shard(1, 2), Shard(1, 2)), (Shard(1, 2), Shard())):
-        with pytest.raises(InputError, match="another runner is at work here"):
+        with pytest.raises(InputError, match="another runner is running here"):
             run(trial.folder, second(other), first)
     run(trial.folder, second(Shard(2, 2)), Shard(1, 2))
     assert len(standing(trial).done) == 24
@@ -161,7 +161,7 @@ def test_a_record_that_was_touched_stops_the_next_run(tmp_path: Path) -> None:
         run(trial.folder, dies_after(trial, 5))
     path = next((trial.folder / "records").iterdir())
     path.write_text(path.read_text().replace('"completed": 19', '"completed": 18'))
-    with pytest.raises(InputError, match=f"{path.name}: changed since it was written"):
+    with pytest.raises(InputError, match=f"{path.name} has changed since it was written"):
         run(trial.folder, made_up(trial))
 
 

@@ -332,7 +332,7 @@ def test_an_analysis_edited_by_hand(folder: Path) -> None:
 def test_a_verdict_edited_by_hand(folder: Path) -> None:
     rewrite(folder / "analysis.json", lambda analysis: analysis.update(confirmed=False))
     assert found(folder, "analysis.json confirmed", "says False, the records give True")
-    with pytest.raises(InputError, match="is not what the records give"):
+    with pytest.raises(InputError, match="disagrees with the records"):
         closeout(folder)
 
 
@@ -341,7 +341,7 @@ def test_an_interval_edited_by_hand_is_found_at_closeout(folder: Path) -> None:
         folder / "analysis.json",
         lambda a: a["beyond_the_claim"]["generalized_s"]["hodges_lehmann"].update(high=-200.0),
     )
-    with pytest.raises(InputError, match=r"analysis.json: is not what the records give"):
+    with pytest.raises(InputError, match=r"analysis.json disagrees with the records"):
         closeout(folder)
 
 

@@ -34,5 +34,7 @@ def one_runner(folder: Path, who: str, index: int = 1, count: int = 1) -> Iterat
             try:
                 fcntl.flock(file, mode | fcntl.LOCK_NB)
             except OSError:
-                raise InputError(f"{folder}: another {who} is at work here") from None
+                raise InputError(
+                    f"{folder}: another {who} is running here; wait until it ends"
+                ) from None
         yield
