@@ -92,7 +92,7 @@ def test_bad_input_is_one_line() -> None:
         (lambda: el.run_day("town", policy="nobody"), "nobody"),
         (lambda: el.compare_policies("town", "zero"), "at least two"),
         (lambda: el.time_space(), "at least one"),
-        (lambda: el.time_space(el.run_day("town"), service="9"), "there are 1E"),
+        (lambda: el.time_space(el.run_day("town"), service="9"), "choose '1E'"),
     ):
         with pytest.raises(el.InputError, match=words) as told:
             bad()

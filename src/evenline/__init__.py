@@ -1,14 +1,14 @@
-"""Evenline: learn, deploy and prove bus holding policies that keep buses evenly spaced.
+"""Evenline simulates, trains and tests bus holding policies that keep buses evenly spaced.
 
     import evenline as el
 
     open_city          a city by name or folder            network_map   its map
     run_day            a day of it under a policy          time_space    the day's buses as lines
     compare_policies   policies on the same days           controllers   the built-in policies
-    make_env           a Gymnasium environment             run_study     the whole way to a verdict
+    make_env           a Gymnasium environment             run_study     all steps to a verdict
 
-`Cell` names a day, `Outcome` is what it came to, `InputError` says in one line what is wrong.
-Each is loaded when it is first asked for, so that importing the package stays quick.
+`Cell` names a day, `Outcome` is its result, `InputError` says in one line what is wrong. Each name
+is loaded on first use, so importing the package is fast.
 """
 
 from importlib import import_module
@@ -51,7 +51,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of the front door from its home."""
+    """Import a public name on first use."""
     if name not in __all__:
         raise AttributeError(f"module 'evenline' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "evenline.front")), name)

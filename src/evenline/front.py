@@ -1,7 +1,7 @@
-"""The Python front door: cities, days, comparisons and pictures that show themselves in a notebook.
+"""The Python interface: cities, days, comparisons and figures that notebooks can display.
 
-Thin on purpose: everything here is a few lines over what the commands use, runs in this process,
-and writes nothing unless asked. `import evenline as el` is where its names are found.
+Every function is a few lines over the code of the commands, runs in this process, and writes
+nothing unless asked. `import evenline as el` offers these names.
 """
 
 import html
@@ -21,7 +21,7 @@ from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.control.event import Batch
 from evenline.control.outcome import Outcome
 from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 from evenline.worlds.open import OpenCity as Opened
 from evenline.worlds.open import open_city as _open_city
 from evenline.worlds.open import open_world
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from evenline.control.gym import HoldingEnv
     from evenline.experiments.compare import Comparison
 
-Own = Callable[[Batch], Sequence[float]]  # a policy of your own: holds in seconds for a batch
+Own = Callable[[Batch], Sequence[float]]  # your own policy: holds in seconds for a batch
 
 
 # -- what you get ---------------------------------------------------------------------------------
 
 
 class OpenCity(Opened):
-    """A city and the calibration of its fast world, shown as a table and a map."""
+    """A city and the calibration of its fast world, displayed as a table and a map."""
 
     def rows(self) -> dict[str, str]:
         """The city in a few figures."""
@@ -47,8 +47,8 @@ class OpenCity(Opened):
         return {
             "services": ", ".join(service.id for service in city.services),
             "stops": f"{len(city.stops):,}",
-            "trips a day": f"{len(city.trips):,}",
-            "decisions a day": f"{city.decisions:,}",
+            "trips per day": f"{len(city.trips):,}",
+            "decisions per day": f"{city.decisions:,}",
             "passengers' journeys": f"{len(city.journeys):,}",
             "hours": f"{city.horizon_s / 3600:.1f}",
         }
@@ -62,7 +62,7 @@ class OpenCity(Opened):
 
 @dataclass(frozen=True, eq=False)
 class SimulatedDay:
-    """A day under a policy: its outcome, and a row each time a bus served a stop."""
+    """A day under a policy: its outcome and its stop visits."""
 
     city: OpenCity
     policy: str
@@ -76,7 +76,7 @@ class SimulatedDay:
         return f"{self.policy}, {self.world} world, seed {self.cell.sumo_seed}"
 
     def rows(self) -> dict[str, str]:
-        """What the day came to."""
+        """The outcome of the day in a few figures."""
         found = self.outcome
         return {
             "generalized time, s per passenger": f"{found.generalized_s:,.1f}",
@@ -96,12 +96,12 @@ class SimulatedDay:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Policies on the same days; differences to the first, with intervals over blocks."""
+    """Policies on the same days, with differences from the first and intervals over blocks."""
 
     comparison: "Comparison"
 
     def rows(self) -> list[list[str]]:
-        """One row a policy, the heading first."""
+        """One row per policy, after the heading."""
         from evenline.experiments.compare import CONFIDENCE
 
         found = self.comparison
@@ -153,7 +153,7 @@ _SHOWN = ("generalized_s", "waiting_s", "completion", "headway_cv", "mean_hold_s
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure that notebooks show, scripts open on the screen, and anyone can save."""
+    """A figure that notebooks display and that scripts can show or save."""
 
     figure: "Figure"
     name: str
@@ -166,12 +166,12 @@ class Picture:
         return text[text.index("<svg") :]
 
     def save(self, path: str | Path) -> Path:
-        """Write it in the format of the path's ending: .png, .svg or .pdf."""
+        """Write the figure in the format of the path's suffix: .png, .svg or .pdf."""
         self.figure.savefig(path)
         return Path(path)
 
     def show(self) -> Path:
-        """Open it on the screen; without one, say where it lies."""
+        """Open the figure on the screen; without a screen, save it and print the path."""
         with tempfile.NamedTemporaryFile(
             prefix=f"{self.name}-", suffix=".png", delete=False
         ) as file:
@@ -195,14 +195,18 @@ def _screen() -> bool:
 
 
 def open_city(name_or_folder: str | Path, calibration: str | Path | None = None) -> OpenCity:
-    """An embedded city (`town`, `city`) or a folder of tables, with its own calibration if any."""
+    """Open an embedded city (`town`, `city`) or a city folder, with its calibration if it has
+    one.
+    """
     fitted = None if calibration is None else Path(calibration)
     found = _open_city(str(name_or_folder), fitted)
     return OpenCity(found.source, found.city, found.calibration)
 
 
 def controllers() -> list[str]:
-    """The built-in policies by name. A bundle's folder or a function of your own will do too."""
+    """The names of the built-in policies. You can also use a bundle's folder or your own
+    function.
+    """
     return list(BUILT_IN)
 
 
@@ -213,7 +217,9 @@ def run_day(
     seed: int = 1,
     demand: float = 1.0,
 ) -> SimulatedDay:
-    """Simulate a day: the same seed is the same passengers, cars and drivers under any policy."""
+    """Simulate a day; the same seed gives the same passengers, cars and drivers for every
+    policy.
+    """
     opened, cell = _opened(city), demo_cell(seed, demand)
     target = open_world(world, opened, keep_visits=True)
     try:
@@ -224,16 +230,16 @@ def run_day(
 
 
 def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 10) -> Compared:
-    """Policies on the same days of the fast world: `blocks` seeds at three demand levels each.
+    """Compare policies on the same days of the fast world: `blocks` seeds at three demand levels.
 
-    For SUMO, which takes a thousand times as long, there is the command `evenline compare`.
+    For SUMO, which takes a thousand times as long, use the command `evenline compare`.
     """
     from evenline.experiments.compare import Comparison
 
     opened = _opened(city)
     labels = [_label(policy) for policy in policies]
     if len(set(labels)) < max(len(labels), 2):
-        raise InputError("compare_policies: name at least two policies, and none twice")
+        raise InputError("compare_policies: name at least two different policies")
     cells = tuple(PURPOSES["development"].cells(blocks))
     days, digests = {}, {}
     for label, policy in zip(labels, policies, strict=True):
@@ -244,18 +250,18 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
 
 
 def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
-    """The buses of a service as lines over time and distance, a panel for each day.
+    """Draw the buses of a service as lines over time and distance, one panel per day.
 
-    Without a name it is the service with most bunching on the first day.
+    The default is the service with the most bunching on the first day.
     """
     from evenline.figures.measure import most_bunched_service
     from evenline.figures.plots import time_space_diagram
 
     if not days:
-        raise InputError("time_space: which day? give at least one")
+        raise InputError("time_space: pass at least one day")
     known = [s.id for s in days[0].city.city.services]
     if service is not None and service not in known:
-        raise InputError(f"service {service!r}: there are {', '.join(known)}")
+        raise InputError(f"unknown service {service!r}; choose {choice(known)}")
     shown = service or most_bunched_service(days[0].visits)
     panels: dict[str, pa.Table] = {}
     for day in days:
@@ -265,7 +271,7 @@ def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
 
 
 def network_map(city: OpenCity | str) -> Picture:
-    """Streets, signals, stops and routes."""
+    """Draw the streets, signals, stops and routes of a city."""
     from evenline.figures.plots import network_map as draw
 
     opened = _opened(city)
@@ -273,7 +279,7 @@ def network_map(city: OpenCity | str) -> Picture:
 
 
 def make_env(city: OpenCity | str = "town") -> "HoldingEnv":
-    """A Gymnasium environment over the fast world; its days are the training ones."""
+    """Make a Gymnasium environment over the fast world, with the days reserved for training."""
     from evenline.control.gym import HoldingEnv
 
     opened = _opened(city)
@@ -287,7 +293,7 @@ def make_env(city: OpenCity | str = "town") -> "HoldingEnv":
 
 
 def run_study(plan: str | Path = "town", out: str | Path | None = None) -> Path:
-    """A whole study, or what is left of it; the path of its page."""
+    """Run a study, or its remaining steps; return the path of its page."""
     from evenline.study.engine import open_study
     from evenline.study.engine import run_study as run
     from evenline.study.plan import find_plan
@@ -317,7 +323,7 @@ def _decider(city: OpenCity, policy: str | Own) -> Any:
 
 
 def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
-    """A day and its stop visits; with the account of each decision if the policy gives one."""
+    """Run a day; its stop visits explain each decision if the policy can."""
     from evenline.control.visits import visit_table
     from evenline.control.world import run_episode
     from evenline.rules.explain import Witness
@@ -330,7 +336,7 @@ def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
 
 
 def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> list[dict[str, float]]:
-    """The figures of a policy's days, one after the other; rules run inside the kernel."""
+    """The figures of a policy's days, one after another; rules run inside the kernel."""
     from evenline.experiments.compare import measure
 
     decider, world = _decider(city, policy), city.fast_world()

@@ -69,7 +69,7 @@ def test_an_overlap_names_both_purposes_and_the_seed() -> None:
 
 @pytest.mark.parametrize("blocks", [0, -1, 11])
 def test_more_blocks_than_a_purpose_owns_are_refused(blocks: int) -> None:
-    with pytest.raises(InputError, match=f"{blocks} blocks: replay has 1 to 10"):
+    with pytest.raises(InputError, match=f"{blocks} blocks: choose 1 to 10 for replay"):
         PURPOSES["replay"].cells(blocks)
 
 
@@ -78,5 +78,5 @@ def test_a_plain_seed_is_a_demo_cell_and_nothing_else() -> None:
     assert [demo_cell(seed) for seed in range(1, 501)] == demo
     assert demo_cell(7, 0.75) == Cell(7, 507, 0.75)
     for seed in (0, 501, -3):
-        with pytest.raises(InputError, match=f"seed {seed}: must be from 1 to 500"):
+        with pytest.raises(InputError, match=f"seed {seed} is out of range; choose 1 to 500"):
             demo_cell(seed)

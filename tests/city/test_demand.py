@@ -168,7 +168,7 @@ def test_a_seed_that_sumo_cannot_take_is_refused(seed: int) -> None:
 @settings(deadline=None)
 @given(st.floats(1.2501, 1e6))
 def test_a_level_above_what_the_journeys_hold_is_refused(level: float) -> None:
-    with pytest.raises(InputError, match=r"journeys of town go up to 1\.25"):
+    with pytest.raises(InputError, match=r"town has journeys up to demand 1\.25"):
         realise(embedded_city("town"), Cell(1, 1, level))
 
 

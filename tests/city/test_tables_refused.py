@@ -54,7 +54,7 @@ def test_a_row_of_the_wrong_width_is_named_by_its_number(hamlet: Path, name: str
     for line, count in (("1", 1), ("", 0), ("1" + "," * width, width + 1)):
         (hamlet / name).write_text(HAMLET[name] + line + "\n")
         seal(hamlet)
-        expected = f"{name} row {rows + 1}: {count} values for {width} columns"
+        expected = f"{name} row {rows + 1}: has {count} values; expected {width}"
         assert refusal(hamlet) == expected
 
 
@@ -74,8 +74,8 @@ def test_a_row_of_the_wrong_width_is_named_by_its_number(hamlet: Path, name: str
         ({"vehicle": MANIFEST["vehicle"] | {"wheels": 6}}, "manifest.json: vehicle: unknown key"),
         ({"vehicle": MANIFEST["vehicle"] | {"capacity": 0}}, "vehicle: capacity 0 must be"),
         ({"files": {}}, "nodes.csv: does not match the SHA-256"),
-        ({"horizon_s": 0}, "horizon_s 0: not after the first trip at 0 s"),
-        ({"horizon_s": -5}, "horizon_s -5: not after the first trip at 0 s"),
+        ({"horizon_s": 0}, "horizon_s 0: must be later than the first trip at 0 s"),
+        ({"horizon_s": -5}, "horizon_s -5: must be later than the first trip at 0 s"),
         ({"horizon_s": 400}, "trips row 4 (back.1): departure 400 s is outside the day of 400 s"),
     ],
 )
@@ -97,31 +97,37 @@ def test_a_horizon_before_the_first_trip_is_refused(hamlet: Path) -> None:
     later = HAMLET["trips.csv"].replace(",0\n", ",100\n").replace(",60\n", ",160\n")
     (hamlet / "trips.csv").write_text(later)
     seal(hamlet, horizon_s=100)
-    assert refusal(hamlet) == "horizon_s 100: not after the first trip at 100 s"
+    assert refusal(hamlet) == "horizon_s 100: must be later than the first trip at 100 s"
 
 
 CORRUPTIONS = [
     ("nodes.csv", 2, 1, "wide", "nodes.csv row 2: x_m 'wide' is not a number"),
     ("nodes.csv", 3, 4, "1.5", "nodes.csv row 3: offset_s '1.5' is not a number"),
-    ("nodes.csv", 4, 0, "A", "nodes row 4: A stands twice"),
+    ("nodes.csv", 4, 0, "A", "nodes row 4: A appears twice"),
     ("nodes.csv", 1, 0, "Z", "roads row 1 (A-B): no node A"),
     ("roads.csv", 6, 2, "Q", "roads row 6 (B-A): no node Q"),
-    ("roads.csv", 4, 3, "0", "roads row 4 (D-C): length 0.0 m"),
-    ("roads.csv", 4, 3, "-5", "roads row 4 (D-C): length -5.0 m"),
-    ("roads.csv", 2, 0, "A-B", "roads row 2: A-B stands twice"),
+    ("roads.csv", 4, 3, "0", "roads row 4 (D-C): length_m 0.0 must be positive"),
+    ("roads.csv", 4, 3, "-5", "roads row 4 (D-C): length_m -5.0 must be positive"),
+    ("roads.csv", 2, 0, "A-B", "roads row 2: A-B appears twice"),
     ("stops.csv", 2, 1, "X-Y", "stops row 2 (s2): no road X-Y"),
-    ("stops.csv", 3, 2, "501", "stops row 3 (s3): 501.0 m is not on C-D, 500.0 m long"),
-    ("stops.csv", 3, 2, "-1", "stops row 3 (s3): -1.0 m is not on C-D, 500.0 m long"),
-    ("stops.csv", 3, 2, "nan", "stops row 3 (s3): nan m is not on C-D, 500.0 m long"),
-    ("stops.csv", 2, 1, "C-B", "services row 1 (out): stop s2 is not on its way"),
-    ("services.csv", 2, 3, "D-C B-A", "services row 2 (back): road B-A does not follow D-C"),
+    ("stops.csv", 3, 2, "501", "stops row 3 (s3): pos_m 501.0 is not on road C-D, which is"),
+    ("stops.csv", 3, 2, "-1", "stops row 3 (s3): pos_m -1.0 is not on road C-D, which is"),
+    ("stops.csv", 3, 2, "nan", "stops row 3 (s3): pos_m nan is not on road C-D, which is"),
+    ("stops.csv", 2, 1, "C-B", "services row 1 (out): stop s2 is not on any road of the service"),
+    (
+        "services.csv",
+        2,
+        3,
+        "D-C B-A",
+        "services row 2 (back): road B-A does not start where D-C ends",
+    ),
     ("services.csv", 2, 3, "D-C C-Q", "services row 2 (back): no road C-Q"),
     ("services.csv", 1, 2, "far", "services.csv row 1: length_m 'far' is not a number"),
     ("services.csv", 2, 0, "forth", "service_stops.csv row 4: unknown service 'back'"),
     ("service_stops.csv", 5, 0, "up", "service_stops.csv row 5: unknown service 'up'"),
     ("service_stops.csv", 5, 2, "s9", "service_stops.csv row 5: unknown stop 's9'"),
-    ("service_stops.csv", 3, 1, "1", "service_stops.csv row 3: stop_sequence 1 of out should be 2"),
-    ("service_stops.csv", 6, 3, "750", "services row 2 (back): stops run backwards at 750.0 m"),
+    ("service_stops.csv", 3, 1, "1", "service_stops.csv row 3: stop_sequence 1 of out must be 2"),
+    ("service_stops.csv", 6, 3, "750", "services row 2 (back): the stop at 750.0 m follows"),
     ("service_stops.csv", 2, 2, "s1", "services row 1 (out): serves a stop twice"),
     ("trips.csv", 2, 1, "up", "trips.csv row 2: unknown service 'up'"),
     ("trips.csv", 2, 2, "noon", "trips.csv row 2: departure_s 'noon' is not a number"),
@@ -129,27 +135,27 @@ CORRUPTIONS = [
     ("trips.csv", 4, 2, "59", "trips row 4 (back.1): departure 59 s is not after back.0 at 60 s"),
     ("trips.csv", 1, 2, "-1", "trips row 1 (out.0): departure -1 s is outside the day"),
     ("trips.csv", 4, 2, "1200", "trips row 4 (back.1): departure 1200 s is outside the day"),
-    ("trips.csv", 2, 0, "out.0", "trips row 2: out.0 stands twice"),
-    ("passengers.csv", 2, 0, "2", "passengers.csv row 2: passenger_id should be 1"),
+    ("trips.csv", 2, 0, "out.0", "trips row 2: out.0 appears twice"),
+    ("passengers.csv", 2, 0, "2", "passengers.csv row 2: passenger_id must be 1"),
     ("passengers.csv", 2, 1, "-3", "passengers row 2: departure -3 s is outside the day"),
     ("passengers.csv", 3, 1, "1200", "passengers row 3: departure 1200 s is outside the day"),
-    ("passengers.csv", 3, 1, "15", "passengers row 3: not sorted by departure"),
-    ("passengers.csv", 2, 2, "-0.5", "passengers row 2: demand -0.5 is not >= 0"),
-    ("passengers.csv", 3, 2, "nan", "passengers row 3: demand nan is not >= 0"),
+    ("passengers.csv", 3, 1, "15", "passengers row 3: departs before the row above"),
+    ("passengers.csv", 2, 2, "-0.5", "passengers row 2: min_demand -0.5 must be at least 0"),
+    ("passengers.csv", 3, 2, "nan", "passengers row 3: min_demand nan must be at least 0"),
     ("legs.csv", 1, 0, "7", "legs.csv row 1: unknown passenger 7"),
-    ("legs.csv", 3, 1, "1", "legs.csv row 3: leg should be 0"),
+    ("legs.csv", 3, 1, "1", "legs.csv row 3: leg must be 0"),
     ("legs.csv", 2, 2, "s9", "legs.csv row 2: unknown stop 's9'"),
     ("legs.csv", 2, 3, "t9", "legs.csv row 2: unknown stop 't9'"),
     ("legs.csv", 2, 4, "up", "legs.csv row 2: unknown service 'up'"),
-    ("legs.csv", 2, 4, "", "legs.csv row 2: no service carries it"),
-    ("legs.csv", 2, 4, "out", "legs row 2: out does not carry it from t1 to t2"),
-    ("legs.csv", 1, 3, "t1", "legs row 1: out does not carry it from s1 to t1"),
-    ("legs.csv", 1, 3, "s1", "legs row 1: out does not carry it from s1 to s1"),
-    ("legs.csv", 2, 3, "t1", "legs row 2: back does not carry it from t1 to t1"),
-    ("legs.csv", 4, 2, "s1", "legs row 4: does not start where the last leg ended"),
+    ("legs.csv", 2, 4, "", "legs.csv row 2: lists no service"),
+    ("legs.csv", 2, 4, "out", "legs row 2: out does not go from t1 to t2"),
+    ("legs.csv", 1, 3, "t1", "legs row 1: out does not go from s1 to t1"),
+    ("legs.csv", 1, 3, "s1", "legs row 1: out does not go from s1 to s1"),
+    ("legs.csv", 2, 3, "t1", "legs row 2: back does not go from t1 to t1"),
+    ("legs.csv", 4, 2, "s1", "legs row 4: does not start where the previous leg ends"),
     ("car_routes.csv", 2, 0, "often", "car_routes.csv row 2: weight 'often' is not a number"),
-    ("car_volumes.csv", 1, 1, "-1", "car_volumes.csv row 1: cars_per_hour -1.0 is not >= 0"),
-    ("car_volumes.csv", 1, 1, "nan", "car_volumes.csv row 1: cars_per_hour nan is not >= 0"),
+    ("car_volumes.csv", 1, 1, "-1", "car_volumes.csv row 1: cars_per_hour -1.0 must be at least 0"),
+    ("car_volumes.csv", 1, 1, "nan", "car_volumes.csv row 1: cars_per_hour nan must be at least 0"),
 ]
 
 

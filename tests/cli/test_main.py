@@ -253,11 +253,17 @@ def agree(folder: Path, files: dict[str, str], **settings: object) -> None:
     [
         ("trips.csv", 3, "service_id", "9Z", ["trips.csv row 3", "unknown service '9Z'"]),
         ("trips.csv", 3, "departure_s", "soon", ["trips.csv row 3", "'soon' is not a number"]),
-        ("trips.csv", 3, "departure_s", "0", ["trips row 3 (1E.02)", "runs backwards"]),
-        ("trips.csv", 3, "departure_s", "0,0", ["trips.csv row 3", "4 values for 3 columns"]),
+        (
+            "trips.csv",
+            3,
+            "departure_s",
+            "0",
+            ["trips row 3 (1E.02)", "list trips in order of departure"],
+        ),
+        ("trips.csv", 3, "departure_s", "0,0", ["trips.csv row 3", "has 4 values; expected 3"]),
         ("trips.csv", 0, "trip_id", "name", ["trips.csv", "header"]),
         ("legs.csv", 5, "services", "9Z", ["legs.csv row 5", "unknown service '9Z'"]),
-        ("legs.csv", 5, "services", "", ["legs.csv row 5", "no service carries it"]),
+        ("legs.csv", 5, "services", "", ["legs.csv row 5", "lists no service"]),
         ("legs.csv", 5, "alight_stop_id", "s999", ["legs.csv row 5", "unknown stop 's999'"]),
         ("passengers.csv", 7, "min_demand", "-0.5", ["passengers row 7", "demand -0.5"]),
         ("stops.csv", 2, "pos_m", "9999", ["stops row 2", "9999"]),
@@ -293,7 +299,7 @@ def test_a_leg_that_its_service_does_not_carry_is_named(
     edit_row(tmp_path / "mine", "legs.csv", 1, "board_stop_id", alight)
     edit_row(tmp_path / "mine", "legs.csv", 1, "alight_stop_id", board)
     ended = evenline("city", "check", "mine")
-    assert_refused(ended, "legs row 1", f"does not carry it from {alight} to {board}")
+    assert_refused(ended, "legs row 1", f"does not go from {alight} to {board}")
 
 
 def test_a_missing_table_is_named(evenline: Evenline, tmp_path: Path, town_folder: Path) -> None:

@@ -75,7 +75,7 @@ def test_an_actor_is_exported_with_its_graph_and_checked(tmp_path: Path) -> None
 
 
 def test_a_rule_has_no_graph(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="only actors go into ONNX graphs"):
+    with pytest.raises(InputError, match="only actors can be exported to ONNX"):
         evenline("policy", "export", "zero", "--out", tmp_path / "z", "--onnx", tmp_path / "z.onnx")
 
 
@@ -92,7 +92,7 @@ def test_tuning_prints_the_front_and_names_the_bundle(tmp_path: Path) -> None:
 def test_comparing_prints_a_table_or_json(tmp_path: Path) -> None:
     asked = ["compare", "--policies", "zero,headway", "--blocks", 2, "--out", tmp_path / "c"]
     text = evenline(*asked)
-    assert text.startswith("town, fast: mean of 6 days") and "difference to zero" in text
+    assert text.startswith("town, fast: mean of 6 days") and "difference from zero" in text
     found = json.loads(evenline(*asked, "--json"))
     assert [policy["name"] for policy in found["policies"]] == ["zero", "headway"]
 

@@ -55,7 +55,7 @@ def test_a_trial_from_register_to_closeout(tmp_path: Path, monkeypatch: pytest.M
     assert "not part of the registered claim" in ended.stdout
     assert json.loads(trial("analyse", folder, "--json").stdout) == verdict
     ended = trial("verify", folder)
-    assert (ended.exit_code, ended.stdout) == (0, "4 records: nothing wrong\n"), ended.output
+    assert (ended.exit_code, ended.stdout) == (0, "4 records checked, no problems\n"), ended.output
     ended = trial("closeout", folder)
     assert ended.exit_code == 0, ended.output
     root = ended.stdout.split()[-1]
@@ -101,7 +101,7 @@ def test_a_denied_claim_is_exit_code_1(tmp_path: Path) -> None:
 
 def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None:
     stuck = registered(tmp_path, **FEW, limits="{ time_s = 1, memory_gib = 0.1, tries = 1 }")
-    assert "4 jobs failed every try; mend the cause, then: evenline trial run" in refused(
+    assert "4 jobs failed every try; fix the cause and run: evenline trial run" in refused(
         "run", stuck.folder
     )
     said = trial("status", stuck.folder).output
@@ -111,7 +111,7 @@ def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "nowhere"), "begin with: evenline trial register PLAN"),
+        (("run", "nowhere"), "start with: evenline trial register PLAN"),
         (("verify", "nowhere"), "no such folder"),
         (("register", "nowhere.toml"), "nowhere.toml: no such file"),
         (
@@ -119,7 +119,7 @@ def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None
             "unknown executor 'cloud'; choose 'processes' or 'ray'",
         ),
         (("run", "nowhere", "--workers", "0"), "must be at least 1"),
-        (("run", "nowhere", "--shard", "9"), "should look like 2/8"),
+        (("run", "nowhere", "--shard", "9"), "write it like 2/8"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -143,7 +143,9 @@ def test_the_closed_trial_of_city_verifies_and_says_what_its_page_says(tmp_path:
     closed, page = tmp_path / "trial-city-taught", (ROOT / "docs" / "trial.md").read_text()
     (root,) = re.findall(r"closed under `(\w{64})`", page)
     ended = trial("verify", closed, "--root", root)
-    assert (ended.exit_code, ended.stdout) == (0, "600 records: nothing wrong\n"), ended.output
+    assert (ended.exit_code, ended.stdout) == (0, "600 records checked, no problems\n"), (
+        ended.output
+    )
     assert trial("analyse", closed, "--docs", tmp_path / "trial.md").exit_code == 1
     begin, end = "**Not confirmed.**", "![Candidate"
     made = (tmp_path / "trial.md").read_text()

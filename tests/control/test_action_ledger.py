@@ -86,7 +86,7 @@ beyond = st.one_of(
 def test_anything_else_is_refused_with_bus_stop_and_value(value: float) -> None:
     with pytest.raises(InputError) as caught:
         check_action(value, "7X.03", "s012")
-    assert str(caught.value) == f"bus 7X.03 at stop s012: action {value} is not within -1..1"
+    assert str(caught.value) == f"bus 7X.03 at stop s012: action {value} is not from -1 to 1"
 
 
 @settings(deadline=None)
@@ -112,7 +112,7 @@ def test_one_wrong_hold_is_named_among_the_right_ones(
     with pytest.raises(InputError) as caught:
         check_holds(values, len(places), places.__getitem__)
     assert (
-        str(caught.value) == f"bus bus{at} at stop stop{at}: hold {wrong} s is not within 0..60 s"
+        str(caught.value) == f"bus bus{at} at stop stop{at}: hold {wrong} s is not from 0 to 60 s"
     )
 
 

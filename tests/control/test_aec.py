@@ -137,7 +137,7 @@ def test_a_refused_action_names_bus_stop_and_value_and_changes_nothing(value: fl
         env.step(np.array([value], np.float32))
     assert (
         str(refusal.value)
-        == f"bus {bus} at stop {info['stop']}: action {value} is not within -1..1"
+        == f"bus {bus} at stop {info['stop']}: action {value} is not from -1 to 1"
     )
     assert env.agent_selection == bus
     assert np.array_equal(env.last()[0], before)

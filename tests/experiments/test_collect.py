@@ -391,7 +391,7 @@ def test_a_plan_or_log_that_cannot_be_written_is_named(tmp_path: Path, no_sumo: 
 
 
 def test_a_second_collector_on_the_same_folder_is_refused(own: Path, no_sumo: list[Job]) -> None:
-    with locked(own), pytest.raises(InputError, match="own: another collector is at work here"):
+    with locked(own), pytest.raises(InputError, match="own: another collector is running here"):
         collect(own, "town", 1)
     assert collect(own, "town", 1) == [], "the lock went with its owner"
 
@@ -401,7 +401,10 @@ def test_a_second_collector_process_ends_with_one_line_and_code_2(tmp_path: Path
     with locked(folder):
         ended = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and ended.stdout == ""
-    assert ended.stderr == f"evenline: {folder}: another collector is at work here\n"
+    assert (
+        ended.stderr
+        == f"evenline: {folder}: another collector is running here; wait until it ends\n"
+    )
     assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
@@ -412,7 +415,9 @@ def test_a_second_collector_process_ends_with_one_line_and_code_2(tmp_path: Path
 def test_a_folder_begun_with_another_plan_is_refused(
     store: Path, own: Path, no_sumo: list[Job], city: str, blocks: int | None, key: str
 ) -> None:
-    with pytest.raises(InputError, match=rf"plan\.json: this folder was begun with another {key};"):
+    with pytest.raises(
+        InputError, match=rf"plan\.json: this folder was started with a different {key};"
+    ):
         collect(own, city, blocks)
     assert no_sumo == [] and sealed_content(own) == sealed_content(store)
 
@@ -421,7 +426,7 @@ def test_a_folder_begun_with_other_behaviours_is_refused(
     own: Path, no_sumo: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(BEHAVIOURS, "myopic", set_rule("myopic", "headway", gain=0.5))
-    with pytest.raises(InputError, match="begun with another behaviours"):
+    with pytest.raises(InputError, match="started with a different behaviours"):
         collect(own, "town", 1)
     assert no_sumo == []
 
@@ -432,7 +437,7 @@ def test_two_cells_in_each_others_place_are_noticed(own: Path, no_sumo: list[Job
     aside = own / "aside"
     for source, place in ((first, aside), (second, first), (aside, second)):
         source.rename(place)
-    with pytest.raises(InputError, match=f"zero/{first.name}: holds another city, cell"):
+    with pytest.raises(InputError, match=f"zero/{first.name} belongs to another city, cell"):
         collect(own, "town", 1)
     assert not (own / "manifest.json").exists() and no_sumo == []
 
@@ -452,7 +457,7 @@ def test_an_episode_cut_short_is_refused_by_name_and_not_overwritten(
 
 @pytest.mark.parametrize("blocks", [0, 11])
 def test_more_blocks_than_the_replay_has_are_refused(tmp_path: Path, blocks: int) -> None:
-    with pytest.raises(InputError, match=f"{blocks} blocks: replay has 1 to 10"):
+    with pytest.raises(InputError, match=f"{blocks} blocks: choose 1 to 10 for replay"):
         planned(tmp_path, "town", blocks)
 
 

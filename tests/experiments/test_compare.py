@@ -203,5 +203,5 @@ def test_worlds_and_folders_that_are_not_there_are_refused(tmp_path: Path) -> No
         compare("town", "moon", ["zero"], 1, tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match=re.escape("holds no plan.json")):
+    with pytest.raises(InputError, match=re.escape("has no plan.json")):
         compare("town", "fast", ["zero"], 1, tmp_path / "mine")

@@ -46,7 +46,7 @@ def test_a_document_without_marks_gets_them_at_the_end(tmp_path: Path) -> None:
 def test_half_a_pair_of_marks_is_refused(tmp_path: Path) -> None:
     document = tmp_path / "cities.md"
     document.write_text("<!-- begin x -->\n")
-    with pytest.raises(InputError, match=r"cities.md: has only one of the marks"):
+    with pytest.raises(InputError, match=r"cities.md contains only one of the marks"):
         insert(document, "x", "new")
     assert document.read_text() == "<!-- begin x -->\n"
 
@@ -57,6 +57,6 @@ def test_tables_give_mean_and_range_and_the_growth_of_the_unfinished() -> None:
     text = "\n".join(regime_tables({1.0: [low, high], 1.25: more}))
     assert "| 2,350 (2,300 to 2,400) | 2,350 (2,300 to 2,400) |" in text
     assert "| Unfinished passengers | 800 (600 to 1,000) | 1,350 (1,200 to 1,500) |" in text
-    assert "| of these: left by full buses, or missed a change | 350 (150 to 550) |" in text
+    assert "| of these: left behind by full buses, or missed a change | 350 (150 to 550) |" in text
     assert "unfinished at 1.00: 1.75 (1.50 to 2.00)" in text
     assert "| hour 1 | 15.0 | 15.0 |" in text

@@ -120,7 +120,7 @@ def test_a_tuned_bundle_tells_the_search_it_came_from(tmp_path: Path) -> None:
     tune("forward", "town", tmp_path / "out", blocks=1, budget=3, seed=7)
     tuning = told(tmp_path / "out" / "forward-tuned")["tuning"]
     assert (tuning["seed"], tuning["budget"], len(tuning["cells"])) == (7, 3, 3)
-    with pytest.raises(InputError, match="is of another search"):
+    with pytest.raises(InputError, match="belongs to another search"):
         tune("forward", "town", tmp_path / "out", blocks=1, budget=3, seed=8)
 
 
@@ -131,13 +131,15 @@ def test_a_floor_of_completion_is_kept(tmp_path: Path) -> None:
         "forward", "town", tmp_path / "out", blocks=1, budget=60, least_completion=floor
     )
     assert chosen.completion >= floor
-    with pytest.raises(InputError, match=r"no try completes 99\.99%; the most is"):
+    with pytest.raises(
+        InputError, match=r"no constants reach a completion of 99\.99%; the highest is"
+    ):
         tune("forward", "town", tmp_path / "out", blocks=1, budget=60, least_completion=0.9999)
 
 
 def test_another_search_is_not_mixed_in(tmp_path: Path) -> None:
     tune("forward", "town", tmp_path / "out", blocks=1, budget=30)
-    with pytest.raises(InputError, match="is of another search"):
+    with pytest.raises(InputError, match="belongs to another search"):
         tune("two-way", "town", tmp_path / "out", blocks=1, budget=30)
 
 

@@ -194,7 +194,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_term_and_state(
 
 
 def test_a_folder_with_another_runs_settings_is_refused(finished: Path, store: Store) -> None:
-    with pytest.raises(InputError, match="plan is another"):
+    with pytest.raises(InputError, match="plan has changed"):
         train(finished, replace(PLAN, seeds=(1, 3)), TOWN, CALIBRATION, store)
 
 
@@ -204,18 +204,18 @@ def test_a_checkpoint_of_another_architecture_is_refused(
     (tmp_path / "run").mkdir()
     wide = replace(PLAN, slot=9)
     (tmp_path / "run" / "iql.safetensors").write_bytes((finished / "iql.safetensors").read_bytes())
-    with pytest.raises(InputError, match="it is of another architecture"):
+    with pytest.raises(InputError, match="it belongs to another architecture"):
         train(tmp_path / "run", wide, TOWN, CALIBRATION, store)
 
 
 def test_a_replay_without_a_single_hold_is_refused(tmp_path: Path) -> None:
     empty = fast_store(tmp_path / "replay", blocks=1, rules=("zero",))
-    with pytest.raises(InputError, match="holds no bus at all"):
+    with pytest.raises(InputError, match="contains no decisions"):
         train(tmp_path / "run", PLAN, TOWN, CALIBRATION, empty)
 
 
 def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(InputError, match="device 'tpu' is not there: choose from cpu"):
+    with pytest.raises(InputError, match="device 'tpu' is not available; choose 'cpu'"):
         chosen_device("tpu")
 
 

@@ -80,7 +80,7 @@ def test_a_shorter_budget_keeps_proportions() -> None:
         (replace(LEARNERS["v12"], ramp=Ramp(9, 9, 0, 1)), Budget(), "ramp ends at 9, before it"),
         (replace(LEARNERS["v14"], taper=Ramp(9, 3, 1, 0)), Budget(), "taper ends at 3, before it"),
         (LEARNERS["base"], Budget(10, 900, 100), "900 warm-up events of 100"),
-        (replace(LEARNERS["v13"], anchor=20_000), Budget(), "anchored to event 20000, after"),
+        (replace(LEARNERS["v13"], anchor=20_000), Budget(), "anchor at event 20000 is after"),
     ],
 )
 def test_a_schedule_that_cannot_be_followed_is_refused(
@@ -91,5 +91,5 @@ def test_a_schedule_that_cannot_be_followed_is_refused(
 
 
 def test_an_unknown_learner_is_named_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="'v99': choose from iql, base"):
+    with pytest.raises(InputError, match="'v99'; choose 'iql', 'base'"):
         named_learners("v14,v99")

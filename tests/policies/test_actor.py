@@ -127,11 +127,11 @@ def test_one_decision_takes_well_under_a_millisecond() -> None:
 def test_tensors_of_the_wrong_make_are_refused() -> None:
     good = random_tensors(4, 0)
     broken = {
-        "tensor slot0.w: is float32": good | {"slot0.w": good["slot0.w"][:-1]},
-        "tensor out.b: is float64": good | {"out.b": good["out.b"].astype(float)},
+        "tensor slot0.w has float32": good | {"slot0.w": good["slot0.w"][:-1]},
+        "tensor out.b has float64": good | {"out.b": good["out.b"].astype(float)},
         "tensor extra: unknown": good | {"extra": good["out.b"]},
         "tensor out.b: missing": {name: t for name, t in good.items() if name != "out.b"},
-        "tensor fuse0.b: holds a value that is not finite": good
+        "tensor fuse0.b contains a value that is not finite": good
         | {"fuse0.b": np.full_like(good["fuse0.b"], np.nan)},
     }
     for message, tensors in broken.items():

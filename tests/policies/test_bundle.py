@@ -122,7 +122,7 @@ def test_a_changed_file_is_refused(name: str, tmp_path: Path) -> None:
     at = content.rindex(b"trained") if name == POLICY else len(content) - 1
     content[at] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(InputError, match=f"{name}: is not the file that was saved"):
+    with pytest.raises(InputError, match=f"{name} has changed since it was saved"):
         load_bundle(folder)
 
 
@@ -141,9 +141,12 @@ def test_a_missing_file_is_refused(name: str, tmp_path: Path) -> None:
         ({"chain": "v21"}, "chain 'v21'"),
         ({"format": "evenline-policy-9"}, "format is not 'evenline-policy-1'"),
         ({"code": "import os"}, "code: "),
-        ({"code": "0" * 64}, "a bundle brings no code"),
-        ({"kind": "own"}, "a bundle brings no code"),
-        ({"constants": {"gain": 1.0}}, "constant 'gain': kind actor has none"),
+        ({"code": "0" * 64}, "a bundle contains no code"),
+        ({"kind": "own"}, "a bundle contains no code"),
+        (
+            {"constants": {"gain": 1.0}},
+            "unexpected constant 'gain'; a policy of kind actor has none",
+        ),
         ({"contract": {}}, "contract: missing key services"),
         ({"constants": []}, "constants: expected object"),
     ],
@@ -187,7 +190,7 @@ def test_what_is_no_safetensors_file_is_refused_and_never_run(tmp_path: Path) ->
 
 def test_another_city_is_refused(tmp_path: Path) -> None:
     folder = save_actor(tmp_path / "actor")
-    with pytest.raises(InputError, match="was made for a city with other services"):
+    with pytest.raises(InputError, match="was made for a city with different services"):
         open_policy(str(folder), embedded_city("city"))
 
 
@@ -195,14 +198,14 @@ def test_other_features_are_refused(tmp_path: Path) -> None:
     folder = save_actor(tmp_path / "actor")
     spec = json.loads((folder / POLICY).read_text())
     rewrite(folder, {"contract": spec["contract"] | {"features": ["time_s"]}})
-    with pytest.raises(InputError, match="was made for a city with other features"):
+    with pytest.raises(InputError, match="was made for a city with different features"):
         open_policy(str(folder), town())
 
 
 def test_a_rule_that_needs_a_timetable_is_refused_without(tmp_path: Path) -> None:
     spec = rule_spec("schedule", {"slack_s": 2.0}, "raw", town(), {})
     stops = sum(contract_record(town()).stops)
-    with pytest.raises(InputError, match=f"timetable_s with {stops} numbers"):
+    with pytest.raises(InputError, match=f"timetable_s, with {stops} numbers"):
         save_bundle(tmp_path / "a", spec, {})
     with pytest.raises(InputError, match="finite float64"):
         save_bundle(tmp_path / "b", spec, {"timetable_s": np.full(stops, np.nan)})
@@ -216,7 +219,7 @@ def test_a_bundle_replaces_no_folder_that_is_not_one(tmp_path: Path) -> None:
     save_actor(tmp_path / "actor", seed=1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match=r"holds no policy\.json"):
+    with pytest.raises(InputError, match=r"has no policy\.json"):
         save_actor(tmp_path / "mine")
     shutil.copytree(folder, tmp_path / "moved")
     assert policy_digest(str(tmp_path / "moved")) == policy_digest(str(folder))

@@ -100,7 +100,7 @@ def test_a_day_is_followed_from_its_first_bus_or_not_at_all() -> None:
     while batch is not None and batch.raw[:, STOP].max() == 0:
         batch = day.step([0.0] * len(batch.trips))
     assert batch is not None
-    with pytest.raises(InputError, match="must follow a day from its first bus on"):
+    with pytest.raises(InputError, match="must see every batch of a day from the first one"):
         rollout()(batch)
 
 

@@ -226,7 +226,7 @@ def test_without_a_browser_the_error_names_the_package(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match="package chromium"):
+    with pytest.raises(InputError, match="apt-get install chromium"):
         report(study, pdf=True)
 
 
@@ -284,7 +284,7 @@ def test_a_verdict_that_is_not_final_or_not_on_fresh_days_says_so(
     study: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(study, tmp_path / "town")
-    unfinished = "has not been verified by other code or closed"
+    unfinished = "has not been verified by independent code or closed"
     assert any(unfinished in limit for limit in verdict(read_study(copy)).limits)
     (copy / "trial" / "verification.json").write_text("{}")
     assert any("has not been closed" in limit for limit in verdict(read_study(copy)).limits)
@@ -330,12 +330,12 @@ def test_records_that_do_not_give_the_analysis_are_refused(study: Path, tmp_path
     path, record = next(each for each in records.items() if each[1]["method"] == "reserve")
     record["outcome"]["generalized_s"] += 1
     path.write_text(to_json(record))
-    with pytest.raises(InputError, match=r"do not give what analysis\.json says"):
+    with pytest.raises(InputError, match=r"analysis\.json disagrees with the records"):
         write_report(copy)
 
 
 def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         write_report(tmp_path / "nothing")
-    with pytest.raises(InputError, match="holds no part of a study"):
+    with pytest.raises(InputError, match="is not a study.s folder"):
         write_report(tmp_path)

@@ -183,7 +183,7 @@ def test_shards_are_the_whole_and_share_nothing(count: int) -> None:
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "a/b", "2", "1/0", "-1/2"])
 def test_what_is_no_shard_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=f"shard '{text}': should look like 2/8"):
+    with pytest.raises(InputError, match=f"shard '{text}': write it like 2/8"):
         Shard.parse(text)
 
 
@@ -242,7 +242,7 @@ def test_what_always_fails_is_returned_by_name_and_the_rest_goes_on(
     assert crashed.error.startswith("SUMO stopped at 0 s of the day")
     assert [failure.kind for failure in crashed.failures] == ["simulator"] * USUAL.tries
     assert unknown.answer is None and unknown.final
-    assert unknown.error.startswith("city 'nowhere': neither an embedded city")
+    assert unknown.error.startswith("unknown city 'nowhere'; choose 'city' or 'town'")
     assert [failure.kind for failure in unknown.failures] == ["input"], "not tried again"
     assert answered(fine) and fine.failures == ()
     assert [path.name for path in tmp_path.glob("*.pq")] == ["3.pq"]
@@ -250,7 +250,7 @@ def test_what_always_fails_is_returned_by_name_and_the_rest_goes_on(
 
 def test_a_silent_worker_is_given_up() -> None:
     ended = ran(JOB, Limits(silence_s=0.0))
-    assert {failure.message for failure in ended.failures} == {"no sign of life for 0 s"}
+    assert {failure.message for failure in ended.failures} == {"no progress for 0 s"}
     assert [failure.kind for failure in ended.failures] == ["silent"] * USUAL.tries
 
 
@@ -271,7 +271,7 @@ def test_a_crash_is_tried_again_with_the_same_seeds(runtimes: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "limits", "kind", "said"),
     [
-        ("time.sleep(600)", Limits(time_s=2, tries=2), "time", "not done after 2 s"),
+        ("time.sleep(600)", Limits(time_s=2, tries=2), "time", "not finished after 2 s"),
         ("bytearray(3 * 2**30)", Limits(memory_gib=2.5, tries=2), "", "SUMO stopped at 0 s"),
         ("raise RuntimeError('no licence')", Limits(tries=2), "simulator",
          "SUMO stopped at 0 s of the day: no licence"),

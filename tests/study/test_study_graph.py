@@ -82,14 +82,14 @@ def test_a_changed_setting_runs_what_depends_on_it_and_no_more(study: Study) -> 
     small.ran.clear()
     assert [s.reason for s in survey(study, small.steps(width=2))] == [
         "width is 2, was 1",
-        "if step one makes something else",
-        "if step two makes something else",
+        "if step one gives new results",
+        "if step two gives new results",
     ]
     run_study(study, TOWN, small.steps(width=2), say=said.append)
     assert small.ran == ["one"]  # it made the same again
     run_study(study, TOWN, small.steps(width=10), say=said.append)
     assert small.ran == ["one", "one", "two", "three"]
-    assert any("step one has made something else" in line for line in said)
+    assert any("step one has new results" in line for line in said)
 
 
 def test_damage_is_found_by_hash_and_mended(study: Study) -> None:
@@ -97,11 +97,11 @@ def test_damage_is_found_by_hash_and_mended(study: Study) -> None:
     run_study(study, TOWN, small.steps())
     small.ran.clear()
     (study.folder / "two" / "made.txt").write_text("edited by hand")
-    assert survey(study, small.steps())[1].reason == "two/made.txt is not as it was left"
+    assert survey(study, small.steps())[1].reason == "two/made.txt has changed"
     run_study(study, TOWN, small.steps())
     assert small.ran == ["two"]
     (study.folder / "one" / "half.txt").unlink()
-    assert survey(study, small.steps())[0].reason == "one/half.txt is gone"
+    assert survey(study, small.steps())[0].reason == "one/half.txt is missing"
 
 
 def test_where_damage_is_mended_only_the_damaged_and_the_seal_are_removed(study: Study) -> None:
@@ -128,7 +128,7 @@ def test_a_failed_step_goes_on_where_it_stopped_unless_its_inputs_changed(study:
     small.fails = "two"
     with pytest.raises(InputError, match="two fails"):
         run_study(study, TOWN, small.steps())
-    assert survey(study, small.steps())[1].reason == "goes on where it stopped"
+    assert survey(study, small.steps())[1].reason == "continues where it stopped"
     assert engine.load_state(study.folder).spent_s.keys() == {"two"}
     (study.folder / "two" / "found.txt").write_text("work of an hour")
     small.fails = None
@@ -144,7 +144,7 @@ def test_from_and_until(study: Study) -> None:
     assert small.ran == ["one", "two"] and not (study.folder / "manifest.json").exists()
     assert run_study(study, TOWN, small.steps(), again_from="two")
     assert small.ran == ["one", "two", "two", "three"]
-    with pytest.raises(InputError, match="there are one, two, three"):
+    with pytest.raises(InputError, match="choose 'one', 'two' or 'three'"):
         run_study(study, TOWN, small.steps(), until="four")
     with pytest.raises(InputError, match="comes after"):
         run_study(study, TOWN, small.steps(), again_from="three", until="one")
@@ -159,7 +159,7 @@ def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
     small.fails = "two"
     code, said = evenline(*run)
-    assert code == 130 and said.endswith("stopped; the same command goes on where it was\n")
+    assert code == 130 and said.endswith("stopped; run the same command to continue\n")
     small.fails = None
     assert evenline(*run)[0] == 0
     assert small.ran == ["one", "two", "two", "three"]
@@ -167,7 +167,7 @@ def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
     small.fails = "two"
     code, said = evenline(*run, "--from", "one")
     assert code == 130
-    assert said.endswith("the same command without --from goes on where it was\n")
+    assert said.endswith("run the same command without --from to continue\n")
     (tmp_path / "study" / "two" / "found.txt").write_text("work of an hour")
     small.ran.clear()
     small.fails = None
@@ -185,7 +185,7 @@ def test_a_strangers_file_is_named_and_stays(study: Study, made_by_pattern: bool
     run_study(study, TOWN, steps)
     thesis = study.folder / "two" / "thesis.tex"
     thesis.write_text("years of work")
-    with pytest.raises(InputError, match=r"two/thesis\.tex: is no file of step two"):
+    with pytest.raises(InputError, match=r"two/thesis\.tex does not belong to step two"):
         run_study(study, TOWN, steps, again_from="one")
     assert thesis.exists() and small.ran == ["one", "two", "three"]
     thesis.unlink()
@@ -237,7 +237,7 @@ def test_a_foreign_folder_and_a_second_runner_are_refused(study: Study, tmp_path
         open_study(TOWN, tmp_path / "mine")
 
     def again(study: Study) -> str:
-        with pytest.raises(InputError, match="another study is at work"):
+        with pytest.raises(InputError, match="another study is running"):
             run_study(study, TOWN, [])
         write_text(study.folder / "x.txt", "")
         return ""

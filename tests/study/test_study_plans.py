@@ -62,9 +62,9 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
         ("levels", '"1"', "trial.levels: expected array, got str"),
         ("levels", "[nan]", r"trial.levels\[0\]: nan is not"),
         ("levels", "[0.0]", "trial.levels: demand 0"),
-        ("levels", "[1.0, 3.0]", "trial.levels: demand 3.0: the journeys of town go up"),
+        ("levels", "[1.0, 3.0]", "trial.levels: demand 3.0: town has journeys up to demand"),
         ("learner", '"all"', "train.learner|methods.candidate: learner 'all'"),
-        ("learner", '"v14,sac"', "learner 'v14,sac': name one"),
+        ("learner", '"v14,sac"', "learner 'v14,sac': name exactly one"),
         ("candidate", '{ learner = "v14,sac" }', "methods.candidate: learner"),
         ("events", "0", "train.events: expected int >= 1, got 0"),
         ("events", "1", "train.events = 1: learner v14"),
@@ -200,7 +200,7 @@ def test_a_replay_of_another_size_is_not_taken_over(
     )
     sealed = Manifest(format=FORMAT, plan=asked, sumo="", evenline="", files={})
     monkeypatch.setattr("evenline.replay.sealed.check_sealed", lambda folder: sealed)
-    with pytest.raises(InputError, match="replay of another blocks"):
+    with pytest.raises(InputError, match="replay with another blocks"):
         run_study(open_study(plan, tmp_path / "study"), plan, STEPS, until="replay")
     assert not (tmp_path / "study" / "replay").exists()
 

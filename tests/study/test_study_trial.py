@@ -108,7 +108,7 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
     assert len(said) == len(steps) and all("up to date" in line for line in said)
 
     longer = plan_with(tmp_path, events="5000")
-    with pytest.raises(InputError, match=r"seen the outcomes of seed 8101.*events is 5000"):
+    with pytest.raises(InputError, match=r"already has outcomes of seed 8101.*events is 5000"):
         run_study(open_study(longer, out), longer, steps)
     assert (out / "plan.toml").read_bytes() == TOWN.read_bytes()
 
@@ -132,7 +132,7 @@ def test_once_there_are_outcomes_nothing_before_them_is_made_again(
     assert evenline(*run)[0] == 0
     for more in ([], ["--dry-run"], ["--until", "replay"]):
         code, said = evenline(*run, "--from", "replay", *more)
-        assert code == 2 and "step replay would be made anew (asked for)" in said
+        assert code == 2 and "step replay would run again (requested)" in said
         assert "--out" not in said
     assert (tmp_path / "study" / "replay" / "manifest.json").exists()
     assert evenline(*run, "--from", "report")[0] == 0
@@ -162,7 +162,9 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
     assert code == 2 and "trial 'mine' has used it" in said
 
 
-@pytest.mark.parametrize("what", ["evenline/errors.py is not the source", "sumo is "])
+@pytest.mark.parametrize(
+    "what", ["evenline/errors.py differs from the registered source", "sumo is "]
+)
 def test_without_outcomes_another_source_or_sumo_is_registered_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

@@ -284,11 +284,11 @@ def test_only_a_folder_of_ours_or_an_empty_one_may_be_replaced(tmp_path: Path) -
     target.mkdir()
     refuse_foreign(target, "outcome.json")
     (target / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match=r"result: is there already and holds no outcome\.json"):
+    with pytest.raises(InputError, match=r"result already exists and has no outcome\.json"):
         refuse_foreign(target, "outcome.json")
     (target / "outcome.json").write_text(json.dumps({}))
     refuse_foreign(target, "outcome.json")
-    with pytest.raises(InputError, match=r"thesis\.tex: is there already"):
+    with pytest.raises(InputError, match=r"thesis\.tex already exists"):
         refuse_foreign(target / "thesis.tex", "outcome.json")
 
 

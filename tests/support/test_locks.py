@@ -24,7 +24,7 @@ def test_shards_run_beside_one_another_but_never_beside_the_whole(tmp_path: Path
     with one_runner(tmp_path, "runner", 1, 2), one_runner(tmp_path, "runner", 2, 2):
         for shard in ((1, 1), (1, 2), (2, 2)):
             with (
-                pytest.raises(InputError, match="another runner is at work here"),
+                pytest.raises(InputError, match="another runner is running here"),
                 one_runner(tmp_path, "runner", *shard),
             ):
                 pass

@@ -21,7 +21,7 @@ from made import finished_trial
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Closeout]:
     trial = finished_trial(tmp_path_factory.mktemp("closed"))
-    with pytest.raises(InputError, match=r"no analysis.json yet; first: evenline trial analyse"):
+    with pytest.raises(InputError, match=r"no analysis.json yet; run: evenline trial analyse"):
         closeout(trial.folder)
     write_analysis(trial.folder)
     write_text(trial.folder / "verification.json", to_json(verify(trial.folder).report))

@@ -107,7 +107,7 @@ def test_shards_together_are_the_matrix(
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
 def test_a_shard_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="should look like 2/8"):
+    with pytest.raises(InputError, match="write it like 2/8"):
         Shard.parse(text)
 
 
@@ -122,7 +122,7 @@ def test_two_runners_of_the_same_part_do_not_meet(tmp_path: Path) -> None:
         return answers
 
     for first, other in ((Shard(), Shard()), (Shard(1, 2), Shard(1, 2)), (Shard(1, 2), Shard())):
-        with pytest.raises(InputError, match="another runner is at work here"):
+        with pytest.raises(InputError, match="another runner is running here"):
             run(trial.folder, second(other), first)
     run(trial.folder, second(Shard(2, 2)), Shard(1, 2))
     assert len(standing(trial).done) == 24
@@ -139,7 +139,7 @@ def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: P
                 yield Ended(job=order, answer=None, failures=(stopped, stopped), duration_s=0.0)
             else:
                 found = answer(trial, order, better_by_ninety(order))
-                late = (Failure(kind="time", message="not done after 60 s"),)
+                late = (Failure(kind="time", message="not finished after 60 s"),)
                 yield Ended(job=order, answer=found, failures=late, duration_s=1.0)
 
     found = run(trial.folder, answers)
@@ -152,7 +152,7 @@ def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: P
     assert events == ["registered", "quarantined", "released"], "it stays on record"
     tried_twice = next(address for address in trial.jobs() if address != unlucky)
     record = json.loads((trial.folder / "records" / f"{tried_twice}.json").read_text())
-    assert record["run"]["failed_tries"] == ["not done after 60 s"]
+    assert record["run"]["failed_tries"] == ["not finished after 60 s"]
 
 
 def test_a_record_that_was_touched_stops_the_next_run(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_record_that_was_touched_stops_the_next_run(tmp_path: Path) -> None:
         run(trial.folder, dies_after(trial, 5))
     path = next((trial.folder / "records").iterdir())
     path.write_text(path.read_text().replace('"completed": 19', '"completed": 18'))
-    with pytest.raises(InputError, match=f"{path.name}: changed since it was written"):
+    with pytest.raises(InputError, match=f"{path.name} has changed since it was written"):
         run(trial.folder, made_up(trial))
 
 

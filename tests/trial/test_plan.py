@@ -81,12 +81,12 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
         ({"blocks": "{ sumo_seed = 9101, count = 6 }"}, "blocks: missing key demand_seed"),
         (
             {"blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 5 }"},
-            "not even 5 wins reach level 0.025",
+            "even 5 wins do not reach level 0.025",
         ),
-        ({"methods": '{ better = ["one"], worse = "zero" }'}, "methods.better: needs one source"),
+        ({"methods": '{ better = ["one"], worse = "zero" }'}, "methods.better: give one source"),
         (
             {"claim": '{ candidate = "better", parent = "best" }'},
-            "claim: unknown method 'best'; choose from",
+            "claim: unknown method 'best'; choose '",
         ),
         ({"claim": '{ candidate = "better", parent = "better" }'}, "must differ"),
         (
@@ -99,7 +99,7 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
         ),
         (
             {"claim": '{ candidate = "better", parent = "worse", gates = ["luck"] }'},
-            "claim: unknown gate 'luck'; choose from",
+            "claim: unknown gate 'luck'; choose 'mean direction'",
         ),
         ({"claim": '{ candidate = "better" }'}, "claim: missing key parent"),
         ({"limits": "{ tries = 0 }"}, "limits.tries: expected int >= 1"),

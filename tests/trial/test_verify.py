@@ -109,7 +109,7 @@ def test_it_runs_alone_anywhere(folder: Path, tmp_path: Path) -> None:
     program = shutil.copy(PROGRAM, tmp_path / "verify.py")
     command = [sys.executable, "-I", "-S", str(program), str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "36 records: nothing wrong\n"), ended
+    assert (ended.returncode, ended.stdout) == (0, "36 records checked, no problems\n"), ended
     records(folder)[0].unlink()
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "is missing (" in ended.stdout
@@ -332,7 +332,7 @@ def test_an_analysis_edited_by_hand(folder: Path) -> None:
 def test_a_verdict_edited_by_hand(folder: Path) -> None:
     rewrite(folder / "analysis.json", lambda analysis: analysis.update(confirmed=False))
     assert found(folder, "analysis.json confirmed", "says False, the records give True")
-    with pytest.raises(InputError, match="is not what the records give"):
+    with pytest.raises(InputError, match="disagrees with the records"):
         closeout(folder)
 
 
@@ -341,7 +341,7 @@ def test_an_interval_edited_by_hand_is_found_at_closeout(folder: Path) -> None:
         folder / "analysis.json",
         lambda a: a["beyond_the_claim"]["generalized_s"]["hodges_lehmann"].update(high=-200.0),
     )
-    with pytest.raises(InputError, match=r"analysis.json: is not what the records give"):
+    with pytest.raises(InputError, match=r"analysis.json disagrees with the records"):
         closeout(folder)
 
 

@@ -239,7 +239,9 @@ def test_a_trip_or_service_the_city_does_not_have_is_named_with_the_log(
     pq.write_table(
         table.set_column(table.schema.get_field_index(column), column, pa.array(names)), strange
     )
-    with pytest.raises(InputError, match=rf"strange\.parquet: .*'{name}'.* is not of small"):
+    with pytest.raises(
+        InputError, match=rf"strange\.parquet: .*'{name}'.* does not exist in small"
+    ):
         fit(city, [logs[0], strange])
 
 

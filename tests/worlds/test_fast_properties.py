@@ -245,7 +245,7 @@ def test_a_refused_hold_names_bus_stop_and_value_and_changes_nothing(hold: float
     world.reset(CELL)
     with pytest.raises(InputError) as refusal:
         world.step([5.0, hold])
-    assert str(refusal.value) == f"bus S1.0 at stop s2: hold {hold} s is not within 0..60 s"
+    assert str(refusal.value) == f"bus S1.0 at stop s2: hold {hold} s is not from 0 to 60 s"
     with pytest.raises(InputError, match="1 holds for a batch of 2 buses"):
         world.step([5.0])
     batch = world.step([5.0, 6.0])

@@ -1,8 +1,8 @@
-"""How fast the fast world is, on one core: in the kernel, with states, as a fleet, against SUMO.
+"""Speed of the fast world on one core: in the kernel, with states, as a fleet, and against SUMO.
 
-Every figure includes making the day (who comes when). Best of the repeats: other work on the
-machine can only add to it. `scale_up` measures how time grows with the size of a city, and beside
-it how long this machine takes to read from memory of that size.
+Every figure includes making the day. The best of the repeats counts, because other work can only
+slow a run down. `scale_up` measures how time grows with the size of a city, and how long this
+machine takes to read from memory of that size.
 """
 
 import time
@@ -32,7 +32,7 @@ RULE = BEHAVIOURS["headway-1.0"]
 
 
 def _best(run: Callable[[], int], repeats: int) -> float:
-    """Most decisions a second over the repeats."""
+    """Most decisions per second over the repeats."""
     rate = 0.0
     for _ in range(repeats):
         began = time.perf_counter()
@@ -49,7 +49,9 @@ def _days(seed: int, count: int) -> list[Cell]:
 def bench_fast(
     city_name: str, repeats: int, with_sumo: bool, with_scale: bool, document: Path | None
 ) -> dict[str, Any]:
-    """Decisions a second in three ways, memory a world, SUMO's time over ours, growth with size."""
+    """Measure decisions per second, memory per world, the ratio to SUMO, and growth with city
+    size.
+    """
     opened = open_city(city_name)
     city, calibration = opened.city, opened.fitted()
     found = _rates(city, calibration, repeats)
@@ -91,7 +93,9 @@ def _rates(city: City, calibration: Calibration, repeats: int) -> dict[str, Any]
 
 
 def _against_sumo(city: City, world: FastWorld) -> dict[str, float]:
-    """One day each of the same cell with zero hold, SUMO's files and loading included."""
+    """Time one day of the same cell with zero hold in each world, including SUMO's files and
+    loading.
+    """
     from evenline.worlds.sumo.world import SumoWorld
 
     cell, zero = _days(0, 1)[0], BEHAVIOURS["zero"]
@@ -108,7 +112,7 @@ def _against_sumo(city: City, world: FastWorld) -> dict[str, float]:
 
 
 def copies(city: City, count: int) -> City:
-    """The same city so many times side by side: services, trips and people grow alike."""
+    """A city made of `count` copies of this one."""
     if count == 1:
         return city
     journeys, stops = city.journeys, len(city.stops)
@@ -162,10 +166,10 @@ def copies(city: City, count: int) -> City:
 
 
 def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Milliseconds of a day in cities up to many times as large; the sizes take turns.
+    """Milliseconds of a day in cities of growing size; the sizes take turns.
 
-    Each day runs three times in a row, so that a small one is measured with its tables in the
-    caches: it would seem slower, and growth smaller, just after a large one.
+    Each day runs three times in a row, so that a small city is measured with its tables in the
+    caches. Just after a large city it would seem slower, and growth smaller.
     """
     worlds = {size: _copied_world(city, calibration, size) for size in sizes}
     cell, best = _days(0, 1)[0], dict.fromkeys(sizes, float("inf"))
@@ -202,13 +206,15 @@ def _size_row(size: int, world: FastWorld, seconds: float) -> dict[str, Any]:
 
 
 def exponent(rows: list[dict[str, Any]]) -> float:
-    """The power of a city's size with which the time of a day grows: 1 if in proportion."""
+    """The exponent with which the time of a day grows with the size of a city: 1 if in
+    proportion.
+    """
     size, ms = ([row[name] for row in rows] for name in ("size", "ms"))
     return round(float(np.polyfit(np.log(size), np.log(ms), 1)[0]), 3)
 
 
 def read_ns(mib: float, reads: int = 1_000_000) -> float:
-    """How long one read takes that depends on the one before, at random in so much memory."""
+    """Time one dependent random read in this much memory."""
     order = np.random.Generator(np.random.PCG64(1)).permutation(max(2, int(mib * 2**20 / 8)))
     chain = np.empty_like(order)
     chain[order] = np.roll(order, -1)
@@ -228,7 +234,7 @@ def _follow(chain: npt.NDArray[np.int64], at: int, reads: int) -> int:
 
 
 def _write(document: Path, city_name: str, found: dict[str, Any]) -> None:
-    """Put the figures between their marks in a document, with a plot of growth if measured."""
+    """Write the figures between their marks in a document, with a plot of growth if measured."""
     from evenline.figures.document import insert
     from evenline.figures.plots import png
     from evenline.support.files import write_bytes

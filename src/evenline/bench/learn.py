@@ -1,8 +1,8 @@
-"""How fast a learner is: our updates a second against a plain PyTorch implementation.
+"""Speed of a learner: our updates per second compared with plain PyTorch.
 
-Same machine, same architecture, same batch, same replay, in turn; the best of the repeats counts
-on both sides, since other work on the machine can only slow a run down. PyTorch runs eagerly over
-all sixteen slots, states ready in memory; ours builds its states from the compact replay.
+Both use the same machine, architecture, batch and replay, in turn. The best of the repeats counts
+on both sides, because other work can only slow a run down. PyTorch runs eagerly over all sixteen
+slots, with states ready in memory; ours builds its states from the compact replay.
 """
 
 import time
@@ -25,12 +25,14 @@ from evenline.policies.actor import actor_of
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
 
-UPDATES = 40  # in one call of ours on a CPU; an accelerator makes 25 times as many
+UPDATES = 40  # per call on a CPU; an accelerator makes 25 times as many
 SEEDS = (6201, 6202, 6203, 6204, 6205)
 
 
 def bench_learn(city: City, store: Store, device: str, repeats: int) -> dict[str, Any]:
-    """Updates a second of one learner in both phases, beside PyTorch; latency of an actor."""
+    """Updates per second of one learner in both phases, compared with PyTorch; latency of an
+    actor.
+    """
     where = chosen_device(device)
     packed = where.platform == "cpu"
     seeds = SEEDS[:1] if packed else SEEDS
@@ -59,7 +61,7 @@ def bench_learn(city: City, store: Store, device: str, repeats: int) -> dict[str
 
 
 def _floor(city: City, store: Store, packed: bool, rate: float) -> dict[str, float]:
-    """Operations and bytes an IQL update cannot do without, and how far we are from them.
+    """Count the operations and bytes that an IQL update needs, and how close we come to that bound.
 
     Forward passes: actor, critics, target critics, V at both states; a backward pass costs two
     more for the three that learn. Parameters, their gradients and Adam's two moments are read and
@@ -118,7 +120,7 @@ def _iql_rate(
 def _online_rate(
     learned: Learned, replay: Any, seeds: tuple[int, ...], packed: bool, updates: int
 ) -> float:
-    """One call an update, as in the continuation, without the simulator."""
+    """One call per update, as in the continuation, without the simulator."""
     lanes = [ln.Lane(LEARNERS[FINAL], seed) for seed in seeds]
     rates, numbers = ln.rates_at(lanes, 12_500), jnp.asarray(np.array(seeds, np.uint32))
     days = ln.new_lane_days(len(seeds), Budget(events=updates + 2, warmup_events=1))
@@ -139,7 +141,7 @@ def _online_rate(
 
 
 def _latency(city: City, store: Store) -> dict[str, float]:
-    """Time of one decision of a policy as it is deployed, over real states."""
+    """Time of one decision of a deployed policy, over real states."""
     params = jax.device_get(init_actor(jax.random.key(0), Size(len(city.services))))
     tensors = {name: np.asarray(value) for name, value in params.items()}
     actor = actor_of(tensors, len(city.services))
@@ -157,7 +159,7 @@ def _latency(city: City, store: Store) -> dict[str, float]:
 
 
 def _torch_learner(city: City, store: Store, device: str) -> Any:
-    """A function that makes so many eager IQL updates, or None where PyTorch is not installed."""
+    """A function that makes eager IQL updates, or None if PyTorch is not installed."""
     try:
         from evenline.bench.torch_reference import eager_updates
     except ImportError:
@@ -166,7 +168,7 @@ def _torch_learner(city: City, store: Store, device: str) -> Any:
 
 
 def open_for_bench(city: City, folder: Path) -> Store:
-    """The replay, or one line that says how to get one."""
+    """Open the replay, or raise an error that says how to get one."""
     from evenline.replay.store import open_store
 
     if not (folder / "manifest.json").exists():
@@ -175,7 +177,7 @@ def open_for_bench(city: City, folder: Path) -> Store:
 
 
 def write_figures(document: Path, found: dict[str, Any]) -> None:
-    """Put the figures between their marks in a document."""
+    """Write the figures between their marks in a document."""
     from evenline.figures.document import insert
 
     flat: dict[str, Any] = {}

@@ -1,9 +1,9 @@
-"""How fast things are: `sumo` against the bare binary on the same files, and the replay.
+"""Speed of the SUMO world compared with the bare binary on the same files, and of the replay.
 
-Both sides read the same cell and simulate the whole day with zero hold, in turn, each in a
-process of its own, ours with the memory settings of our workers. Loading counts on both sides;
-for our world so does writing the input files. Imports and compilation do not: a day of `town`
-comes first. Each figure is the best of the repeats, since other work can only add to it.
+Both sides read the same cell and simulate the whole day with zero hold, in turn, each in its own
+process, ours with the memory settings of our workers. Loading counts on both sides; for our world,
+so does writing the input files. Imports and compilation do not count: a day of `town` runs first.
+Each figure is the best of the repeats, because other work can only slow a run down.
 
 Run as `python -m evenline.bench.sumo CITY` this file is the world's process.
 """
@@ -36,7 +36,7 @@ MINIBATCH = 256
 def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
     """Seconds of our world and of bare SUMO, their ratio, and our peak memory."""
     if repeats < 1:
-        raise InputError(f"{repeats} repeats: at least 1 is needed")
+        raise InputError(f"{repeats} repeats: give at least 1")
     worlds: list[dict[str, float]] = []
     bare_s: list[float] = []
     with ScratchFolder() as folder:
@@ -60,7 +60,7 @@ def bench_sumo(city: str, repeats: int) -> dict[str, Any]:
 
 
 def bench_replay(city: str, folder: Path) -> dict[str, Any]:
-    """Seconds to open a replay, canonical states a second from random minibatches, bytes."""
+    """Seconds to open a replay, canonical states per second from random minibatches, bytes."""
     began = time.perf_counter()
     store = open_store(folder, open_city(city))
     load_s = time.perf_counter() - began
@@ -107,7 +107,7 @@ def _no_hold(batch: Batch) -> list[float]:
 
 
 def _peak_kib() -> int:
-    """The most memory this program has held. `getrusage` would count its parent's as well."""
+    """The peak memory of this program. `getrusage` would include its parent's."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

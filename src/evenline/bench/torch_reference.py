@@ -1,6 +1,6 @@
-"""The same IQL update in plain PyTorch, for speed to be measured against: eager, all sixteen slots.
+"""The same IQL update in plain PyTorch, to compare speed with: eager, all sixteen slots.
 
-Nothing else uses it, and it is imported only where PyTorch is installed.
+Nothing else uses it, and it is imported only if PyTorch is installed.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from evenline.learn.data import REWARD_SCALE
 from evenline.learn.updates import CRITIC_BATCH, EXPECTILE, RATE, TARGET_RATE
 from evenline.replay.store import Store
 
-ROWS = 20_000  # of the replay, kept ready as states
+ROWS = 20_000  # rows of the replay, kept as states
 
 
 def mlp(*widths: int) -> Any:
@@ -78,7 +78,7 @@ def log_density(out: Any, action: Any) -> Any:
 
 
 def eager_updates(services: int, store: Store, device: str) -> Callable[[int], None]:
-    """A function that makes so many updates."""
+    """A function that makes the given number of updates."""
 
     def critic() -> Any:
         return torch.nn.ModuleList([Encoder(services), head(1, 1), head(1, 1)]).to(device)
@@ -116,7 +116,7 @@ def eager_updates(services: int, store: Store, device: str) -> Callable[[int], N
         if device == "cuda":
             torch.cuda.synchronize()
 
-    updates(2)  # whatever is set up on first use
+    updates(2)  # includes the setup on first use
     return updates
 
 

@@ -1,7 +1,7 @@
-"""How much faster several workers are than one: the same jobs of `demo` cells, timed in turn.
+"""How much faster several workers are than one, on the same jobs of `demo` cells in turn.
 
-Other work on the machine slows the clock but hardly the jobs' own CPU seconds: where these stay
-the same with more workers, nothing of ours is in the way of linear.
+Other work on the machine affects wall time but hardly the jobs' own CPU seconds. If these stay the
+same with more workers, our code does not prevent linear speed-up.
 """
 
 import os
@@ -18,7 +18,7 @@ from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder
 
-Timing = tuple[float, float]  # seconds by the clock, CPU seconds of the jobs
+Timing = tuple[float, float]  # wall seconds, CPU seconds of the jobs
 
 
 def bench_trial(city: str, jobs: int, workers: int, repeats: int) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Checks that ship: one call tells whether a world, policy, learner or city of your own fits in.
+"""Checks for your own worlds, policies, learners and cities, each in one call.
 
     from evenline.checks import check_city, check_learner, check_policy, check_world
 
-Each runs real days and raises an `AssertionError` that names the first promise that is broken.
+Each check runs real days and raises an `AssertionError` that names the first broken promise.
 """
 
 from evenline.checks.city import check_city

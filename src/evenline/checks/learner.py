@@ -1,7 +1,7 @@
-"""The promises of a learner as a test: it makes the tensors of an actor, the same for a seed.
+"""Test a learner: it makes the tensors of an actor, and the same ones for the same seed.
 
-A learner of your own is a function of a replay, an opened city and a training seed. The check
-records a few fast days as a replay, so it needs no SUMO.
+Your own learner is a function of a replay, an opened city and a training seed. The check records a
+few fast days as a replay, so it needs no SUMO.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ from evenline.worlds.open import OpenCity
 def fast_replay(
     folder: Path, opened: OpenCity, blocks: int = 1, behaviours: tuple[str, ...] = tuple(BEHAVIOURS)
 ) -> Store:
-    """A replay recorded in the fast world: enough to try a learner, made in a moment."""
+    """Record a small replay in the fast world, enough to test a learner."""
     city, world, paths = opened.city, opened.fast_world(), []
     for name in behaviours:
         for cell in PURPOSES["replay"].cells(blocks):
@@ -53,12 +53,12 @@ def fast_replay(
 
 
 def check_learner(learn: OwnLearner, opened: OpenCity, seed: int = 1) -> Mapping[str, Any]:
-    """Train twice on a small replay and assert what `train`, bundles and trials rely on."""
+    """Train twice on a small replay and assert all that `train`, bundles and trials rely on."""
     with tempfile.TemporaryDirectory() as folder:
         store = fast_replay(Path(folder), opened, behaviours=("zero", "headway-0.4"))
         holds = store.columns.hold_s.copy()
         first, again = (dict(learn(store, opened, seed)) for _ in range(2))
-    assert np.array_equal(holds, store.columns.hold_s), "a learner reads the replay"
+    assert np.array_equal(holds, store.columns.hold_s), "a learner does not change the replay"
     actor = actor_of({n: np.asarray(t) for n, t in first.items()}, len(opened.city.services))
     assert first.keys() == again.keys()
     for name, tensor in first.items():

@@ -1,4 +1,4 @@
-"""The promises of a policy as a test: holds in range, one for each bus, the same every time."""
+"""Test a policy: it returns one hold per bus, in range, and the same ones every time."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from evenline.control.world import Policy, World
 
 
 def check_policy(policy: Policy, world: World, cell: Cell) -> Outcome:
-    """Drive the day of a cell twice and assert what every world relies on.
+    """Run the day of a cell twice and assert everything that worlds rely on.
 
-    A policy may remember the day it follows; it must begin anew with the day's first batch.
+    A policy may keep a memory of the day; it must start again with the day's first batch.
     """
     first = _driven(policy, world, cell)
     again = _driven(policy, world, cell)
@@ -25,9 +25,9 @@ def _driven(policy: Policy, world: World, cell: Cell) -> tuple[Outcome, list[flo
     while batch is not None:
         before = batch.raw.copy()
         found = [float(hold) for hold in policy(batch)]
-        assert np.array_equal(batch.raw, before), "a policy reads the batch and does not write it"
-        assert len(found) == len(batch.trips), "one hold for each bus of the batch"
-        assert all(0.0 <= hold <= MAX_HOLD_S for hold in found), f"holds {found} not in 0..60 s"
+        assert np.array_equal(batch.raw, before), "a policy does not change the batch"
+        assert len(found) == len(batch.trips), "a policy returns one hold for each bus of the batch"
+        assert all(0.0 <= hold <= MAX_HOLD_S for hold in found), f"holds {found}: 0 to 60 s"
         holds += found
         batch = world.step(found)
     return world.outcome(), holds

@@ -1,7 +1,7 @@
-"""The contract of a world as a test: any simulator that passes can stand behind every policy.
+"""Test a world against the contract. Every policy works with a simulator that passes.
 
-Checked are the order and the features of batches, the ledger, that the same cell gives the same
-day, and that holds which are no holds are refused.
+The test checks the order and the features of batches, the ledger, that the same cell gives the same
+day, and that invalid holds are refused.
 """
 
 import math
@@ -44,7 +44,7 @@ BAD_HOLDS: tuple[float, ...] = (-1.0, MAX_HOLD_S + 1.0, math.nan, math.inf)
 
 
 def check_world(world: World, cell: Cell) -> Outcome:
-    """Run the day of a cell twice under random holds and assert what the contract promises."""
+    """Run the day of a cell twice under random holds and assert every promise of the contract."""
     _check_refusals(world, cell)
     first = _checked_day(world, cell)
     assert _checked_day(world, cell) == first, "the same cell and holds give the same day"
@@ -52,9 +52,9 @@ def check_world(world: World, cell: Cell) -> Outcome:
 
 
 def _check_refusals(world: World, cell: Cell) -> None:
-    """Holds outside 0..60 s and a wrong number of them are refused."""
+    """Assert that the world refuses holds outside 0 to 60 s and a wrong number of holds."""
     batch = world.reset(cell)
-    assert batch is not None, "the cell has no decision: choose one with buses"
+    assert batch is not None, "the cell has no decisions; choose a cell with buses"
     count = len(batch.trips)
     bad: list[Sequence[float]] = [[hold] * count for hold in BAD_HOLDS]
     for holds in [*bad, [0.0] * (count + 1)]:
@@ -66,7 +66,7 @@ def _check_refusals(world: World, cell: Cell) -> None:
 
 
 def _checked_day(world: World, cell: Cell) -> Outcome:
-    """One day under random holds, every batch checked."""
+    """Run one day under random holds and check every batch."""
     city, rng = world.city, np.random.Generator(np.random.PCG64(cell.demand_seed))
     batch = world.reset(cell)
     known = _Known(world, cell)
@@ -89,7 +89,7 @@ def _checked_day(world: World, cell: Cell) -> Outcome:
 
 
 class _Known:
-    """What a day's events must agree with: the city, the cell, and the arrivals seen so far."""
+    """The facts that events must agree with: the city, the cell, and the arrivals so far."""
 
     def __init__(self, world: World, cell: Cell) -> None:
         self.city, self.seen = world.city, set[tuple[int, int]]()
@@ -99,7 +99,7 @@ class _Known:
         self.now = -1
 
     def check(self, batch: Batch) -> None:
-        """Order, places and features of a batch."""
+        """Check the order, the stops and the features of a batch."""
         pairs = list(zip(batch.raw, batch.trips.tolist(), strict=True))
         keys = [(int(row[SERVICE]), trip) for row, trip in pairs]
         assert keys == sorted(keys), "a batch is ordered by service and vehicle"
@@ -109,16 +109,16 @@ class _Known:
         for row, trip in pairs:
             service, stop = int(row[SERVICE]), int(row[STOP])
             assert self.city.trips[trip].service == service
-            assert 0 <= stop < len(self.city.services[service].stops) - 1, "none at a last stop"
+            assert 0 <= stop < len(self.city.services[service].stops) - 1, "not a last stop"
             assert (trip, stop) not in self.seen, "a stop visit is decided once"
             self.seen.add((trip, stop))
             self.gaps[trip] = record_arrival(self.headways, trip, stop, batch.time_s)
         for row, trip in pairs:
-            # The rest of a wider moment comes in the next batch, and may hold the bus behind.
+            # The rest of a wider moment comes in the next batch, which may contain the bus behind.
             self._check_features(row, trip, batch.time_s, len(pairs) < MAX_SLOTS)
 
     def _check_features(self, row: Array, trip: int, now: int, whole: bool) -> None:
-        """The features that follow from the city and from what has been seen."""
+        """Check the features that follow from the city and from the arrivals so far."""
         city, gap = self.city, self.gaps[trip]
         slot = min(now // RATE_BIN_S, self.rates.shape[1] - 1)
         rate = self.rates[self.first[int(row[SERVICE])] + int(row[STOP]), slot]

@@ -1,7 +1,7 @@
-"""Lays a city out from a plan on a grid of streets: roads, signals, stops, timetable, cars.
+"""Build a city from a plan on a grid of streets: roads, signals, stops, timetable, cars.
 
-Everything follows from the plan and its seed, to the byte: only uniform draws of a PCG64 stream
-are used, in a fixed order. The people are made in `demand`.
+The plan and its seed determine every byte: we use only uniform draws of a PCG64 stream, in a fixed
+order. `demand` makes the journeys.
 """
 
 import itertools
@@ -23,7 +23,7 @@ SIGNAL_CYCLE_S = 90
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """One directional service: the corners it passes and its timetable in brief."""
+    """One directional service: the corners it passes and a short form of its timetable."""
 
     id: str
     route: str
@@ -53,7 +53,7 @@ class CityPlan:
 
 
 def build(plan: CityPlan) -> City:
-    """The city of a plan."""
+    """Build the city of a plan."""
     layout_rng, stop_rng, trip_rng, car_rng, people_rng = (
         np.random.Generator(np.random.PCG64([plan.seed, stream])) for stream in range(5)
     )
@@ -75,7 +75,7 @@ def build(plan: CityPlan) -> City:
 
 
 def legs_of(corners: Sequence[Corner]) -> list[Corner]:
-    """All grid corners on a way given by its turning points."""
+    """All grid corners on a path given by its turning points."""
     way = [corners[0]]
     for col, row in corners[1:]:
         while way[-1] != (col, row):
@@ -151,10 +151,10 @@ def _lay_streets(
 def _place_stops(
     plan: CityPlan, nodes: dict[str, Node], roads: dict[str, Road], rng: np.random.Generator
 ) -> tuple[tuple[Stop, ...], tuple[Service, ...]]:
-    """Give each service its number of stops; stops already on its way are shared.
+    """Give each service its number of stops; stops already on its roads are shared.
 
-    A new stop goes to the middle of the widest gap, moved to the nearest place clear of
-    junctions and off the express stretches.
+    A new stop goes to the middle of the widest gap, moved to the nearest position that is clear of
+    junctions and of express stretches.
     """
     stops: list[Stop] = []
     on_road: dict[str, list[int]] = defaultdict(list)
@@ -220,7 +220,7 @@ def _open_places(path: list[Road], starts: np.ndarray, closed: set[str]) -> np.n
 def _widest_gap(
     served: list[tuple[float, int]], places: np.ndarray, rng: np.random.Generator
 ) -> float:
-    """The place nearest the middle of the widest gap, a little off, that splits the gap best."""
+    """The free position nearest the middle of the widest gap, with a small random offset."""
     at = np.array([a for a, _ in served])
     clear = np.abs(places[:, None] - at[None, :]).min(axis=1)
     best = float(clear.max())
@@ -235,10 +235,10 @@ def _point(nodes: dict[str, Node], road: Road, pos_m: float) -> tuple[float, flo
 
 
 def _make_timetable(plan: CityPlan, rng: np.random.Generator) -> tuple[Trip, ...]:
-    """First and last departure and the number of trips are the plan's.
+    """Make the timetable from the plan's first and last departure and number of trips.
 
-    An uneven service runs closer together in the peaks, on whole minutes, with the small
-    irregularities of a real timetable.
+    An uneven service has shorter headways in the peaks, on whole minutes, with small irregularities
+    as in a real timetable.
     """
     trips: list[Trip] = []
     for index, service in enumerate(plan.services):
@@ -295,7 +295,7 @@ def _make_traffic(plan: CityPlan, roads: dict[str, Road], rng: np.random.Generat
 
 
 def _same_heading(first: Road, second: Road) -> bool:
-    """Grid names tell the heading: along a street one coordinate stays the same throughout."""
+    """Read the heading from grid names: along a street, one coordinate stays the same."""
 
     def axis(road: Road) -> int:
         if road.to_node[-1] in "EWNS" or road.from_node[-1] in "EWNS":

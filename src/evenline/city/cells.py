@@ -1,4 +1,4 @@
-"""Who may use which seeds: one registry, so that no purpose ever sees another's days.
+"""The registry of seeds. Each purpose has its own range, so no two purposes share a day.
 
 A block is a pair of seeds; a purpose owns a range of blocks. `check_disjoint` runs at import:
 two purposes that share a seed are an error, not a warning.
@@ -25,7 +25,7 @@ class Purpose:
         """The first `blocks` blocks at each level, block by block."""
         count = self.blocks if blocks is None else blocks
         if not 1 <= count <= self.blocks:
-            raise InputError(f"{count} blocks: {self.name} has 1 to {self.blocks}")
+            raise InputError(f"{count} blocks: choose 1 to {self.blocks} for {self.name}")
         return [
             Cell(self.sumo_seed + block, self.demand_seed + block, level)
             for block in range(count)
@@ -38,7 +38,7 @@ PURPOSES = {
     for purpose in (
         Purpose("demo", 1, 501, 500),
         Purpose("calibration", 1101, 1201, 20),
-        Purpose("replay", 2101, 2201, 10),  # also the fidelity audits' cells
+        Purpose("replay", 2101, 2201, 10),  # also used by the fidelity audits
         Purpose("tuning", 3101, 3601, 500),
         Purpose("training", 100_001, 200_001, 100_000),
         Purpose("development", 5101, 5601, 500),
@@ -63,5 +63,5 @@ check_disjoint(list(PURPOSES.values()))
 def demo_cell(seed: int, demand: float = 1.0) -> Cell:
     """The cell of a plain seed number on the command line."""
     if not 1 <= seed <= PURPOSES["demo"].blocks:
-        raise InputError(f"seed {seed}: must be from 1 to {PURPOSES['demo'].blocks}")
+        raise InputError(f"seed {seed} is out of range; choose 1 to {PURPOSES['demo'].blocks}")
     return Cell(seed, 500 + seed, demand)

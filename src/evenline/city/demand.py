@@ -1,8 +1,8 @@
-"""The people: journeys of an embedded city, and what a cell makes of them.
+"""Passengers: the journeys of an embedded city, and who departs when in a cell.
 
-A cell is one simulated day: a block (one SUMO seed, one demand seed) at one demand multiplier.
-Departures move by at most 120 s; the shift belongs to the passenger and the block, not to the
-level, and a higher level contains everybody of a lower one.
+A cell is one simulated day: a block (one SUMO seed, one demand seed) at one demand level.
+Departures move by at most 120 s; the shift depends on the passenger and the block, not on the
+level, and a higher level contains all passengers of a lower one.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ RATE_BIN_S = 1800
 
 @dataclass(frozen=True)
 class Cell:
-    """One environment: SUMO seed and demand seed make the block, the multiplier the level."""
+    """One day to simulate: a block (SUMO seed and demand seed) at a demand level."""
 
     sumo_seed: int
     demand_seed: int
@@ -29,7 +29,7 @@ class Cell:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.demand) and self.demand >= 0):
-            raise InputError(f"demand {self.demand}: must be a number of at least 0")
+            raise InputError(f"demand {self.demand}: must be at least 0")
         for name, seed in (("SUMO", self.sumo_seed), ("demand", self.demand_seed)):
             if not 0 <= seed < 2**31:
                 raise InputError(f"{name} seed {seed}: must be from 0 to 2147483647")
@@ -48,12 +48,12 @@ class Passengers:
 
 
 def realise(city: City, cell: Cell) -> Passengers:
-    """The passengers of a cell with the second at which each begins to wait."""
+    """The passengers of a cell with the second at which each starts to wait."""
     journeys = city.journeys
     most = float(journeys.min_demand.max()) if len(journeys) else 0.0
     if cell.demand > max(1.0, most) + 1e-9:
         raise InputError(
-            f"demand {cell.demand}: the journeys of {city.name} go up to {max(1.0, most):.2f}"
+            f"demand {cell.demand}: {city.name} has journeys up to demand {max(1.0, most):.2f}"
         )
     moved = np.clip(journeys.departure_s + departure_shifts(city, cell), 0, city.horizon_s - 1)
     chosen = np.flatnonzero(journeys.min_demand <= cell.demand).astype(np.int32)
@@ -62,18 +62,18 @@ def realise(city: City, cell: Cell) -> Passengers:
 
 
 def departure_shifts(city: City, cell: Cell) -> Ints:
-    """By how much each passenger's departure moves in a block, in whole seconds."""
+    """The shift of each passenger's departure in a block, in whole seconds."""
     rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
     uniform = rng.random(len(city.journeys))
     return np.rint((2 * uniform - 1) * DEPARTURE_SHIFT_S).astype(np.int32)
 
 
 def arrival_rates(city: City, demand: float) -> Floats:
-    """Expected arrivals a second by service-stop and half hour: what a planner would know.
+    """Expected arrivals per second by service-stop and half hour.
 
-    Row `first + i` is position `i` of a service, `first` its offset in the services' order.
-    First legs only, at the level's demand, before the day's random shifts; a passenger counts
-    for every service that may carry the leg.
+    Row `first + i` is position `i` of a service, and `first` is the service's offset. Counts only
+    first legs, at the given demand level, before the day's random shifts. A passenger counts for
+    every service that may carry the leg.
     """
     bins = -(-city.horizon_s // RATE_BIN_S)
     first = service_stop_offsets(city)
@@ -103,13 +103,13 @@ def arrival_rates(city: City, demand: float) -> Floats:
 
 
 def service_stop_offsets(city: City) -> Ints:
-    """Where each service's stops begin when all services' stops are laid end to end."""
+    """The offset of each service in the table of all service-stops."""
     return np.concatenate([[0], np.cumsum([len(s.stops) for s in city.services])]).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class DemandPlan:
-    """How people use an embedded city. Peaks are (centre_s, width_s, height)."""
+    """How passengers use an embedded city. Peaks are (centre_s, width_s, height)."""
 
     passengers: int
     transfer_share: float
@@ -123,7 +123,7 @@ class DemandPlan:
     max_level: float = 1.25
 
     def intensity(self, clock_s: Floats) -> Floats:
-        """Relative demand at a time of day, seen from the first stop."""
+        """Relative demand at a time of day, at the first stop."""
         peaks = [h * np.exp(-(((clock_s - c) / w) ** 2)) for c, w, h in self.peaks]
         return np.asarray(sum(peaks, np.full_like(clock_s, self.floor)))
 
@@ -135,7 +135,7 @@ def make_journeys(
     horizon_s: int,
     rng: np.random.Generator,
 ) -> Journeys:
-    """Everyone who may travel: drawn service by service, then offered every line that carries."""
+    """Draw all journeys service by service, then list every service that can carry each leg."""
     count = round(plan.passengers * plan.max_level)
     weight = dict(plan.weights)
     runs = np.array([sum(t.service == i for t in trips) for i in range(len(services))])
@@ -190,9 +190,9 @@ def carrying(services: Sequence[Service], board: int, alight: int) -> tuple[int,
 
 
 def _departure_clock(plan: DemandPlan, index: int, trips: Sequence[Trip]) -> tuple[Floats, Floats]:
-    """Inverse-transform table: when people of a service set out, seen from its first stop.
+    """Inverse-transform table of departure times of a service, at its first stop.
 
-    Demand begins shortly before the first bus and goes on `tail_s` after the last.
+    Demand begins shortly before the first bus and ends `tail_s` after the last.
     """
     departures = [trip.departure_s for trip in trips if trip.service == index]
     gap = (departures[-1] - departures[0]) / max(1, len(departures) - 1)
@@ -204,7 +204,7 @@ def _departure_clock(plan: DemandPlan, index: int, trips: Sequence[Trip]) -> tup
 
 
 def _ride(plan: DemandPlan, service: Service, rng: np.random.Generator) -> tuple[int, int]:
-    """Board mostly in the middle, never at the last stop, and ride some share of the service."""
+    """Draw boarding stops, mostly in the middle and never the last, and the lengths of rides."""
     count = len(service.stops)
     centre = 0.5 * (rng.random() + rng.random())
     board = min(int(centre * 0.9 * count * 0.95), count - 2)
@@ -214,8 +214,9 @@ def _ride(plan: DemandPlan, service: Service, rng: np.random.Generator) -> tuple
 
 
 def _changes(services: Sequence[Service]) -> list[list[tuple[int, int, int]]]:
-    """For each service: (position, other service, its position) at stops of both where a change
-    leads somewhere the first service does not go."""
+    """List the useful changes of each service, as (position, other service, its position): those
+    that lead to a stop that the first service does not serve.
+    """
     options: list[list[tuple[int, int, int]]] = [[] for _ in services]
     for a, first in enumerate(services):
         for b, second in enumerate(services):

@@ -9,16 +9,16 @@ from functools import cache
 from evenline.city.build import CityPlan, Corner, ServicePlan, build
 from evenline.city.demand import DemandPlan
 from evenline.city.model import City
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 
 
 def _back(corners: tuple[Corner, ...]) -> tuple[Corner, ...]:
     return corners[::-1]
 
 
-# Turning points, in blocks. Line 7 is the trunk; 102 runs along it and out to the north-east;
-# 705 crosses it from the south; 122, 311 and 406 meet in the west. Where a line's two
-# directions share a terminal, one of them rounds the terminal's block.
+# Turning points, in blocks. Route 7 is the trunk; 102 runs along it and out to the north-east; 705
+# crosses it from the south; 122, 311 and 406 meet in the west. Where the two directions of a route
+# share a terminal, one of them goes round the terminal's block.
 _7X = ((0, 6), (0, 5), (1, 5), (1, 6), (13, 6), (13, 8), (17, 8))
 _7S = ((17, 8), (13, 8), (13, 6), (0, 6), (0, 5))
 _102X = ((1, 12), (1, 6), (13, 6), (13, 8), (15, 8), (15, 14), (21, 14), (21, 15))
@@ -113,7 +113,7 @@ PLANS = {plan.name: plan for plan in (CITY, TOWN)}
 
 @cache
 def embedded_city(name: str) -> City:
-    """An embedded city by name, built once a process."""
+    """An embedded city by name, built once per process."""
     if name not in PLANS:
-        raise InputError(f"city {name!r}: not embedded; there are {', '.join(PLANS)}")
+        raise InputError(f"unknown embedded city {name!r}; choose {choice(PLANS)}")
     return build(PLANS[name])

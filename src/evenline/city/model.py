@@ -1,8 +1,8 @@
-"""What is operated: roads, stops, services, the timetable, vehicles and the journeys people make.
+"""The city: roads, stops, services, timetable, vehicle and journeys.
 
-Plain frozen data. Indices are positions in the tuples of `City`; passengers, who are many, are
-columns of arrays. `City` promises consistency: it cannot be built with a stop on no road, a
-service that runs backwards, or a journey that no service carries.
+Plain frozen data. Indices are positions in the tuples of `City`; the many passengers are columns of
+arrays. A `City` is consistent: it cannot be built with a stop on no road, a service that runs
+backwards, or a journey that no service carries.
 """
 
 import itertools
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Node:
-    """A junction; `offset_s` shifts its signal cycle and counts only where `signal` is true."""
+    """A junction; `offset_s` shifts its signal cycle and matters only if `signal` is true."""
 
     id: str
     x_m: float
@@ -33,7 +33,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Road:
-    """One direction of a street. A bus lane is one lane more, at the kerb, for buses alone."""
+    """One direction of a street. A bus lane is an additional lane at the kerb for buses only."""
 
     id: str
     from_node: str
@@ -44,7 +44,7 @@ class Road:
 
 @dataclass(frozen=True)
 class Stop:
-    """A stopping place: a bay beside a road, `pos_m` from the road's start."""
+    """A bay beside a road where buses stand, `pos_m` from the road's start."""
 
     id: str
     road: str
@@ -55,7 +55,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Service:
-    """One direction of a route: its stops in order, where along the way they lie, its roads."""
+    """One direction of a route: its stops in order, their distances from the first road's start,
+    its roads.
+    """
 
     id: str
     route: str
@@ -91,7 +93,7 @@ class Vehicle:
 class Journeys:
     """Everyone who may travel, sorted by departure.
 
-    Passenger `p` exists at a demand multiplier of at least `min_demand[p]`, and makes the legs
+    Passenger `p` travels at a demand level of at least `min_demand[p]`, and makes the legs
     `leg_start[p]` up to `leg_start[p + 1]`; leg `l` may be ridden on any service of
     `carriers[leg_carriers[l]]`.
     """
@@ -110,7 +112,7 @@ class Journeys:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Cars: the routes they take with their weights, and how many enter each hour."""
+    """Cars: their routes with weights, and how many enter each hour."""
 
     routes: tuple[tuple[str, ...], ...] = ()
     weights: tuple[float, ...] = ()
@@ -119,7 +121,7 @@ class Traffic:
 
 @dataclass(frozen=True, eq=False)
 class City:
-    """A bus network with its day: the whole of what a world needs to know."""
+    """A bus network with its timetable and journeys: all that a world needs."""
 
     name: str
     horizon_s: int
@@ -149,11 +151,11 @@ class City:
 
     @cached_property
     def decisions(self) -> int:
-        """Non-terminal stop visits of a day on which every trip is finished."""
+        """The number of non-terminal stop visits of a day on which every trip finishes."""
         return sum(len(self.services[trip.service].stops) - 1 for trip in self.trips)
 
     def headway_targets(self) -> tuple[Floats, Floats]:
-        """For each trip, the timetable's gap to the trip before and after it (0 where none)."""
+        """The target headway of each trip to the previous and to the next one (0 if none)."""
         ahead, behind = np.zeros(len(self.trips)), np.zeros(len(self.trips))
         for trips in self.trips_of:
             for first, second in itertools.pairwise(trips):
@@ -169,7 +171,9 @@ def _check_day(city: City) -> None:
         raise InputError(f"vehicle: capacity {city.vehicle.capacity} must be at least 1")
     first = min(trip.departure_s for trip in city.trips)
     if city.horizon_s <= first:
-        raise InputError(f"horizon_s {city.horizon_s}: not after the first trip at {first} s")
+        raise InputError(
+            f"horizon_s {city.horizon_s}: must be later than the first trip at {first} s"
+        )
     last: dict[int, Trip] = {}
     for row, trip in enumerate(city.trips, 1):
         before = last.get(trip.service)
@@ -181,7 +185,7 @@ def _check_day(city: City) -> None:
         if before is not None and trip.departure_s <= before.departure_s:
             raise InputError(
                 f"trips row {row} ({trip.id}): departure {trip.departure_s} s is not after "
-                f"{before.id} at {before.departure_s} s; the timetable runs backwards"
+                f"{before.id} at {before.departure_s} s; list trips in order of departure"
             )
         last[trip.service] = trip
 
@@ -196,14 +200,16 @@ def _check_places(city: City) -> None:
             if end not in nodes:
                 raise InputError(f"roads row {row} ({road.id}): no node {end}")
         if not (np.isfinite(road.length_m) and road.length_m > 0):
-            raise InputError(f"roads row {row} ({road.id}): length {road.length_m} m")
+            raise InputError(
+                f"roads row {row} ({road.id}): length_m {road.length_m} must be positive"
+            )
     for row, stop in enumerate(city.stops, 1):
         if stop.road not in roads:
             raise InputError(f"stops row {row} ({stop.id}): no road {stop.road}")
         if not 0 < stop.pos_m <= roads[stop.road].length_m:
             raise InputError(
-                f"stops row {row} ({stop.id}): {stop.pos_m} m is not on {stop.road}, "
-                f"{roads[stop.road].length_m} m long"
+                f"stops row {row} ({stop.id}): pos_m {stop.pos_m} is not on road {stop.road}, "
+                f"which is {roads[stop.road].length_m} m long"
             )
     for row, service in enumerate(city.services, 1):
         _check_service(city, row, service, roads)
@@ -224,16 +230,18 @@ def _check_names(kind: str, names: list[str]) -> None:
     seen: set[str] = set()
     for row, name in enumerate(names, 1):
         if not name or not name.isprintable() or " " in name:
-            raise InputError(f"{kind} row {row}: {name!r} cannot be a name")
+            raise InputError(
+                f"{kind} row {row}: {name!r} is not a name; use printable characters without spaces"
+            )
         if name in seen:
-            raise InputError(f"{kind} row {row}: {name} stands twice")
+            raise InputError(f"{kind} row {row}: {name} appears twice")
         seen.add(name)
 
 
 def _check_spots(kind: str, spots: list[tuple[float, float]]) -> None:
     for row, (x_m, y_m) in enumerate(spots, 1):
         if not (np.isfinite(x_m) and np.isfinite(y_m)):
-            raise InputError(f"{kind} row {row}: {x_m}, {y_m} is no place on a map")
+            raise InputError(f"{kind} row {row}: coordinates {x_m}, {y_m} must be finite numbers")
 
 
 def _check_service(city: City, row: int, service: Service, roads: dict[str, Road]) -> None:
@@ -247,21 +255,27 @@ def _check_service(city: City, row: int, service: Service, roads: dict[str, Road
             raise InputError(f"{where}: no road {road}")
     for first, second in pairwise(service.roads):
         if roads[first].to_node != roads[second].from_node:
-            raise InputError(f"{where}: road {second} does not follow {first}")
+            raise InputError(f"{where}: road {second} does not start where {first} ends")
     for before, after in pairwise(service.distance_m):
         if after <= before:
-            raise InputError(f"{where}: stops run backwards at {after} m after {before} m")
+            raise InputError(
+                f"{where}: the stop at {after} m follows the one at {before} m; "
+                "list stops in order of distance"
+            )
     lengths = [roads[road].length_m for road in service.roads]
     starts = dict(zip(service.roads, accumulate(lengths, initial=0.0), strict=False))
     for stop, distance_m in zip(service.stops, service.distance_m, strict=True):
         place = city.stops[stop]
         if place.road not in starts:
-            raise InputError(f"{where}: stop {place.id} is not on its way")
+            raise InputError(f"{where}: stop {place.id} is not on any road of the service")
         lies_m = starts[place.road] + place.pos_m
         if not abs(lies_m - distance_m) <= 1.0:
-            raise InputError(f"{where}: {place.id} lies at {lies_m:.1f} m, not at {distance_m} m")
+            raise InputError(
+                f"{where}: stop {place.id} is at {lies_m:.1f} m by its road, but "
+                f"shape_dist_traveled_m says {distance_m} m"
+            )
     if not abs(sum(lengths) - service.length_m) <= 1.0:
-        raise InputError(f"{where}: length {service.length_m} m is not that of its roads")
+        raise InputError(f"{where}: length_m {service.length_m} differs from the sum of its roads")
 
 
 def _check_journeys(city: City) -> None:
@@ -271,7 +285,9 @@ def _check_journeys(city: City) -> None:
     fine = np.isfinite(journeys.min_demand) & (journeys.min_demand >= 0)
     if not fine.all():
         row = int(np.argmin(fine))
-        raise InputError(f"passengers row {row + 1}: demand {journeys.min_demand[row]} is not >= 0")
+        raise InputError(
+            f"passengers row {row + 1}: min_demand {journeys.min_demand[row]} must be at least 0"
+        )
     outside = (journeys.departure_s < 0) | (journeys.departure_s >= city.horizon_s)
     if outside.any():
         row = int(np.argmax(outside))
@@ -281,7 +297,9 @@ def _check_journeys(city: City) -> None:
         )
     if (np.diff(journeys.departure_s) < 0).any():
         row = int(np.argmax(np.diff(journeys.departure_s) < 0)) + 1
-        raise InputError(f"passengers row {row + 1}: not sorted by departure")
+        raise InputError(
+            f"passengers row {row + 1}: departs before the row above; sort the table by departure_s"
+        )
     if (np.diff(journeys.leg_start) < 1).any():
         row = int(np.argmax(np.diff(journeys.leg_start) < 1))
         raise InputError(f"passengers row {row + 1}: has no leg")
@@ -300,7 +318,9 @@ def _check_journeys(city: City) -> None:
     inner = np.setdiff1d(np.arange(1, len(journeys.leg_board)), journeys.leg_start)
     apart = journeys.leg_alight[inner - 1] != journeys.leg_board[inner]
     if apart.any():
-        raise InputError(f"legs row {inner[apart][0] + 1}: does not start where the last leg ended")
+        raise InputError(
+            f"legs row {inner[apart][0] + 1}: does not start where the previous leg ends"
+        )
 
 
 def _check_leg(
@@ -308,12 +328,12 @@ def _check_leg(
 ) -> None:
     services = city.journeys.carriers[carriers]
     if not services:
-        raise InputError(f"legs row {row}: no service carries it")
+        raise InputError(f"legs row {row}: no service carries this leg")
     for service in services:
         start, end = places.get((service, board)), places.get((service, alight))
         if start is None or end is None or end <= start:
             raise InputError(
-                f"legs row {row}: {city.services[service].id} does not carry it from "
+                f"legs row {row}: {city.services[service].id} does not go from "
                 f"{city.stops[board].id} to {city.stops[alight].id}"
             )
 
@@ -323,17 +343,19 @@ def _check_traffic(city: City) -> None:
     rows = zip(city.traffic.routes, city.traffic.weights, strict=True)
     for row, (route, weight) in enumerate(rows, 1):
         if not (np.isfinite(weight) and weight >= 0):
-            raise InputError(f"car_routes row {row}: weight {weight} is not >= 0")
+            raise InputError(f"car_routes row {row}: weight {weight} must be at least 0")
         for road in route:
             if road not in roads:
                 raise InputError(f"car_routes row {row}: no road {road!r}")
         for first, second in pairwise(route):
             if roads[first].to_node != roads[second].from_node:
-                raise InputError(f"car_routes row {row}: {second} does not follow {first}")
+                raise InputError(
+                    f"car_routes row {row}: road {second} does not start where {first} ends"
+                )
 
 
 def service_positions(services: Sequence[Service]) -> dict[tuple[int, int], int]:
-    """Where each service has each of its stops: (service, stop) to position in the order."""
+    """The position of each stop within each service, by (service, stop)."""
     return {
         (index, stop): position
         for index, service in enumerate(services)

@@ -1,7 +1,7 @@
 """A city on disk: a folder of readable tables and a manifest with the SHA-256 of each.
 
 `save_city` writes the same bytes for the same city; `load_city` checks the manifest, then every
-row, and says which file and row is wrong. Column names follow GTFS where it has one.
+row, and names the file and row at fault. Column names follow GTFS where it has one.
 """
 
 import csv
@@ -27,7 +27,7 @@ from evenline.city.model import (
     Trip,
     Vehicle,
 )
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 from evenline.support.files import new_folder, sha256, to_json
 from evenline.support.records import Record, plain, read_record, write_record
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class VehicleTable(Record):
-    """The bus type; a number stays whole or decimal as it is written, since hashes depend on it."""
+    """The bus type; numbers stay whole or decimal as written, because hashes depend on it."""
 
     capacity: int | float
     min_dwell_s: int | float
@@ -61,7 +61,7 @@ class VehicleTable(Record):
 
 
 class Manifest(Record):
-    """What `manifest.json` holds: the tables' hashes, and what has no table."""
+    """The content of `manifest.json`: the hashes of the tables, and values that have no table."""
 
     format: str
     name: str
@@ -77,20 +77,20 @@ def open_city(name_or_folder: str) -> City:
     folder = Path(name_or_folder)
     if not folder.is_dir():
         raise InputError(
-            f"city {name_or_folder!r}: neither an embedded city ({', '.join(PLANS)}) nor a folder"
+            f"unknown city {name_or_folder!r}; choose {choice(PLANS)}, or name a city folder"
         )
     return load_city(folder)
 
 
 def digest(city: City) -> str:
-    """One SHA-256 for everything a city is: that of its manifest."""
+    """The SHA-256 of the city's manifest, which identifies the city."""
     return hashlib.sha256(to_json(plain(_manifest(city, _tables(city)))).encode()).hexdigest()
 
 
 def network_digest(city: City) -> str:
-    """A SHA-256 of what buses run on: streets, cars, stops, timetable and vehicle; not the people.
+    """A SHA-256 of streets, cars, stops, timetable and vehicle, without the passengers.
 
-    Running times depend on these alone, so a calibration holds for any demand on them.
+    Running times depend only on these, so a calibration is valid for any demand.
     """
     manifest = plain(_manifest(city, _tables(city)))
     files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
@@ -99,7 +99,7 @@ def network_digest(city: City) -> str:
 
 
 def save_city(city: City, folder: Path) -> None:
-    """Write a city as a folder of tables; the folder appears whole or not at all."""
+    """Write a city as a folder of tables, atomically."""
     tables = _tables(city)
     with new_folder(folder) as aside:
         for name, text in tables.items():
@@ -167,7 +167,7 @@ def _tables(city: City) -> dict[str, str]:
 
 
 class _Row(dict[str, str]):
-    """A row that knows where it stands, for messages."""
+    """A row with its file and number, for messages."""
 
     def __init__(self, where: str, values: dict[str, str]) -> None:
         super().__init__(values)
@@ -189,12 +189,12 @@ class _Row(dict[str, str]):
 
 
 def load_city(folder: Path) -> City:
-    """Read a city folder. Every failure is one line that names file and row."""
+    """Read a city folder. An error names the file and row at fault."""
     return _load(folder, _read_manifest(folder))
 
 
 def seal_city(folder: Path) -> City:
-    """Accept a deliberate edit: if every row is right, write the tables' hashes anew."""
+    """Check every row, then write the hashes of the edited tables to the manifest."""
     manifest = _read_manifest(folder)
     paths = {name: folder / name for name in COLUMNS}
     hashes = {name: sha256(path) for name, path in paths.items() if path.is_file()}
@@ -238,7 +238,7 @@ def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:
     for number, line in enumerate(lines[1:], 1):
         if len(line) != len(COLUMNS[name]):
             raise InputError(
-                f"{path} row {number}: {len(line)} values for {len(COLUMNS[name])} columns"
+                f"{path} row {number}: has {len(line)} values; expected {len(COLUMNS[name])}"
             )
         rows.append(_Row(f"{path} row {number}", dict(zip(COLUMNS[name], line, strict=True))))
     return rows
@@ -304,7 +304,7 @@ def _assemble(manifest: Manifest, rows: dict[str, list[_Row]]) -> City:
 def _volume(row: _Row) -> float:
     volume = row.number("cars_per_hour", float)
     if not (np.isfinite(volume) and volume >= 0):
-        raise InputError(f"{row.where}: cars_per_hour {volume} is not >= 0")
+        raise InputError(f"{row.where}: cars_per_hour {volume} must be at least 0")
     return volume
 
 
@@ -317,7 +317,7 @@ def _services(rows: dict[str, list[_Row]], stop_index: dict[str, int]) -> tuple[
         if row.number("stop_sequence", int) != len(here):
             raise InputError(
                 f"{row.where}: stop_sequence {row['stop_sequence']} of {row['service_id']} "
-                f"should be {len(here)}"
+                f"must be {len(here)}"
             )
         stop = row.one_of("stop_id", stop_index, "stop")
         here.append((stop, row.number("shape_dist_traveled_m", float)))
@@ -341,22 +341,22 @@ def _journeys(
     legs: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in people]
     for number, row in enumerate(people):
         if row.number("passenger_id", int) != number:
-            raise InputError(f"{row.where}: passenger_id should be {number}")
+            raise InputError(f"{row.where}: passenger_id must be {number}")
     for row in rows["legs.csv"]:
         person = row.number("passenger_id", int)
         if not 0 <= person < len(people):
             raise InputError(f"{row.where}: unknown passenger {person}")
         if row.number("leg", int) != len(legs[person]):
-            raise InputError(f"{row.where}: leg should be {len(legs[person])}")
+            raise InputError(f"{row.where}: leg must be {len(legs[person])}")
         carriers = []
         for name in row["services"].split():
             if name not in services:
                 raise InputError(f"{row.where}: unknown service {name!r}")
             if services[name] in carriers:
-                raise InputError(f"{row.where}: service {name} stands twice")
+                raise InputError(f"{row.where}: service {name} appears twice")
             carriers.append(services[name])
         if not carriers:
-            raise InputError(f"{row.where}: no service carries it")
+            raise InputError(f"{row.where}: lists no service; name at least one")
         legs[person].append(
             (
                 row.one_of("board_stop_id", stops, "stop"),

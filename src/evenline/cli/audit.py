@@ -1,4 +1,4 @@
-"""Commands that check claims by rule: fidelity, replay; and the export of a replay."""
+"""Commands that check recorded days against fixed limits, and that export a replay."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,8 @@ from evenline.cli.options import (
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar, stderr
 
-app = typer.Typer(no_args_is_help=True, help="Check claims by rule.")
-replay_app = typer.Typer(no_args_is_help=True, help="Work with a collected replay.")
+app = typer.Typer(no_args_is_help=True, help="Check recorded days against fixed limits.")
+replay_app = typer.Typer(no_args_is_help=True, help="Export a collected replay.")
 
 
 @app.command("fidelity")
@@ -27,13 +27,15 @@ def audit_fidelity(
     city: CityOption = "town",
     replay: ReplayOption = None,
     calibration: CalibrationOption = None,
-    out: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the result.")] = None,
     docs: DocsOption = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
-    """Whether the fast world may stand in for SUMO. Exit code 1 if not. Resumes."""
+    """Test whether the fast world may stand in for SUMO. Exits with code 1 if not. Run it again
+    to continue.
+    """
     from evenline.experiments.collect import missing_episodes, planned
     from evenline.experiments.fidelity import fidelity_audit, print_lines, write_document
     from evenline.worlds.fidelity import accepted
@@ -64,10 +66,10 @@ def audit_fidelity(
 def audit_replay(
     city: CityOption = "town",
     replay: ReplayOption = None,
-    out: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the result.")] = None,
     docs: DocsOption = None,
 ) -> None:
-    """Recompute every claim about a replay from its files. Exit code 1 if one fails."""
+    """Check every claim about a replay from its files. Exits with code 1 if one fails."""
     from evenline.experiments.replay_audit import write_audit
 
     name = Path(city).name
@@ -90,7 +92,7 @@ def export_replay(
     minari: Annotated[
         Path | None, typer.Option(help="Write a Minari dataset below this folder.")
     ] = None,
-    episodes: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Export only this many episodes.")] = None,
 ) -> None:
     """Write a replay in the format of another library."""
     from evenline.city.tables import open_city
@@ -98,7 +100,7 @@ def export_replay(
     from evenline.replay.store import open_store
 
     if minari is None:
-        raise InputError("export: name a format, such as --minari FOLDER")
+        raise InputError("choose a format, such as --minari FOLDER")
     name = Path(city).name
     store = open_store(replay or Path("results") / f"replay-{name}", open_city(city))
     with stderr.status(f"writing {minari}"):

@@ -15,10 +15,10 @@ app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
 @app.command("sumo")
 def bench_sumo(
     city: CityOption = "city",
-    repeats: Annotated[int, typer.Option(help="Runs of each side, in turn.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of alternating runs of each.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
-    """One day in our SUMO world against the bare sumo binary on the same files."""
+    """Compare a day in our SUMO world with the bare sumo program."""
     from evenline.bench.sumo import bench_sumo as run
 
     with stderr.status(f"{city}: {repeats} times in our world and in bare SUMO"):
@@ -32,7 +32,7 @@ def bench_sumo(
 @app.command("fast")
 def bench_fast(
     city: CityOption = "city",
-    repeats: Annotated[int, typer.Option(help="Runs of each; the best counts.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Number of runs; the best one counts.")] = 5,
     sumo: Annotated[bool, typer.Option(help="Also run a day in SUMO, for the ratio.")] = True,
     scale: Annotated[
         bool, typer.Option(help="Also measure cities up to 100 times as large.")
@@ -40,7 +40,7 @@ def bench_fast(
     docs: DocsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decisions a second of the fast world on one core, and SUMO's time over ours."""
+    """Measure decisions per second of the fast world on one core, and compare with SUMO."""
     from evenline.bench.fast import bench_fast as run
 
     with stderr.status(f"{city}: the fast world"):
@@ -57,7 +57,7 @@ def bench_replay(
     replay: ReplayOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How fast a replay loads, and how fast minibatches of states are built."""
+    """Measure how fast a replay loads and builds minibatches of states."""
     from evenline.bench.sumo import bench_replay as run
 
     found = run(city, replay or Path("results") / f"replay-{Path(city).name}")
@@ -70,13 +70,13 @@ def bench_replay(
 @app.command("learn")
 def bench_learn(
     city: CityOption = "city",
-    replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Folder of the replay.")] = None,
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
-    repeats: Annotated[int, typer.Option(help="Runs of each side; the best counts.")] = 3,
+    repeats: Annotated[int, typer.Option(help="Number of runs of each; the best one counts.")] = 3,
     docs: DocsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Updates a second of our learner and of plain PyTorch, and an actor's latency."""
+    """Measure updates per second of our learner and of plain PyTorch, and an actor's latency."""
     from evenline.bench.learn import bench_learn as run
     from evenline.bench.learn import open_for_bench, write_figures
     from evenline.city.tables import open_city

@@ -1,4 +1,4 @@
-"""Commands about cities, and about further versions of SUMO."""
+"""Commands for cities, and for other versions of SUMO."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ from evenline.cli.options import (
 from evenline.support.progress import stderr
 
 app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
-runtime_app = typer.Typer(no_args_is_help=True, help="Further versions of SUMO.")
+runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other versions of SUMO.")
 
 Folder = Annotated[Path, typer.Argument(help="A city folder.")]
 
@@ -44,7 +44,7 @@ def build(
 
 @app.command()
 def check(folder: Folder) -> None:
-    """Check every row of a city folder and say what is in it."""
+    """Check every row of a city folder and print a summary."""
     from evenline.city.tables import load_city
 
     city = load_city(folder)
@@ -55,7 +55,7 @@ def check(folder: Folder) -> None:
             "services": ", ".join(service.id for service in city.services),
             "stops": f"{len(city.stops):,}",
             "trips": f"{len(city.trips):,}",
-            "decisions a day": f"{city.decisions:,}",
+            "decisions per day": f"{city.decisions:,}",
             "journeys": f"{len(city.journeys):,}",
             "signals": f"{sum(node.signal for node in city.nodes):,}",
             "horizon, s": f"{city.horizon_s:,}",
@@ -65,7 +65,7 @@ def check(folder: Folder) -> None:
 
 @app.command()
 def seal(folder: Folder) -> None:
-    """Accept edited tables: check every row, then write their hashes into the manifest."""
+    """Check every row of edited tables and write their hashes to the manifest."""
     from evenline.city.tables import seal_city
 
     seal_city(folder)
@@ -75,13 +75,15 @@ def seal(folder: Folder) -> None:
 @app.command()
 def regime(
     city: CityOption = "city",
-    seeds: Annotated[int, typer.Option(help="Days at each of the three demand levels.")] = 5,
-    out: Annotated[Path, typer.Option(help="Where cities.md and images/ are.")] = Path("docs"),
+    seeds: Annotated[int, typer.Option(help="Number of seeds, each at three demand levels.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder that contains cities.md and images/.")] = Path(
+        "docs"
+    ),
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
-    """Measure a city's days without holding and write them into cities.md. Resumes."""
+    """Measure days without holding and write the tables to cities.md. Run it again to continue."""
     from evenline.experiments.regime import write_regime
 
     print(write_regime(city, seeds, out, executor_of(executor, address, workers)))
@@ -91,8 +93,10 @@ def regime(
 
 
 @runtime_app.command()
-def install(version: Annotated[str, typer.Argument(help="Such as 1.25.0.")]) -> None:
-    """Install a SUMO version beside the one that comes with evenline."""
+def install(
+    version: Annotated[str, typer.Argument(help="The version to install, such as 1.25.0.")],
+) -> None:
+    """Install another version of SUMO."""
     from evenline.worlds.sumo.runtime import install_runtime
 
     with stderr.status(f"installing SUMO {version}"):
@@ -102,10 +106,10 @@ def install(version: Annotated[str, typer.Argument(help="Such as 1.25.0.")]) -> 
 
 @runtime_app.command("list")
 def list_runtimes() -> None:
-    """The SUMO versions that `--sumo` accepts here."""
+    """List the SUMO versions that --sumo accepts."""
     from evenline.worlds.sumo.runtime import installed_version, runtimes_folder
 
     if own := installed_version():
-        print(f"{own} (comes with evenline)")
+        print(f"{own} (installed with evenline)")
     for libsumo in sorted(runtimes_folder().glob("*/libsumo")):
         print(f"{libsumo.parent.name} {libsumo.parent}")

@@ -28,8 +28,10 @@ def simulate(
     policy: Annotated[
         str, typer.Option(help="A policy: a name, a bundle's folder, or FILE.py:FUNCTION.")
     ] = "zero",
-    seed: Annotated[int, typer.Option(help="Which day: passengers, cars, drivers.")] = 1,
-    demand: Annotated[float, typer.Option(help="Demand multiplier, up to 1.25.")] = 1.0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed of the day: passengers, cars and drivers.")
+    ] = 1,
+    demand: Annotated[float, typer.Option(help="Demand level, up to 1.25.")] = 1.0,
     sumo: SumoOption = None,
     calibration: CalibrationOption = None,
     out: OutOption = None,
@@ -61,8 +63,8 @@ def simulate(
 
 def demo(
     city: CityOption = "town",
-    blocks: Annotated[int, typer.Option(help="Seeds, each at three demand levels.")] = 3,
-    out: Annotated[Path, typer.Option(help="The result's folder.")] = Path("results/demo"),
+    blocks: Annotated[int, typer.Option(help="Number of blocks, each at three demand levels.")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("results/demo"),
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
@@ -75,14 +77,16 @@ def demo(
 
 def collect(
     city: CityOption = "town",
-    out: Annotated[Path | None, typer.Option(help="The store's folder.")] = None,
-    blocks: Annotated[int | None, typer.Option(help="Fewer than the ten blocks.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the store.")] = None,
+    blocks: Annotated[int | None, typer.Option(help="Number of blocks, if fewer than ten.")] = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
     shard: ShardOption = "1/1",
 ) -> None:
-    """Collect the replay in SUMO: 8 behaviours x 10 blocks x 3 demand levels. Resumes."""
+    """Collect the replay in SUMO: 8 behaviours x 10 blocks x 3 demand levels. Run it again to
+    continue.
+    """
     from evenline.experiments.collect import collect as run
     from evenline.experiments.collect import missing_episodes, planned
     from evenline.runs.executors import Shard
@@ -108,13 +112,13 @@ def collect(
 
 def calibrate(
     city: CityOption = "town",
-    out: Annotated[Path | None, typer.Option(help="The calibration's folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the calibration.")] = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
     shard: ShardOption = "1/1",
 ) -> None:
-    """Fit the fast world to SUMO: run the calibration days, fit, draw. Resumes."""
+    """Fit the fast world to SUMO and plot the fit. Run it again to continue."""
     from evenline.experiments.calibrate import calibrate as run
     from evenline.experiments.calibrate import place_in_city
     from evenline.runs.executors import Shard

@@ -15,24 +15,30 @@ def train(
         str, typer.Option(help="Learners by name, all, or FILE.py:FUNCTION.")
     ] = "v14",
     seeds: Annotated[str, typer.Option(help="Training seeds, such as 6201-6205.")] = "6201-6205",
-    replay: Annotated[Path | None, typer.Option(help="The replay's folder.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Folder of the replay.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the run.")] = None,
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
-    iql_updates: Annotated[int, typer.Option(help="Updates on the replay alone.")] = 50_000,
-    events: Annotated[int, typer.Option(help="Simulated decisions of each learner.")] = 25_000,
+    iql_updates: Annotated[int, typer.Option(help="Number of IQL updates on the replay.")] = 50_000,
+    events: Annotated[
+        int, typer.Option(help="Number of simulated decisions per learner.")
+    ] = 25_000,
     widths: Annotated[str, typer.Option(help="Slot, fused and hidden widths.")] = "128,256,256",
-    diagnostic: Annotated[bool, typer.Option(help="Also train the domain classifiers.")] = True,
-    blocks: Annotated[int, typer.Option(help="Fresh blocks the actors are measured on.")] = 3,
+    diagnostic: Annotated[
+        bool, typer.Option(help="Also compute the domain-ratio diagnostic.")
+    ] = True,
+    blocks: Annotated[
+        int, typer.Option(help="Number of fresh blocks to measure the actors on.")
+    ] = 3,
     calibration: CalibrationOption = None,
 ) -> None:
-    """Train holding policies from a replay and the fast world; run it again to go on."""
+    """Train policies on a replay and in the fast world. Run it again to continue."""
     from evenline.experiments.train import run_training
     from evenline.learn.schedule import Budget
 
     folder = out or Path("results") / f"train-{Path(city).name}"
     sizes = [int(width) for width in widths.split(",") if width.isdigit()]
     if len(sizes) != 3:
-        raise InputError(f"widths {widths!r}: write three numbers, such as 128,256,256")
+        raise InputError(f"widths {widths!r}: give three numbers, such as 128,256,256")
     whole = Budget()
     budget = Budget(iql_updates, round(events * whole.warmup_events / whole.events), events)
     found = run_training(
@@ -53,13 +59,15 @@ def train(
 
 def teach(
     actor: Annotated[Path, typer.Argument(help="The actor to start from (.safetensors).")],
-    out: Annotated[Path, typer.Option(help="Where the taught actor goes.")],
+    out: Annotated[Path, typer.Option(help="File for the taught actor.")],
     city: CityOption = "city",
-    seed: Annotated[int, typer.Option(help="Training seed: which days, which minibatches.")] = 6201,
-    days: Annotated[int, typer.Option(help="Simulated days of lessons.")] = 9,
+    seed: Annotated[
+        int, typer.Option(help="Training seed; chooses the days and minibatches.")
+    ] = 6201,
+    days: Annotated[int, typer.Option(help="Number of simulated days to learn from.")] = 9,
     calibration: CalibrationOption = None,
 ) -> None:
-    """Improve an actor by the simulator's counterfactuals: every hold tried on the same luck."""
+    """Improve an actor with counterfactuals: try several holds at each decision of the same day."""
     from evenline.experiments.train import teach_actor
 
     teach_actor(actor, out, city, seed, days, calibration)
@@ -68,11 +76,11 @@ def teach(
 
 def curves(
     run: Annotated[Path, typer.Argument(help="A finished training run.")],
-    docs: Annotated[Path, typer.Option(help="The document to write tables and figure into.")],
+    docs: Annotated[Path, typer.Option(help="Document to write the tables and figure to.")],
     city: CityOption = "city",
-    learner: Annotated[str, typer.Option(help="The learner whose curve is drawn.")] = "v14",
+    learner: Annotated[str, typer.Option(help="Learner to draw the curve of.")] = "v14",
 ) -> None:
-    """Show what a training run came to: a table by learner, curves, the diagnostic."""
+    """Report a training run: a table of learners, learning curves and the diagnostic."""
     from evenline.experiments.learning import write_learning
 
     write_learning(run, Path(city).name, learner, docs)

@@ -1,4 +1,4 @@
-"""The door: parse, call, print. An `InputError` becomes one line and exit code 2."""
+"""The command line: parse, call, print. An `InputError` becomes one line and exit code 2."""
 
 import sys
 from typing import Annotated, NoReturn
@@ -11,7 +11,7 @@ from evenline.support.errors import InputError
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Learn, deploy and prove bus holding policies that keep buses evenly spaced.",
+    help="Simulate, train and test bus holding policies that keep buses evenly spaced.",
 )
 for command in (
     *(days.simulate, days.demo, days.collect, days.calibrate),
@@ -36,16 +36,16 @@ for name, room in (
 def settings(
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Options that go before or after any command."""
+    """Handle options that every command accepts."""
 
 
 def main() -> NoReturn:
-    """Run the command line; turn a user's error into one line."""
+    """Run the command line; print a user's error as one line."""
     debug = "--debug" in sys.argv
     try:
         app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
     except (InputError, OSError) as error:
-        # A path that cannot be read or written is the user's to mend, like any other input.
+        # A path that cannot be read or written is bad input, too.
         if debug:
             raise
         print(f"evenline: {error}", file=sys.stderr)

@@ -13,24 +13,28 @@ if TYPE_CHECKING:
 CityOption = Annotated[str, typer.Option("--city", help="An embedded city, or a city folder.")]
 CalibrationOption = Annotated[
     Path | None,
-    typer.Option("--calibration", help="A calibration file; the city's own if not given."),
+    typer.Option("--calibration", help="Calibration file (default: the city's own)."),
 ]
 WorldOption = Annotated[
     str, typer.Option("--world", help="fast, sumo, or your own world as FILE.py:FUNCTION.")
 ]
-SumoOption = Annotated[str | None, typer.Option("--sumo", help="Another SUMO version.")]
-ReplayOption = Annotated[Path | None, typer.Option("--replay", help="The replay's folder.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="The result's folder.")]
-DocsOption = Annotated[
-    Path | None, typer.Option("--docs", help="A document to write the result into.")
+SumoOption = Annotated[
+    str | None, typer.Option("--sumo", help="An installed SUMO version other than the default.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+ReplayOption = Annotated[Path | None, typer.Option("--replay", help="Folder of the replay.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for the result.")]
+DocsOption = Annotated[
+    Path | None, typer.Option("--docs", help="Also write the result to this document.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", help="Worker processes; all cores if not given.")
+    int | None,
+    typer.Option("--workers", help="Number of worker processes (default: one per core)."),
 ]
 ExecutorOption = Annotated[str, typer.Option("--executor", help="processes or ray.")]
 AddressOption = Annotated[
-    str | None, typer.Option("--address", help="The Ray cluster, such as auto or HOST:6379.")
+    str | None,
+    typer.Option("--address", help="Address of the Ray cluster, such as auto or HOST:6379."),
 ]
 ShardOption = Annotated[
     str, typer.Option("--shard", help="Run one part of the days, such as 2/8; for batch queues.")
@@ -38,7 +42,7 @@ ShardOption = Annotated[
 
 
 def executor_of(executor: str, address: str | None, workers: int | None) -> "Executor":
-    """The executor that the options ask for."""
+    """Make the executor from the options."""
     from evenline.runs.executors import chosen_executor
 
     return chosen_executor(executor, address, workers)

@@ -1,4 +1,4 @@
-"""The commands about controllers: bundles, tuning, comparison. Parse, call, print."""
+"""Commands for policies: bundles, tuning, comparison."""
 
 import json
 import time
@@ -29,7 +29,7 @@ from evenline.support.progress import stderr
 if TYPE_CHECKING:
     from evenline.worlds.open import OpenCity
 
-app = typer.Typer(no_args_is_help=True, help="Freeze, show and check policies.")
+app = typer.Typer(no_args_is_help=True, help="Export, show and check policies.")
 
 Source = Annotated[
     str, typer.Argument(help="A policy: a name, a bundle's folder, or FILE.py:FUNCTION.")
@@ -42,12 +42,12 @@ ONNX_TOLERANCE_S = 1e-5
 def export(
     source: Annotated[
         str,
-        typer.Argument(help="A built-in controller, a bundle, or an actor's .safetensors file."),
+        typer.Argument(help="A built-in policy, a bundle, or an actor's .safetensors file."),
     ],
     city: CityOption = "town",
-    out: Annotated[Path | None, typer.Option(help="The bundle's folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the bundle.")] = None,
     chain: Annotated[
-        str | None, typer.Option(help="raw, h16, parent or candidate; its own if not given.")
+        str | None, typer.Option(help="raw, h16, parent or candidate (default: the policy's own).")
     ] = None,
     onnx: Annotated[
         Path | None, typer.Option(help="Also write an actor and its chain as an ONNX graph.")
@@ -55,7 +55,7 @@ def export(
     replay: ReplayOption = None,
     calibration: CalibrationOption = None,
 ) -> None:
-    """Freeze a policy for a city into a folder; with --onnx also into a graph, checked."""
+    """Save a policy for a city as a bundle; with --onnx also as a checked ONNX graph."""
     from evenline.city.tables import digest
     from evenline.policies.bundle import export_bundle, open_policy
     from evenline.worlds.open import open_city
@@ -76,18 +76,18 @@ def export(
 
         policy = open_policy(bundle, opened.city, opened.calibration)
         if not isinstance(policy, ActorPolicy):
-            raise InputError(f"{source}: only actors go into ONNX graphs")
+            raise InputError(f"{source} is not an actor; only actors can be exported to ONNX")
         write_onnx(onnx, policy)
         states, origin = _states(opened, replay)
         error_s = worst_error_s(onnx, policy, states)
         print(f"{onnx}: differs by at most {error_s:.1e} s on {len(states):,} states of {origin}")
-        if not error_s <= ONNX_TOLERANCE_S:  # also where it is no number at all
+        if not error_s <= ONNX_TOLERANCE_S:  # also refuses NaN
             raise typer.Exit(1)
 
 
 @app.command()
 def show(source: Source) -> None:
-    """Print what a controller is: its specification, tensors and digest, as JSON."""
+    """Print a policy's specification, tensors and digest as JSON."""
     from evenline.policies.bundle import policy_digest, read_policy
     from evenline.support.records import plain
 
@@ -104,9 +104,9 @@ def check(
     replay: ReplayOption = None,
     calibration: CalibrationOption = None,
 ) -> None:
-    """Open a controller, drive a fast day, time it; actors also against ONNX Runtime.
+    """Run a policy for one fast day and time it; compare actors with ONNX Runtime.
 
-    Exit code 1 if the graph of an actor differs from our own code.
+    Exits with code 1 if the graph of an actor differs from our own code.
     """
     from evenline.city.cells import demo_cell
     from evenline.control.world import run_episode
@@ -157,7 +157,7 @@ def _against_onnx(
 
 
 def _states(city: "OpenCity", replay: Path | None) -> tuple[Any, str]:
-    """States to check on, and where they are from."""
+    """States for the check, and their origin."""
     from evenline.policies.states import own_states
     from evenline.replay.states import replay_states
     from evenline.replay.store import open_store
@@ -173,20 +173,22 @@ def tune(
         str, typer.Argument(help="A rule with constants: a name such as forward, or FILE.py:NAME.")
     ],
     city: CityOption = "town",
-    blocks: Annotated[int, typer.Option(help="Tuning seeds, each at three demand levels.")] = 10,
-    budget: Annotated[int, typer.Option(help="Constants to try, at least 3.")] = 240,
-    chain: Annotated[str, typer.Option(help="A chain after the rule.")] = "raw",
+    blocks: Annotated[
+        int, typer.Option(help="Number of tuning blocks, each at three demand levels.")
+    ] = 10,
+    budget: Annotated[int, typer.Option(help="Number of tries, at least 3.")] = 240,
+    chain: Annotated[str, typer.Option(help="Chain to apply to the rule.")] = "raw",
     completion: Annotated[
-        float, typer.Option(help="Choose among constants with at least this completion.")
+        float, typer.Option(help="Lowest completion that the chosen constants may have.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the search, at least 1.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the search, at least 1.")] = 1,
     out: OutOption = None,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
-    """Search a rule's constants in the fast world; save front, plot and tuned bundle. Resumes."""
+    """Find the best constants of a rule in the fast world. Run it again to continue."""
     from evenline.experiments.tune import tunable
     from evenline.experiments.tune import tune as run
 
@@ -210,9 +212,11 @@ def compare(
     world: WorldOption = "fast",
     policies: Annotated[
         str,
-        typer.Option(help="Policies, separated by commas; all is every quick built-in one."),
+        typer.Option(help="Policies, separated by commas; all means every fast built-in policy."),
     ] = "all",
-    blocks: Annotated[int, typer.Option(help="Seeds, each at three demand levels.")] = 10,
+    blocks: Annotated[
+        int, typer.Option(help="Number of blocks, each at three demand levels.")
+    ] = 10,
     out: OutOption = None,
     docs: DocsOption = None,
     as_json: JsonOption = False,
@@ -223,7 +227,9 @@ def compare(
     address: AddressOption = None,
     shard: ShardOption = "1/1",
 ) -> None:
-    """Policies on the same days: means, paired differences with intervals by block, a figure."""
+    """Compare policies on the same days: means, differences with intervals over blocks, a
+    figure.
+    """
     from evenline.experiments.compare import compare as run
     from evenline.experiments.compare import named_policies, text_table
     from evenline.runs.executors import Shard

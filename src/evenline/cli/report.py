@@ -1,4 +1,4 @@
-"""The command about reports: write a study's page, and on request print it or draw its figures."""
+"""The command `evenline report`: write a study's page, and optionally its PDF and figures."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def report(
     """Write a study's report: one HTML page that works without a network. Prints its path."""
     from evenline.report.page import write_report
 
-    browser = find_browser() if pdf else None  # what cannot be printed is refused before the work
+    browser = find_browser() if pdf else None  # refuse before any work
     page = write_report(study, figures=figures)
     print(page)
     if figures:
@@ -35,18 +35,15 @@ def report(
 
 
 def find_browser() -> str:
-    """The path of a Chromium, or one line that says where to get it."""
+    """The path of Chromium, or an error that says how to install it."""
     for name in BROWSERS:
         if path := shutil.which(name):
             return path
-    raise InputError(
-        "--pdf: there is no Chromium here; on Debian install the package chromium "
-        "(apt-get install chromium)"
-    )
+    raise InputError("--pdf needs Chromium; on Debian install it with: apt-get install chromium")
 
 
 def print_page(browser: str, page: Path) -> Path:
-    """Print a page to the PDF beside it."""
+    """Print a page to a PDF next to it."""
     target = page.with_suffix(".pdf")
     with ScratchFolder() as folder:
         printed = Path(folder) / "page.pdf"
@@ -59,16 +56,18 @@ def print_page(browser: str, page: Path) -> Path:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_LIMIT_S)
         except subprocess.TimeoutExpired:
-            raise InputError(f"{browser}: did not print in {PRINT_LIMIT_S} s") from None
+            raise InputError(
+                f"{browser} did not finish printing within {PRINT_LIMIT_S} s"
+            ) from None
         if not printed.is_file():
-            said = (done.stderr.strip().splitlines() or ["no word"])[-1]
-            raise InputError(f"{browser}: did not print {page} ({said})")
+            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise InputError(f"{browser} could not print {page} ({said})")
         write_bytes(target, printed.read_bytes())
     return target
 
 
 def headless(browser: str, profile: Path) -> list[str]:
-    """A browser without a window and with a profile of its own; root has no sandbox to use."""
+    """Chromium options: headless, own profile, no sandbox for root."""
     options = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     options.append(f"--user-data-dir={profile}")
     if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""The study's commands: `evenline study run`, `status` and `plan`. Parse, call, print."""
+"""The commands `evenline study run`, `status` and `plan`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from evenline.support.progress import stderr
 if TYPE_CHECKING:
     from evenline.study.engine import Step, Study
 
-app = typer.Typer(no_args_is_help=True, help="A whole study: one command, one folder, one page.")
+app = typer.Typer(no_args_is_help=True, help="Run a whole study with one command.")
 
-PlanArgument = Annotated[str, typer.Argument(help="A plan's file, or town or city.")]
-OutOption = Annotated[Path | None, typer.Option(help="The study's folder.")]
+PlanArgument = Annotated[str, typer.Argument(help="A plan file, or a built-in plan: town or city.")]
+OutOption = Annotated[Path | None, typer.Option(help="Folder of the study.")]
 
 
 @app.command()
@@ -25,15 +25,15 @@ def run(
     plan: PlanArgument = "town",
     out: OutOption = None,
     first: Annotated[
-        str | None, typer.Option("--from", help="Do this step and all after it again.")
+        str | None, typer.Option("--from", help="Run this step and all later steps again.")
     ] = None,
     until: Annotated[str | None, typer.Option(help="Stop after this step.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would run, and why.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only print what would run, and why.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
-    """Run a study: what is not done, or not up to date. Run it again to go on."""
+    """Run the steps of a study that are missing or out of date. Run it again to continue."""
     from evenline.study.engine import chosen, open_study, refuse_seen, run_study
     from evenline.study.plan import find_plan
     from evenline.study.steps import STEPS
@@ -49,14 +49,16 @@ def run(
     try:
         whole = run_study(study, path, STEPS, first, until, _say)
     except KeyboardInterrupt:
-        _say(f"stopped; the same command{' without --from' if first else ''} goes on where it was")
+        _say(f"stopped; run the same command{' without --from' if first else ''} to continue")
         raise typer.Exit(130) from None
     print(study.folder / "report.html" if whole else study.folder)
 
 
 @app.command()
 def status(plan: PlanArgument = "town", out: OutOption = None) -> None:
-    """The steps of a study: what is done, what would run and why, how long each takes."""
+    """Show the steps of a study: which are done, which would run and why, and how long each
+    takes.
+    """
     from evenline.study.engine import open_study
     from evenline.study.plan import find_plan
     from evenline.study.steps import STEPS
@@ -89,14 +91,17 @@ def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> 
         needs = ", ".join(standing.step.needs)
         table.add_row(standing.step.name, f"[dim]{needs}[/]", mark, took, will)
     Console().print(table)
-    _say(f"about {_time(left_s)} to go" if left_s else "everything is up to date")
+    _say(f"about {_time(left_s)} left" if left_s else "everything is up to date")
 
 
 def _say_missing(study: "Study") -> None:
-    """What a plan hopes for and is not there costs hours; better told before them."""
+    """Warn about optional inputs that are missing before they cost hours."""
     reuse, own = study.plan.replay.reuse, study.folder / "replay"
     if reuse and not own.exists() and not Path(study.plan.place(reuse)).is_dir():
-        _say(f"replay: reuse = {reuse!r}: not found beside the plan or above; collected instead")
+        _say(
+            f"replay: reuse = {reuse!r}: not found next to the plan or above it; it will be "
+            "collected"
+        )
 
 
 def _time(seconds: float) -> str:
@@ -108,5 +113,5 @@ def _time(seconds: float) -> str:
 
 
 def _say(line: str) -> None:
-    """One line on standard error, whole, for people."""
+    """Print one line on standard error, without wrapping."""
     stderr.print(line, soft_wrap=True, highlight=False, markup=False)

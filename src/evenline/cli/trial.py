@@ -1,6 +1,6 @@
-"""The trial's commands: `evenline trial register`, `run`, `status`, `analyse`, `verify`,
-`closeout`, `deviate` and `bench`. Each later one compares with the registration first, and shows
-deviations and broken seals. None prints an endpoint while the matrix is incomplete.
+"""The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `closeout`,
+`deviate` and `bench`. All but the first compare with the registration, and show deviations and
+broken seals. None prints an endpoint while the matrix is incomplete.
 """
 
 import json
@@ -24,23 +24,23 @@ from evenline.support.progress import progress_bar
 from evenline.support.progress import stderr as console
 from evenline.support.records import plain
 
-if TYPE_CHECKING:  # the analysis takes SciPy, which most commands do without
+if TYPE_CHECKING:  # the analysis needs SciPy, which most commands do not
     from evenline.trial.analyse import Analysis, Effect, Figures
 
-app = typer.Typer(no_args_is_help=True, help="Put a policy on trial: register, run, analyse.")
+app = typer.Typer(no_args_is_help=True, help="Test a claim about a policy: register, run, analyse.")
 
-TrialFolder = Annotated[Path, typer.Argument(help="The trial's folder.")]
+TrialFolder = Annotated[Path, typer.Argument(help="Folder of the trial.")]
 
 
 @app.command()
 def register(
-    plan: Annotated[str, typer.Argument(help="A plan's file, or the name of one of ours.")],
-    out: Annotated[Path | None, typer.Option(help="The trial's folder.")] = None,
+    plan: Annotated[str, typer.Argument(help="A plan file, or the name of a built-in plan.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the trial.")] = None,
     ledger: Annotated[
-        Path, typer.Option(help="Where the cells of earlier trials are kept.")
+        Path, typer.Option(help="File that lists the cells used by earlier trials.")
     ] = Path("results/used-cells.json"),
 ) -> None:
-    """Freeze a plan before any outcome exists. Refuses cells that anyone has seen."""
+    """Register a plan before any outcome exists. Refuses cells that have been used."""
     from evenline.study.plan import find_plan
     from evenline.trial.plan import read_plan
     from evenline.trial.registration import register as freeze
@@ -59,9 +59,9 @@ def run(
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
     shard: ShardOption = "1/1",
-    retry: Annotated[bool, typer.Option(help="Also what is quarantined.")] = False,
+    retry: Annotated[bool, typer.Option(help="Also run quarantined jobs.")] = False,
 ) -> None:
-    """Run every job that has no record yet. Resumes after anything."""
+    """Run every job that has no record yet. Run it again to continue."""
     from evenline.runs.executors import Shard
     from evenline.trial import matrix
     from evenline.trial.registration import Job, open_trial
@@ -90,7 +90,7 @@ def run(
         _say(line)
     if found.quarantined:
         raise InputError(
-            f"{folder}: {len(found.quarantined)} jobs failed every try; mend the cause, then: "
+            f"{folder}: {len(found.quarantined)} jobs failed every try; fix the cause and run: "
             f"evenline trial run {folder} --retry"
         )
     _say(f"{len(found.done):,} of {len(every):,} jobs done")
@@ -99,14 +99,14 @@ def run(
 
 @app.command()
 def status(folder: TrialFolder) -> None:
-    """How far the matrix is, block by block. Says nothing of outcomes."""
+    """Show the progress of each block, without outcomes."""
     from evenline.trial.matrix import quarantine_lines, read_record, standing
     from evenline.trial.registration import open_trial
 
     trial = open_trial(folder)
     found, every = standing(trial), trial.jobs()
     table = Table(title=f"trial {trial.registered.name}", title_justify="left")
-    for column in ("block", "done", "quarantined", "missing", "mean s a job"):
+    for column in ("block", "done", "quarantined", "missing", "mean s per job"):
         table.add_column(column, justify="right")
     for block in dict.fromkeys(job.block for job in every.values()):
         parts = [
@@ -125,15 +125,22 @@ def status(folder: TrialFolder) -> None:
 @app.command()
 def analyse(
     folder: TrialFolder,
-    peek: Annotated[bool, typer.Option(help="Look before it is complete. Kept for good.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON and nothing else.")] = False,
-    docs: Annotated[Path | None, typer.Option(help="Put the result into this document.")] = None,
+    peek: Annotated[
+        bool,
+        typer.Option(help="Show results before the trial is complete; the journal records it."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write the result to this document.")
+    ] = None,
 ) -> None:
-    """The registered analysis. Exit code 1 if the claim is not confirmed."""
+    """Run the registered analysis. Exits with code 1 if the claim is not confirmed."""
     from evenline.trial import evidence
 
     if peek and docs is not None:
-        raise InputError("--peek shows a trial that is not over: it cannot go into a document")
+        raise InputError(
+            "--peek and --docs exclude each other: an unfinished trial cannot go into a document"
+        )
     if peek:
         means = evidence.peek(folder)
         _show_notices(folder)
@@ -159,7 +166,9 @@ def verify(
     folder: TrialFolder,
     root: Annotated[str | None, typer.Option(help="The root printed at closeout.")] = None,
 ) -> None:
-    """Recount, rehash and recompute by other code. Exit code 1 if anything is wrong."""
+    """Check all hashes and figures with independent code. Exits with code 1 if anything is
+    wrong.
+    """
     from evenline.support.files import to_json, write_text
     from evenline.trial.registration import CLOSEOUT
     from evenline.trial.verify import VERIFICATION
@@ -176,12 +185,12 @@ def verify(
         write_text(folder / VERIFICATION, to_json(opinion.report))
     for notice in opinion.report["notices"]:
         _say(notice)
-    print(f"{opinion.report['records']:,} records: nothing wrong")
+    print(f"{opinion.report['records']:,} records checked, no problems")
 
 
 @app.command()
 def closeout(folder: TrialFolder) -> None:
-    """Bind everything under one Merkle root and make it read-only."""
+    """Close the trial: hash all files under one Merkle root and make them read-only."""
     from evenline.trial.closeout import closeout as close
 
     manifest = close(folder)
@@ -194,10 +203,10 @@ def closeout(folder: TrialFolder) -> None:
 @app.command()
 def deviate(
     folder: TrialFolder,
-    why: Annotated[str, typer.Option(help="What was done otherwise, and why.")],
+    why: Annotated[str, typer.Option(help="What deviates from the registration, and why.")],
     by: Annotated[str, typer.Option(help="Who signs it off.")],
 ) -> None:
-    """Sign off a deviation: what differs of our source now, or whatever the reason tells."""
+    """Record a deviation: sign off changes of our source, or note anything else."""
     from evenline.trial.registration import deviate as sign_off
 
     sign_off(folder, why, by)
@@ -208,17 +217,19 @@ def deviate(
 def bench(
     city: Annotated[str, typer.Option("--city", help="An embedded city, or a folder.")] = "town",
     jobs: Annotated[int, typer.Option(help="Days to run each time.")] = 12,
-    workers: Annotated[int, typer.Option(help="How many against one.")] = 2,
-    repeats: Annotated[int, typer.Option(help="Times each, in turn; medians count.")] = 3,
+    workers: Annotated[int, typer.Option(help="Number of workers to compare with one.")] = 2,
+    repeats: Annotated[
+        int, typer.Option(help="Number of alternating runs of each; medians count.")
+    ] = 3,
 ) -> None:
-    """How much faster several workers are than one, as JSON."""
+    """Measure how much faster several workers are than one; prints JSON."""
     from evenline.bench.trial import bench_trial
 
     print(json.dumps(bench_trial(city, jobs, workers, repeats)))
 
 
 def _say(line: str) -> None:
-    """One line on standard error, whole, for people."""
+    """Print one line on standard error, without wrapping."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 

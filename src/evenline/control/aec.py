@@ -1,9 +1,9 @@
-"""The PettingZoo view of a world: every bus trip is an agent, asked in order of the tokens.
+"""A world as a PettingZoo environment: every trip is an agent, and agents decide in order.
 
-Reward is minus the token's own cost in passenger-seconds, credited to the bus that decided; the
-cost before the first decision is nobody's. All trips are agents from reset to the horizon: one
-that has not started or has arrived is simply not asked. At the horizon all are terminated, not
-truncated: the paper's day ends there, and no value lies beyond.
+The reward is minus the decision's own cost in passenger-seconds, credited to the bus that decided;
+the cost before the first decision is credited to no bus. All trips are agents from reset to the
+horizon; a trip that has not started or has arrived makes no decisions. At the horizon all are
+terminated, not truncated: the paper's day ends there, and nothing after it has value.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from evenline.control.cycle import (
 class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo is untyped
     """Bus holding as an agent-environment cycle over any world.
 
-    The seed of a reset chooses the cell, without one the next is drawn:
+    The seed of a reset chooses the cell; without a seed, the next cell is drawn:
 
         env = HoldingAEC(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
     """
@@ -52,7 +52,7 @@ class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo
         return self._actions[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin the day of the seed's cell."""
+        """Start the day of the seed's cell."""
         if seed is None:
             seed = int(self._random.integers(SEEDS))
         else:
@@ -67,11 +67,11 @@ class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo
         self._turn()
 
     def observe(self, agent: str) -> State:
-        """The state of the token now asked. It is central: every bus sees the same."""
+        """The state of the current decision. It is central: every bus sees the same."""
         return self.cycle.state()
 
     def step(self, action: State | None) -> None:
-        """Let the selected bus decide; None, and nothing else, once the day is over."""
+        """Apply the action of the selected bus; the action must be None once the day is over."""
         agent = self.agent_selection
         if self.terminations[agent]:
             self._was_dead_step(action)
@@ -87,7 +87,7 @@ class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo
         self.cycle.close()
 
     def _turn(self) -> None:
-        """Point to the bus that is asked next, or let everybody go."""
+        """Select the bus that decides next, or end the day for all."""
         asked = self.cycle.asked
         if asked.trip is None:
             self.terminations = dict.fromkeys(self.agents, True)

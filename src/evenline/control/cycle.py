@@ -1,7 +1,7 @@
-"""The agent-environment cycle: a world asked for one token at a time.
+"""The agent-environment cycle: a world that asks for one decision at a time.
 
-The buses of a batch decide in order. Each sees the whole batch and the actions already taken;
-time moves only after the last. The PettingZoo and the Gymnasium environment are views of it.
+The buses of a batch decide in order. Each sees the whole batch and the actions already taken; time
+moves only after the last. The PettingZoo and Gymnasium environments are built on it.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ SEEDS = 2**31  # a reset without a seed draws one below this
 
 
 class Asked(NamedTuple):
-    """Which bus is asked, where and when; nobody once the day is over."""
+    """The bus that decides now, its stop and the time; no bus once the day is over."""
 
     trip: str | None
     stop: str | None
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 class Cycle:
-    """A world's day, token by token."""
+    """A world's day, decision by decision."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -58,10 +58,10 @@ class Cycle:
         self._taken: list[float] = []
 
     def begin(self, cell: Cell) -> None:
-        """Start the day of a cell at its first token."""
+        """Start the day of a cell at its first decision."""
         self._batch, self._taken = self.world.reset(cell), []
         if self._batch is None:
-            raise InputError(f"cell {cell.name}: no bus reaches a stop, there is nothing to decide")
+            raise InputError(f"cell {cell.name}: no bus reaches a stop, so there are no decisions")
 
     @property
     def over(self) -> bool:
@@ -70,7 +70,7 @@ class Cycle:
 
     @property
     def asked(self) -> Asked:
-        """The token that is to decide now."""
+        """The decision to make now."""
         city, batch = self.world.city, self._batch
         if batch is None:
             return Asked(None, None, city.horizon_s)
@@ -80,43 +80,47 @@ class Cycle:
         return Asked(trip.id, city.stops[stop].id, batch.time_s)
 
     def state(self) -> State:
-        """The canonical state of that token; after the last, an empty batch at the horizon."""
+        """The canonical state of the current decision; after the last, an empty batch at the
+        horizon.
+        """
         if self._batch is None:
             return canonical(_end_of_day(self.contract), self.contract)
         return canonical(pack(self._batch, len(self._taken), self._taken), self.contract)
 
     def act(self, action: npt.ArrayLike) -> int:
-        """Decide the token; its own cost, which is zero for all but the last of a batch."""
+        """Make the decision and return its cost, which is zero for all but the last of a batch."""
         batch, asked = self._batch, self.asked
         if batch is None:
-            raise InputError("the day is over: reset before the next action")
+            raise InputError("the day is over; call reset before the next action")
         value = np.asarray(action, np.float64)
         if value.size != 1:
-            raise InputError(f"bus {asked.trip} at stop {asked.stop}: {value.size} actions for one")
+            raise InputError(
+                f"bus {asked.trip} at stop {asked.stop}: expected one action, got {value.size}"
+            )
         self._taken.append(check_action(value.item(), str(asked.trip), str(asked.stop)))
         if len(self._taken) < len(batch.trips):
             return 0
         holds = [hold_of(taken) for taken in self._taken]
-        self._batch, self._taken = None, []  # a world that fails leaves no day to go on with
+        self._batch, self._taken = None, []  # a world that fails cannot continue its day
         self._batch = self.world.step(holds)
         return self.world.charged
 
     def close(self) -> None:
-        """Close the world, if it is of the kind that holds something open."""
+        """Close the world, if it has a method `close`."""
         getattr(self.world, "close", lambda: None)()
 
 
 def action_space() -> Space[State]:
-    """One number: -1 is exactly no hold, 1 the longest."""
+    """One number: -1 is exactly no hold, 1 is the longest hold."""
     return Box(-1.0, 1.0, (1,), np.float32)
 
 
 def state_space(city: City) -> Space[State]:
-    """What a canonical state can hold; the counts of the whole system end at everyone."""
+    """The range of a canonical state; system-wide counts are at most the number of passengers."""
     everyone = max(1.0, len(city.journeys) / contract_of(city).scale[1])
     prefix = [1.0, 1.0, 1.0, everyone, everyone]
     features = (
-        [max(1.0, len(city.services) - 1.0), 1.0]  # service, place along it
+        [max(1.0, len(city.services) - 1.0), 1.0]  # service, position along it
         + [HEADWAY_CAP] * 4
         + [WAITING_CAP, 1.0, RATE_CAP, DWELL_CAP]
         + [1.0, 1.0]  # buses ahead and behind

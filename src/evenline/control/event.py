@@ -1,7 +1,7 @@
 """The raw event: what is known when a bus reaches a non-terminal stop, in 16 named numbers.
 
-`Headways` keeps, in flat arrays that a compiled kernel can use as they are, who runs ahead and
-behind on each service, and when every bus reached every stop. All worlds measure with it.
+`Headways` records the running order of each service and when every bus reached every stop, in flat
+arrays that the compiled kernel can use directly. All worlds use it.
 """
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Batch(NamedTuple):
-    """The arrivals of one moment, in order of service and vehicle: `raw` has a row for each."""
+    """Arrivals of one moment, ordered by service and trip; `raw` has one row per bus."""
 
     time_s: int
     trips: npt.NDArray[np.int32]
@@ -62,18 +62,18 @@ class Batch(NamedTuple):
 
 
 def place(city: City, batch: Batch, i: int) -> tuple[str, str]:
-    """The names of a bus of the batch and of the stop it is at."""
+    """The names of a bus of the batch and of its stop."""
     trip = city.trips[batch.trips[i]]
     stop = city.services[trip.service].stops[int(batch.raw[i, STOP])]
     return trip.id, city.stops[stop].id
 
 
 class Headways(NamedTuple):
-    """Positions and arrival times of the day so far. `none` is -1 throughout."""
+    """Positions and arrival times of the day so far; -1 means none."""
 
     service: npt.NDArray[np.int32]  # of each trip
-    first_place: npt.NDArray[np.int32]  # where its service's stops begin, end to end
-    first_visit: npt.NDArray[np.int32]  # where a trip's visits begin, end to end
+    first_place: npt.NDArray[np.int32]  # offset of its service in the table of service-stops
+    first_visit: npt.NDArray[np.int32]  # offset of a trip in the table of visits
     visited_s: npt.NDArray[np.int32]  # arrival of each visit
     last_s: npt.NDArray[np.int32]  # latest arrival of each service at each of its stops
     position: npt.NDArray[np.int32]  # latest stop of each trip
@@ -110,7 +110,8 @@ def new_headways(city: City) -> Headways:
 
 @shared
 def record_arrival(h: Headways, trip: int, stop: int, now: int) -> int:
-    """Note that a bus has reached a stop; the time since the service's last arrival there, or -1.
+    """Record an arrival and return the time since the service's previous arrival at the stop, or
+    -1.
 
     A bus that reaches a stop before the one ahead of it has overtaken it.
     """
@@ -147,7 +148,7 @@ def _swap(h: Headways, service: int, front: int, rear: int) -> None:
 
 @shared
 def record_finish(h: Headways, trip: int) -> None:
-    """Take a bus out of the running order: it has reached its last stop."""
+    """Remove a bus that has reached its last stop from the running order."""
     front, rear = h.ahead[trip], h.behind[trip]
     if front >= 0:
         h.behind[front] = rear
@@ -160,10 +161,10 @@ def record_finish(h: Headways, trip: int) -> None:
 
 @shared
 def headway_behind(h: Headways, trip: int, now: int) -> int:
-    """The gap to the bus behind, from what has been seen of it, or -1 where there is none.
+    """The headway to the bus behind, as observed so far, or -1 if there is none.
 
-    It is the gap at the last stop the follower reached, or the time since this bus was at the
-    follower's next stop, whichever is longer.
+    It is the longer of two: the headway at the last stop the follower reached, and the time since
+    this bus was at the follower's next stop.
     """
     follower = h.behind[trip]
     if follower < 0:

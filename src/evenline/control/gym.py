@@ -1,8 +1,9 @@
-"""The Gymnasium view of a world: one policy for all buses, one token a step.
+"""A world as a Gymnasium environment: one policy for all buses, one decision per step.
 
-Reward is minus the token's own cost in passenger-seconds, so a day's rewards and the cost before
-the first decision (`info["cost"]` of reset) add up to minus the day's cost. The horizon terminates
-an episode and never truncates it: the paper's day ends there, and no value lies beyond.
+The reward is minus the decision's own cost in passenger-seconds, so a day's rewards and the cost
+before the first decision (`info["cost"]` of reset) add up to minus the day's cost. The horizon
+terminates an episode and never truncates it: the paper's day ends there, and nothing after it has
+value.
 """
 
 from typing import Any
@@ -23,8 +24,9 @@ from evenline.control.cycle import (
 class HoldingEnv(gymnasium.Env[State, State]):
     """Bus holding for a single policy over any world.
 
-    The seed of a reset chooses the cell, without one the next is drawn. `info` says who is asked
-    now (`trip`, `stop`, `time_s`; at the horizon nobody) and the `cost` of the step before.
+    The seed of a reset chooses the cell; without a seed, the next cell is drawn. `info` names the
+    bus that decides now (`trip`, `stop`, `time_s`; none at the horizon) and gives the `cost` of the
+    previous step.
 
         env = HoldingEnv(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
     """
@@ -40,7 +42,7 @@ class HoldingEnv(gymnasium.Env[State, State]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[State, dict[str, Any]]:
-        """Begin the day of the seed's cell."""
+        """Start the day of the seed's cell."""
         super().reset(seed=seed)
         self.cycle.begin(
             self.cell_of(int(self.np_random.integers(SEEDS)) if seed is None else seed)
@@ -48,7 +50,7 @@ class HoldingEnv(gymnasium.Env[State, State]):
         return self.cycle.state(), self._info(self.cycle.world.charged)
 
     def step(self, action: State) -> tuple[State, float, bool, bool, dict[str, Any]]:
-        """Let the bus that is asked decide."""
+        """Apply the action of the current decision."""
         cost = self.cycle.act(action)
         return self.cycle.state(), -float(cost), self.cycle.over, False, self._info(cost)
 

@@ -1,8 +1,8 @@
-"""The passenger ledger: how long people wait and ride, charged once, to the second.
+"""The passenger ledger: how long people wait and ride, counted exactly once, to the second.
 
-Counts are constant between events, so the integral of the paper's cost equation is a sum of
-count times seconds, kept in whole numbers. `charge` gives the cost since the last charge: a
-token's own cost, zero inside a batch.
+Counts are constant between events, so the integral of the paper's cost equation is a sum of count
+times seconds, kept in whole numbers. `charge` returns the cost since the last charge, which is the
+cost of a decision (zero inside a batch).
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ def cost_of(waiting_s: int, riding_s: int) -> int:
 
 @dataclass
 class Ledger:
-    """Passenger-seconds so far. The one thing in a world that only ever grows."""
+    """Passenger-seconds so far. They never decrease."""
 
     waiting_s: int = 0
     riding_s: int = 0
     charged: int = 0
 
     def advance(self, waiting: int, riding: int, seconds: int = 1) -> None:
-        """Let time pass with so many people waiting and riding."""
+        """Let time pass while `waiting` people wait and `riding` people ride."""
         self.waiting_s += waiting * seconds
         self.riding_s += riding * seconds
 
@@ -38,7 +38,7 @@ class Ledger:
         return cost_of(self.waiting_s, self.riding_s)
 
     def charge(self) -> int:
-        """The cost since the last call, and not a second twice."""
+        """The cost since the last call."""
         due = self.cost - self.charged
         self.charged += due
         return due

@@ -1,4 +1,4 @@
-"""What a day came to: the paper's endpoints and a few figures every analyst asks for."""
+"""The outcome of a day: the paper's endpoints and a few other figures."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -9,7 +9,7 @@ from evenline.control.ledger import cost_of
 
 @dataclass(frozen=True)
 class Outcome:
-    """One finished episode. Times are passenger-seconds unless the name says otherwise."""
+    """The outcome of one day. Times are passenger-seconds unless the name says otherwise."""
 
     departed: int
     completed: int
@@ -64,16 +64,16 @@ class Outcome:
 
     @property
     def zero_duration_share(self) -> float:
-        """Share of the tokens that the next one follows in the same second."""
+        """Share of decisions with another decision after them in the same second."""
         return self.zero_duration_tokens / self.decisions if self.decisions else 0.0
 
     @property
     def trip_duration_s(self) -> float:
-        """Mean duration of the vehicle trips that were completed."""
+        """Mean duration of the completed trips."""
         return self.trip_duration_total_s / self.trips_completed if self.trips_completed else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, derived figures included, ready for JSON."""
+        """All figures, including derived ones, ready for JSON."""
         derived = (
             "cost",
             "generalized_s",
@@ -87,5 +87,5 @@ class Outcome:
 
 
 def outcome_from(figures: Mapping[str, Any]) -> Outcome:
-    """The outcome that `as_dict` wrote; figures derived from it are computed anew."""
+    """Read an outcome that `as_dict` wrote; derived figures are computed again."""
     return Outcome(**{field.name: figures[field.name] for field in fields(Outcome)})

@@ -1,8 +1,8 @@
 """The state a policy sees: 245 raw numbers, or 229 without units.
 
-`pack` puts a batch and the actions already taken into one vector; `canonical` frees it of units.
-Both follow the paper's widths: 5 + 16 (1 + 13 + 1) and 5 + 16 (1 + 12 + 1). The code knows
-nothing of a simulator, and the number of services is free.
+`pack` puts a batch and the actions already taken into one vector; `canonical` removes the units.
+Both have the paper's widths: 5 + 16 (1 + 13 + 1) and 5 + 16 (1 + 12 + 1). The code does not depend
+on a simulator or on the number of services.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ DWELL_CAP = 10.0
 
 @dataclass(frozen=True)
 class Contract:
-    """What a policy must agree on with a city: the services, their lengths, the day."""
+    """The facts that a policy and a city must share: services, their lengths, the day."""
 
     services: tuple[str, ...]
     stops: tuple[int, ...]
@@ -90,7 +90,7 @@ class Contract:
 
 
 def contract_of(city: City) -> Contract:
-    """The contract a city offers."""
+    """The contract of a city."""
     return Contract(
         tuple(service.id for service in city.services),
         tuple(len(service.stops) for service in city.services),
@@ -100,12 +100,10 @@ def contract_of(city: City) -> Contract:
 
 
 def pack(batch: Batch, token: int, taken: npt.ArrayLike) -> Array:
-    """The 245-wide state of one token: the whole batch, and the actions taken before it."""
+    """The 245-wide state of one decision: the whole batch, and the actions taken before it."""
     out, actions = np.zeros(PACKED_WIDTH), np.asarray(taken, np.float64)
     if not 0 <= token < len(batch.raw) <= MAX_SLOTS or len(actions) < token:
-        raise ValueError(
-            f"token {token} of {len(batch.raw)} events with {len(actions)} actions taken"
-        )
+        raise ValueError(f"decision {token} of {len(batch.raw)} with {len(actions)} actions taken")
     write_packed(out, batch.raw, token, actions)
     return out
 
@@ -156,7 +154,7 @@ def _normalise(out: npt.NDArray[np.float32], packed: Array, scale: Array) -> Non
 def prefix_features(
     time_s: Any, count: Any, token: Any, waiting: Any, on_board: Any, scale: Any
 ) -> tuple[Any, ...]:
-    """The five values a batch has in common, without units; of scalars or of arrays."""
+    """The five values that a batch shares, without units; for scalars or arrays."""
     return (
         time_s / scale[0],
         count / MAX_SLOTS,
@@ -169,7 +167,7 @@ def prefix_features(
 def slot_formulas(least: Callable[..., Any], most: Callable[..., Any]) -> Callable[..., Any]:
     """The twelve local features without units, for a given minimum and maximum of two values.
 
-    Compiled code uses Python's own; arrays, the device and exported graphs bring theirs.
+    Compiled code uses Python's own; arrays, the device and exported graphs pass theirs.
     """
 
     def features(
@@ -177,7 +175,7 @@ def slot_formulas(least: Callable[..., Any], most: Callable[..., Any]) -> Callab
         target_behind_s: Any, waiting: Any, on_board: Any, rate: Any, dwell_s: Any, bus_ahead: Any,
         bus_behind: Any, capacity: Any, last_stop: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
-        room = most(capacity, 1.0)  # capacity serves as the unit of people
+        room = most(capacity, 1.0)  # capacity is the unit of people
         return (
             service,
             stop / last_stop,
@@ -209,7 +207,7 @@ def write_prefix(
     on_board: float,
     scale: Array,
 ) -> None:
-    """Write the five values a batch has in common."""
+    """Write the five values that a batch shares."""
     out[0], out[1], out[2], out[3], out[4] = prefix_features(
         time_s, count, token, waiting, on_board, scale
     )

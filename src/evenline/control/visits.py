@@ -1,6 +1,7 @@
-"""The stop-visit table: one row each time a bus served a stop, whichever world it ran in.
+"""The stop-visit table of a day in any world: one row each time a bus serves a stop.
 
-The columns follow the shape of TIDES `stop_visits`, so that recorded days can take the same way.
+The columns follow the shape of TIDES `stop_visits`, so that recorded days can be read in the same
+form.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ def visit_table(city: City, visits: Iterable[Visit]) -> pa.Table:
 
 
 def read_visits(path: Path) -> pa.Table:
-    """A stop-visit table from disk, or one line that says why not."""
+    """Read a stop-visit table, or raise an error that says why not."""
     try:
         return pq.read_table(path, use_threads=False)
     except FileNotFoundError:

@@ -1,12 +1,12 @@
-"""The contract between whoever decides and whoever simulates.
+"""The contract between a policy and a simulator.
 
     batch = world.reset(cell)
     while batch is not None:
         batch = world.step(holds_s)     # one hold for each bus of the batch
     outcome = world.outcome()
 
-`check_world` is the contract as a test: any simulator that passes it can stand behind every
-policy, environment and trial of this package.
+`check_world` tests the contract: every policy, environment and trial of this package works with a
+simulator that passes.
 """
 
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from evenline.control.visits import Visit
 
 
 class World(Protocol):
-    """A simulated day, asked for holds batch by batch."""
+    """A simulated day that asks for holds batch by batch."""
 
     @property
     def city(self) -> City:
-        """The network that is operated."""
+        """The city that is simulated."""
 
     @property
     def charged(self) -> int:
-        """Cost of the token just finished: from its batch to the present one or the horizon."""
+        """Cost since the previous batch (or the start of the day)."""
 
     def reset(self, cell: Cell) -> Batch | None:
-        """Begin the day of a cell; the first batch, or None if no bus ever reaches a stop."""
+        """Start the day of a cell; return the first batch, or None if no bus reaches a stop."""
 
     def step(self, holds_s: Sequence[float]) -> Batch | None:
-        """Apply one hold for each bus of the batch and go on to the next; None at the horizon."""
+        """Apply one hold per bus of the batch and return the next batch, or None at the horizon."""
 
     def outcome(self) -> Outcome:
-        """The day's result; only after the horizon."""
+        """The outcome of the day; available only after the horizon."""
 
     @property
     def visits(self) -> list[Visit]:
@@ -45,7 +45,7 @@ class World(Protocol):
 
 
 def run_episode(world: World, cell: Cell, policy: "Policy") -> Outcome:
-    """One whole day under a policy."""
+    """Run one whole day under a policy."""
     batch = world.reset(cell)
     while batch is not None:
         batch = world.step(policy(batch))

@@ -1,7 +1,7 @@
-"""Calibrates the fast world: runs the SUMO days it still needs, fits, and shows the fit.
+"""Calibrate the fast world: run the missing SUMO days, fit, and plot the fit.
 
-The result is a folder: the stop-visit logs, `calibration.json`, and one figure of fit against
-data. A kill costs the days under way; the next run goes on.
+The result is a folder: the stop-visit logs, `calibration.json`, and one figure of fit against data.
+If it is killed, only the running days are lost; the next run continues.
 """
 
 from itertools import pairwise
@@ -62,9 +62,9 @@ def calibrate(
     executor: Executor | None = None,
     shard: Shard = WHOLE,
 ) -> tuple[Calibration, dict[str, float]]:
-    """Run what is missing, fit, and write the calibration file and its figure.
+    """Run the missing days, fit, and write the calibration file and its figure.
 
-    A shard runs its part of the days; the fit comes when all of them are there.
+    A shard runs its part of the days; the fit is made when all of them exist.
     """
     city = open_city(city_name)
     jobs = calibration_jobs(folder, city_name, blocks)
@@ -74,7 +74,7 @@ def calibrate(
         run_days(shard.of(missing), label, city.horizon_s, executor)
     for job in jobs:
         if job.visits is not None and not job.visits.exists():
-            raise InputError(f"{job.visits}: not there yet; run the other shards too")
+            raise InputError(f"{job.visits} is missing; run the other shards too")
     logs = [job.visits for job in jobs if job.visits is not None]
     calibration = fit(city, logs)
     save_calibration(folder / "calibration.json", calibration)
@@ -85,9 +85,9 @@ def calibrate(
 
 
 def place_in_city(city_name: str, calibration: Path) -> Path:
-    """Put a calibration into the city's folder, where it belongs; where it lies afterwards.
+    """Copy a calibration into the city's folder; return its path.
 
-    An embedded city has its own, and a folder that has one keeps it.
+    An embedded city has its own; an existing calibration stays.
     """
     place = Path(city_name) / CALIBRATION
     if not place.parent.is_dir() or place.exists():
@@ -97,9 +97,9 @@ def place_in_city(city_name: str, calibration: Path) -> Path:
 
 
 def overtaking(city: City, calibration: Calibration, logs: list[Path]) -> dict[str, float]:
-    """Share of arrivals before which a bus has passed another of its service, in both worlds.
+    """Share of arrivals at which a bus has just overtaken another of its service, in both worlds.
 
-    Over the zero-hold days at demand 1.00: the fit knows nothing of overtaking.
+    Uses the zero-hold days at demand 1.00; the fit does not use overtaking.
     """
     world = FastWorld(city, calibration, keep_visits=True)
     passed, arrivals = {"sumo": 0, "fast": 0}, {"sumo": 0, "fast": 0}
@@ -132,7 +132,7 @@ def _plain_days(logs: list[Path]) -> list[tuple[Path, Cell]]:
 
 
 def fit_figure(city: City, calibration: Calibration, logs: list[Path]) -> Figure:
-    """Fit against data: segment means, spread of whole trips, the signal cycle, what is left."""
+    """Fit against data: segment means, spread of whole trips, the signal cycle, the noise."""
     runs, _ = read_runs(city, logs)
     place = runs.place.astype(int)
     figure = Figure(figsize=(11, 7), layout="constrained")
@@ -161,7 +161,7 @@ def fit_figure(city: City, calibration: Calibration, logs: list[Path]) -> Figure
 
 
 def _trip_durations(axes: Axes, city: City, calibration: Calibration, logs: list[Path]) -> None:
-    """Whole trips of zero-hold days at demand 1.00: the fit does not see them as such."""
+    """Durations of whole trips on zero-hold days at demand 1.00, which the fit does not use."""
     offsets = service_stop_offsets(city)
     last = {int(offsets[i + 1]) - 2 for i in range(len(city.services))}
     sumo, fast = [], []
@@ -185,13 +185,15 @@ def _trip_durations(axes: Axes, city: City, calibration: Calibration, logs: list
 
 
 def _signal_cycle(axes: Axes, runs: Runs, calibration: Calibration, place: int) -> None:
-    """The segment with the strongest signal: running time over the second of setting off."""
+    """The segment with the strongest signal effect: running time by second of departure."""
     here = runs.place == place
     axes.plot(runs.leaves_s[here] % CYCLE_S, runs.seconds[here], ".", ms=1.5, color="0.6")
     edges = np.arange(0, CYCLE_S + 1, PHASE_S)
     fitted = calibration.mean_s[place].mean() + calibration.phase_s[place]
     axes.stairs(fitted, edges, color="#0072B2", lw=2, baseline=None, label="fit")
     axes.set(
-        xlabel="second of the signal cycle", ylabel="s", title="The segment most bound to a signal"
+        xlabel="second of the signal cycle",
+        ylabel="s",
+        title="Segment with the strongest signal effect",
     )
     axes.legend(frameon=False)

@@ -1,8 +1,8 @@
-"""Makes the immutable replay: every behaviour in every cell, in real SUMO, once.
+"""Collect the immutable replay: every behaviour in every cell, once, in SUMO.
 
-An episode is a file; a file that is there is whole. Killing the collector loses at most the
-episodes under way; the next run goes on with what is missing, and the finished store is the same
-bytes. A disk that is full ends the collector in one line. When all episodes are there the manifest
+Each episode is a file, and files are written atomically. Killing the collector loses at most the
+running episodes; the next run continues with the missing ones, and the finished store has the same
+bytes. A full disk ends the collector with a one-line error. When all episodes exist, the manifest
 seals them.
 """
 
@@ -44,9 +44,9 @@ def collect(
     progress: Progress = no_progress,
     shard: Shard = WHOLE,
 ) -> list[Ended]:
-    """Run what is missing, then seal. Returns the failures, which leave the store unsealed.
+    """Run the missing episodes, then seal. Returns the failures, which leave the store unsealed.
 
-    A shard runs its part of what is missing; whoever finishes the last episode seals.
+    A shard runs its part of the missing episodes; the shard that finishes the last one seals.
     """
     opened = open_city(city)
     with locked(folder, shard):
@@ -74,14 +74,17 @@ def _run(
     on_end: Callable[[Ended], None],
     progress: Progress,
 ) -> list[Ended]:
-    """Run episodes; the failures. What would fail every episode alike ends the run at once."""
+    """Run episodes and return the failures. Stop at once on an error that every episode would
+    hit.
+    """
     failures = []
     with closing(executor(jobs, progress=progress)) as results:
         for ended in results:
             if ended.answer is None and ended.final:
                 raise InputError(
-                    f"{ended.error}; episodes already there are kept: "
-                    "mend this and run the same command again"
+                    f"{ended.error}; finished episodes are kept; "
+                    "fix this and run the same "
+                    "command again"
                 )
             _log(folder, ended)
             on_end(ended)
@@ -91,20 +94,20 @@ def _run(
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a killed writer left aside. Nobody else writes here: we hold the lock."""
+    """Remove temporary files of killed processes. This is safe because we hold the lock."""
     for path in folder.glob("episodes/*/.*"):
         path.unlink()
 
 
 def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list[Job]:
-    """What a collector would still have to run."""
+    """The episodes that are still missing."""
     jobs = planned(folder, city, blocks)
     return [job for job in jobs if job.tokens is not None and not job.tokens.exists()]
 
 
 @contextmanager
 def locked(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
-    """One collector a folder or shard; the lock goes with the process, however it ends."""
+    """Allow one collector per folder or shard; the lock is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with one_runner(folder, "collector", shard.index, shard.count):
         yield
@@ -129,12 +132,14 @@ def _check_plan(folder: Path, opened: OpenCity, blocks: int | None) -> None:
     for key, value in wanted.items():
         if found.get(key) != value:
             raise InputError(
-                f"{path}: this folder was begun with another {key}; choose another folder"
+                f"{path}: this folder was started with a different {key}; choose another folder"
             )
 
 
 def _present(job: Job, city_digest: str) -> bool:
-    """Whether an episode is there; one that does not belong is an error, never overwritten."""
+    """Whether the episode exists. A file of another episode is an error and is never
+    overwritten.
+    """
     assert job.tokens is not None
     if not job.tokens.exists():
         return False
@@ -142,7 +147,8 @@ def _present(job: Job, city_digest: str) -> bool:
     wanted = (city_digest, job.cell, recorded(BEHAVIOURS[job.policy]))
     if (found.city, found.cell, as_recorded(found.policy)) != wanted:
         raise InputError(
-            f"{job.tokens}: holds another city, cell or behaviour; move it away and start again"
+            f"{job.tokens} belongs to another city, cell or behaviour; move it away and run the "
+            "command again"
         )
     return True
 

@@ -1,8 +1,8 @@
-"""Policies side by side: the same days under each, differences day by day, intervals by block.
+"""Compare policies on the same days, with paired differences and intervals over blocks.
 
-The first policy is the one the others are compared with. The result is a folder with
-`comparison.json`, `comparison.txt` and `comparison.png`; days that take long are kept in it, so
-that a comparison goes on where it stopped.
+The first policy is the reference. The result is a folder with `comparison.json`, `comparison.txt`
+and `comparison.png`; it also stores days that take long, so that an interrupted comparison can
+continue.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ SLOW = ("rollout",)  # left out of "all" unless named
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the table: its name, its heading, how a number is written."""
+    """A column of the table: its name, its heading, its number format."""
 
     name: str
     heading: str
@@ -72,7 +72,7 @@ MEASURES = (
 
 
 def measure(city: City, outcome: Outcome, arrivals_s: Ints) -> dict[str, float]:
-    """Every figure of the table for one day."""
+    """All figures of the table for one day."""
     known = {
         "waiting_s": outcome.waiting_each_s,
         "riding_s": outcome.riding_each_s,
@@ -91,7 +91,7 @@ Days = dict[str, dict[Cell, dict[str, float]]]  # by policy, by cell
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference to the first policy; the interval is over blocks, none if there is one."""
+    """A mean difference from the reference; the interval is over blocks, or None for one block."""
 
     mean: float
     low: float | None
@@ -99,7 +99,9 @@ class Difference:
 
 
 def difference(cells: Sequence[Cell], here: Floats, there: Floats) -> Difference:
-    """Differences averaged within a block first: its days share passengers and drivers."""
+    """Average differences within each block first, because its days share passengers and
+    drivers.
+    """
     blocks: dict[tuple[int, int], list[float]] = {}
     for cell, delta in zip(cells, here - there, strict=True):
         blocks.setdefault((cell.sumo_seed, cell.demand_seed), []).append(float(delta))
@@ -112,7 +114,7 @@ def difference(cells: Sequence[Cell], here: Floats, there: Floats) -> Difference
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All days of all policies, and what they come to."""
+    """All days of all policies, and their figures."""
 
     city: str
     world: str
@@ -125,17 +127,17 @@ class Comparison:
         return list(self.days)
 
     def column(self, policy: str, name: str) -> Floats:
-        """A measure over the cells."""
+        """The values of a measure over the cells."""
         return np.array([self.days[policy][cell][name] for cell in self.cells])
 
     def difference(self, policy: str, name: str) -> Difference:
-        """A policy's difference to the first one."""
+        """A policy's difference from the reference."""
         return difference(
             self.cells, self.column(policy, name), self.column(self.policies[0], name)
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, ready for a file."""
+        """All results, ready for a file."""
         return {
             "city": self.city,
             "world": self.world,
@@ -158,13 +160,13 @@ class Comparison:
 
 
 def named_policies(policies: str) -> list[str]:
-    """The sources of a comma-separated list; `all` stands for every quick built-in controller."""
+    """The sources of a comma-separated list; `all` means every fast built-in policy."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in policies.split(","))):
         names += [n for n in BUILT_IN if n not in (*SLOW, "headway")] if name == "all" else [name]
     names = list(dict.fromkeys(names))
     if not names:
-        raise InputError("compare: no policies; name some, such as --policies zero,headway")
+        raise InputError("no policies given; use --policies, such as --policies zero,headway")
     for name in names:
         read_policy(name)
     return names
@@ -182,9 +184,9 @@ def compare(
     sumo: str | None = None,
     shard: Shard = WHOLE,
 ) -> Comparison:
-    """Run what is missing, write the result's folder, and the document if one is named.
+    """Run the missing days, write the result's folder, and the document if one is named.
 
-    A shard runs its part of the days that are kept; the result comes when all of them are there.
+    A shard runs its part of the stored days; the result is written when all of them exist.
     """
     check_world_name(world)
     refuse_foreign(out, PLAN)
@@ -224,7 +226,7 @@ def _days(
     executor: Executor,
     shard: Shard,
 ) -> dict[Job, dict[str, float]]:
-    """The figures of every day; those of slow days are kept in the folder and read again."""
+    """The figures of every day; those of slow days are stored in the folder and read again."""
     city, world = opened.city, jobs[0].world
     fitted = "" if opened.calibration is None else calibration_digest(opened.calibration)
     own = "" if world in WORLDS else load_own(world).sha256
@@ -253,12 +255,12 @@ def _days(
                     write_text(kept[job], to_json(found[job]))
                 bar.advance(task)
     if missing := [job for job in jobs if job not in found]:
-        raise InputError(f"{out}: {len(missing)} days are not there yet; run the other shards too")
+        raise InputError(f"{out}: {len(missing)} days are missing; run the other shards too")
     return found
 
 
 def _key(*parts: str) -> str:
-    """Names a day by everything it depends on."""
+    """The key of a day: a hash of everything it depends on."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -278,12 +280,12 @@ def _write(comparison: Comparison, out: Path, docs: Path | None, command: str) -
 
 
 def _number(value: float, m: Measure, sign: str = "") -> str:
-    """A measure's value in its own form, with a true minus."""
+    """Format a measure's value, with a true minus."""
     return format(m.scale * value, sign + m.form).replace("-", "\u2212")
 
 
 def _signed(difference: Difference, m: Measure) -> str:
-    """A difference with its interval."""
+    """Format a difference with its interval."""
     shown = _number(difference.mean, m, "+")
     if difference.low is None or difference.high is None:
         return shown
@@ -304,12 +306,12 @@ def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def text_table(comparison: Comparison) -> str:
-    """Two plain tables: means, then differences to the first policy."""
+    """Two plain tables: means, then differences from the reference."""
     means, deltas = _tables(comparison)
     head = ["policy", *(m.heading for m in MEASURES)]
     base = Path(comparison.policies[0]).name
     titles = [f"{comparison.city}, {comparison.world}: mean of {len(comparison.cells)} days"]
-    titles.append(f"difference to {base}, {CONFIDENCE:.0%} interval by block")
+    titles.append(f"difference from {base}, {CONFIDENCE:.0%} interval over blocks")
     lines: list[str] = []
     for title, rows in zip(titles, (means, deltas), strict=True):
         if not rows:
@@ -341,17 +343,17 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
             "",
             *lines(means, range(1, len(head))),
             "",
-            f"Differences to {base} with {CONFIDENCE:.0%} intervals by block:",
+            f"Differences from {base} with {CONFIDENCE:.0%} intervals over blocks:",
             "",
             *lines(deltas, chosen),
             "",
-            f"![Differences to {base} in generalized time and completion](images/{picture})",
+            f"![Differences from {base} in generalized time and completion](images/{picture})",
         ]
     )
 
 
 def figure(comparison: Comparison) -> Figure:
-    """Differences to the first policy in generalized time and completion, policies in rows."""
+    """Differences from the reference in generalized time and completion, policies in rows."""
     shown = comparison.policies[1:] or comparison.policies
     panels = [m for m in MEASURES if m.name in ("generalized_s", "completion", "excess_wait_s")]
     size = (11.0, 1.6 + 0.3 * len(shown))
@@ -374,7 +376,7 @@ def figure(comparison: Comparison) -> Figure:
     axes[0].set_yticks(at, [Path(policy).name for policy in shown])
     base = Path(comparison.policies[0]).name
     result.supxlabel(
-        f"difference to {base}, {CONFIDENCE:.0%} interval by block "
+        f"difference from {base}, {CONFIDENCE:.0%} interval over blocks "
         f"({comparison.city}, {comparison.world}, {len(comparison.cells)} days)",
         fontsize=10,
     )

@@ -1,7 +1,7 @@
-"""The first thing a newcomer runs: a city without holding and with the headway rule, compared.
+"""The demo for a newcomer: compares a city without holding and with the headway rule.
 
-A few days at three demand levels go through SUMO under both policies; the result is a folder
-with one HTML page (`index.html`), the outcomes it shows and the episodes behind them.
+A few days at three demand levels run in SUMO under both policies. The result is a folder with one
+HTML page (`index.html`), its outcomes and its days.
 """
 
 from collections.abc import Sequence
@@ -96,9 +96,10 @@ def _headways(jobs: dict[str, list[Job]]) -> Picture:
     )
     return Picture(
         title="How evenly the buses came",
-        caption=f"All days. Bunched, that is at less than {BUNCHED:.0%} of the timetable's "
-        f"headway behind the bus before, were {said}.",
-        alt=f"Histogram of headways over the timetable's headway. Bunched were {said}.",
+        caption=f"All days. The share of bunched buses, with less than {BUNCHED:.0%} of the "
+        ""
+        f"timetable's headway to the bus ahead, is {said}.",
+        alt=f"Histogram of headways divided by the timetable's. Bunched: {said}.",
         draw=lambda theme: figures.headway_histogram(ratios, theme),
     )
 
@@ -124,7 +125,7 @@ def _waiting(city: City, jobs: dict[str, list[Job]]) -> Picture:
         title="Who waits when",
         caption=f"People at the stops, mean of each {WAITING_BIN_S // 60} minutes, days at demand "
         "1.00. The area under a line is the time that passengers wait.",
-        alt=f"People waiting through the day; the highest figures are {said}.",
+        alt=f"People waiting over the day; the highest numbers are {said}.",
         draw=lambda theme: figures.waiting_through_day(fine, WAITING_BIN_S, theme),
         numbers=Numbers("People waiting, mean of each hour", ["", *hourly], rows),
     )

@@ -1,6 +1,6 @@
-"""The fidelity audit as a command: run or resume SUMO, run the fast world, judge, show.
+"""The fidelity audit as a command: run the missing SUMO days, run the fast world, report.
 
-Its SUMO episodes are the replay's: the same cell and policy are never simulated twice.
+It uses the replay's SUMO days: the same cell and policy are never simulated twice.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def fidelity_audit(
     on_end: Callable[[Ended], None] = lambda ended: None,
     blocks: int | None = None,
 ) -> list[Line]:
-    """Both audits; writes `fidelity.json` and `fidelity.png` into `out`."""
+    """Run both audits; write `fidelity.json` and `fidelity.png` to `out`."""
     opened = open_city(city_name, calibration_file)
     opened.fitted()
     failures = collect(replay, city_name, blocks, executor, on_end)
@@ -90,7 +90,7 @@ def _report(opened: OpenCity, lines: list[Line], versions: set[str]) -> dict[str
 
 
 def fidelity_figure(lines: list[Line]) -> Figure:
-    """Every interval as a share of its limit: inside -1..1 is inside the limit."""
+    """Plot every interval as a share of its limit; -1 to 1 is within the limit."""
     groups = {
         "Zero hold, by demand level": [li for li in lines if li.audit == "zero"],
         "Response to seven policies": [li for li in lines if li.audit == "response"],
@@ -142,7 +142,7 @@ def print_lines(lines: list[Line]) -> None:
 
 
 def shown(lines: list[Line]) -> list[Line]:
-    """What a reader needs of an audit of some 160 lines."""
+    """The most important lines of an audit of about 160 lines."""
     chosen = [line for line in lines if line.audit == "zero" or not line.passed]
     for audit_name in ("response", "hold"):
         for name in dict.fromkeys(li.quantity for li in lines if li.audit == audit_name):
@@ -154,7 +154,7 @@ def shown(lines: list[Line]) -> list[Line]:
 
 
 def write_document(document: Path, name: str, lines: list[Line], folder: Path) -> None:
-    """Put the audit of a city between its marks in a document, with its figure beside it."""
+    """Write the audit of a city between its marks in a document, with its figure."""
     image = document.parent / "images" / f"fidelity-{name}.png"
     write_bytes(image, (folder / "fidelity.png").read_bytes())
     gaps = largest_gaps(lines)

@@ -1,7 +1,7 @@
-"""What a training run came to: a table by learner, learning curves, the domain-ratio diagnostic.
+"""Report a training run: a table of learners, learning curves, the domain-ratio diagnostic.
 
 Reads the files of a finished run (`curve.json`, `ratio.json`, `summary.json`, `metrics.parquet`)
-and nothing else, so that a run made elsewhere can be shown here.
+and nothing else, so that it can report a run from another machine.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ PAPER_RATIO = {  # the paper's table of the diagnostic, means over five seeds
 
 
 def by_learner(curve: dict[str, Any]) -> dict[str, list[dict[str, float]]]:
-    """The actors at their end, seed by seed."""
+    """The final actors, seed by seed."""
     rows: dict[str, list[dict[str, float]]] = defaultdict(list)
     for name, row in curve.items():
         if "-at-" not in name:
@@ -55,7 +55,7 @@ def learning_table(folder: Path) -> str:
 
 
 def ratio_table(folder: Path, learner: str) -> str:
-    """The diagnostic of one learner over its seeds, beside the paper's."""
+    """The diagnostic of one learner over its seeds, next to the paper's."""
     found = read_json(folder / "ratio.json")
     rows = [row for name, row in found.items() if name.rsplit("-", 1)[0] == learner]
     lines = ["| diagnostic | mean | least | most | paper's mean |", "|---|---|---|---|---|"]
@@ -69,7 +69,7 @@ def ratio_table(folder: Path, learner: str) -> str:
 
 
 def learning_figure(folder: Path, learner: str) -> Figure:
-    """Generalized time from the IQL start on, and what the learner went through on the way."""
+    """Plot generalized time from the IQL start on, and the learner's metrics."""
     curve = read_json(folder / "curve.json")
     metrics = pq.read_table(folder / "metrics.parquet").to_pylist()
     figure = Figure(figsize=(11, 6), layout="constrained")
@@ -100,7 +100,7 @@ def learning_figure(folder: Path, learner: str) -> Figure:
 
 
 def write_learning(folder: Path, city: str, learner: str, document: Path) -> None:
-    """Put tables and figure of a run into a document, between its markers."""
+    """Write tables and figure of a run to a document, between its marks."""
     image = document.parent / "images" / f"learning-{city}.png"
     write_bytes(image, png(learning_figure(folder, learner)))
     seconds = read_json(folder / "summary.json")["seconds"]

@@ -1,8 +1,8 @@
-"""The measured regime of a city: what its days are like when no bus is held.
+"""The measured regime of a city: its days without holding.
 
-Runs some seeds at three demand levels in SUMO and writes tables into `cities.md`, between marks
-that leave the prose around them alone, and a map and a time-space diagram beside it. Finished
-episodes are kept, so a run that was interrupted goes on where it stopped.
+Runs some seeds at three demand levels in SUMO and writes tables into `cities.md`, between marks,
+and a map and a time-space diagram next to it. Finished days are stored, so an interrupted run can
+continue.
 """
 
 import statistics
@@ -33,19 +33,19 @@ ROWS: tuple[tuple[str, Callable[[Day], float], str], ...] = (
     ("Completion, share of departed passengers", lambda d: d.completion, ".4f"),
     ("Unfinished passengers", lambda d: d.unfinished, ",.0f"),
     ("of these: set out after the last bus had left", lambda d: d.after_last_bus, ",.0f"),
-    ("of these: left by full buses, or missed a change", lambda d: d.left_waiting, ",.0f"),
+    ("of these: left behind by full buses, or missed a change", lambda d: d.left_waiting, ",.0f"),
     ("Denied boardings", lambda d: d.denied_boardings, ",.0f"),
     ("Headway CV (headway over the timetable's)", lambda d: d.headway_cv, ".3f"),
     ("Bunched arrivals (under 25 % of the timetable's), %", lambda d: 100 * d.bunched_share, ".1f"),
     ("Mean load of a bus leaving a stop", lambda d: d.mean_load, ".1f"),
     ("Buses leaving a stop full, %", lambda d: 100 * d.full_share, ".2f"),
     ("Mean duration of a vehicle trip, s", lambda d: d.trip_duration_s, ",.0f"),
-    ("Zero-duration tokens, %", lambda d: 100 * d.zero_token_share, ".1f"),
+    ("Zero-duration decisions, %", lambda d: 100 * d.zero_token_share, ".1f"),
 )
 
 
 def write_regime(city_name: str, seeds: int, out: Path, executor: Executor | None = None) -> Path:
-    """Measure a city, write tables and pictures under `out`; returns the document."""
+    """Measure a city and write tables and figures to `out`; returns the document."""
     city = open_city(city_name)
     cells = PURPOSES["demo"].cells(seeds, DEMAND_LEVELS)
     shown = next(cell for cell in cells if cell.demand == 1.0)
@@ -92,7 +92,7 @@ def _visits(job: Job) -> Path:
 
 
 def _run_missing(city: City, jobs: Sequence[Job], executor: Executor | None) -> dict[Job, Answer]:
-    """The answers of all jobs; those that an earlier run finished are read, not run."""
+    """The answers of all jobs; reads those that an earlier run finished."""
     own = (digest(city), evaluator(), installed_version())
 
     def kept(job: Job) -> Answer | None:
@@ -167,7 +167,7 @@ def _service_table(city: City) -> list[str]:
     return [
         *lines,
         "",
-        f"In all {total}, {len(city.trips)} trips, {city.decisions:,} decisions a day.",
+        f"In all {total}, {len(city.trips)} trips, {city.decisions:,} decisions per day.",
     ]
 
 

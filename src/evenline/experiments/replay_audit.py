@@ -1,4 +1,4 @@
-"""The replay audit for people: a page with histograms, JSON, and a table for the documentation."""
+"""The report of the replay audit: a page with histograms, JSON, and a table for documents."""
 
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,12 @@ def write_audit(
         else f"Every claim about the replay of {city.name} that can fail was checked and holds."
     )
     lead += (
-        " A row is one decision. Lines without a verdict describe; the paper's figures are those of"
-        " its own city. Guard rows have a bus ahead, none behind, people to come, a quarter of the"
-        " places taken at most, and lie between 15 % and 75 % of the day."
+        " A row is one decision. Lines without a verdict are descriptive; the paper's figures "
+        "are for"
+        " its own city. Guard rows have a bus ahead, none behind, people still to "
+        "come, a load of at"
+        " most a quarter of the capacity, and are between 15 % and 75 % of "
+        "the day."
     )
     page = simple_page(
         f"Replay of {city.name}",
@@ -93,7 +96,7 @@ def _holds(pictures: dict[str, Any]) -> Picture:
     counts = pictures["hold_histogram"]
     return Picture(
         "Positive holds",
-        "How long buses were held, where they were held at all.",
+        "How long buses were held, without zero holds.",
         f"Histogram of {sum(counts):,} positive holds in bins of 2 s up to the 60 s cap.",
         lambda theme: _bars(counts, 2.0, "hold, s", theme),
     )
@@ -103,7 +106,7 @@ def _headways(pictures: dict[str, Any]) -> Picture:
     counts = np.trim_zeros(np.array(pictures["headway_histogram"]), "b").tolist()
     return Picture(
         "Headways",
-        "Time since the service's last bus at the stop, when the next one arrived.",
+        "Time between consecutive buses of a service at a stop.",
         f"Histogram of {sum(counts):,} headways in bins of one minute, the longest below "
         f"{len(counts)} minutes.",
         lambda theme: _bars(counts, 1.0, "headway, min", theme),

@@ -1,8 +1,8 @@
-"""One day on request: runs an episode and keeps what happened in a folder of its own.
+"""Run one day and write its results to a folder.
 
-The folder holds `outcome.json` (with the count of what changed proposals), `stop_visits.parquet`
-(with the account of every decision) and `time_space.png`. It appears whole when the day is over,
-and not at all if anything fails.
+The folder contains `outcome.json` (with the number of changed proposals), `stop_visits.parquet`
+(with the explanation of every decision) and `time_space.png`. It is written atomically when the day
+is over.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ def simulate(
     calibration: Path | None = None,
     executor: Executor | None = None,
 ) -> Answer:
-    """Run a cell under a policy in a world, SUMO of another version if one is named."""
+    """Run a cell under a policy in a world, with another SUMO version if one is named."""
     check_world_name(world)
     opened = open_city(city, calibration)
     refuse_foreign(out, OUTCOME)

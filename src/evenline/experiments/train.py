@@ -1,6 +1,6 @@
-"""The `evenline train` command: opens what a training run needs, runs it, measures its actors.
+"""The `evenline train` command: opens the inputs, trains, and measures the actors.
 
-Imports nothing that an accelerator machine lacks: no SUMO, no environments, no plotting.
+It imports no SUMO, environments or plotting, which an accelerator machine may lack.
 """
 
 from dataclasses import replace
@@ -28,11 +28,13 @@ def seeds_of(text: str) -> tuple[int, ...]:
             return tuple(range(int(first), int(last) + 1))
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"seeds {text!r}: write 6201-6205 or 6201,6203") from None
+        raise InputError(
+            f"cannot read seeds {text!r}; write them like 6201-6205 or 6201,6203"
+        ) from None
 
 
 def replay_folder(city: str) -> Path:
-    """Where the replay of a city is: collected here, or the one that comes with the project."""
+    """The folder of a city's replay: collected here, or the one that comes with the project."""
     own, sealed = Path("results") / f"replay-{city}", Path("data") / f"replay-{city}"
     return own if (own / "manifest.json").exists() or not sealed.exists() else sealed
 
@@ -50,9 +52,9 @@ def run_training(
     blocks: int = CURVE_BLOCKS,
     calibration_file: Path | None = None,
 ) -> dict[str, Any]:
-    """Train, then measure every kept actor on fresh days of the fast world.
+    """Train, then measure every stored actor on fresh days of the fast world.
 
-    The fast world is calibrated by the file, or as the embedded city is if none is named.
+    The fast world uses the given calibration, or the city's own.
     """
     where = chosen_device(device)
     opened = open_city(city_name, calibration_file)
@@ -74,11 +76,11 @@ def run_training(
 def teach_actor(
     start: Path, out: Path, city_name: str, seed: int, days: int, calibration: Path | None = None
 ) -> None:
-    """Teach an actor that was trained before, and write what it has become."""
+    """Teach a trained actor with counterfactuals, and write the result."""
     opened = open_city(city_name, calibration)
     city = opened.city
     if not start.exists():
-        raise InputError(f"{start}: no such actor")
+        raise InputError(f"{start}: no such actor file")
     tensors: Any = load_file(start)
     check_tensors(tensors, len(city.services))
     cells = [training_cell(seed, day) for day in range(days)]

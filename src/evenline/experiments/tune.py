@@ -1,9 +1,9 @@
-"""A rule's constants, searched in the fast world: CMA-ES on tuning days, the same for every try.
+"""Tune the constants of a rule in the fast world: CMA-ES on tuning days, the same for every try.
 
-Generalized time alone has one best point; the front against completion takes several searches,
-each with another price of an unfinished journey. Every try is kept, so that a search that was
-killed goes on where it was: the searches are seeded and ask the same questions again. The result
-is a folder with `front.json`, `front.png` and the tuned rule as a bundle.
+Generalized time alone has one optimum; the front against completion needs several searches, each
+with another price of an unfinished journey. Every try is stored, so a killed search can continue:
+the searches are seeded and repeat the same tries. The result is a folder with `front.json`,
+`front.png` and the tuned rule as a bundle.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,32 +44,32 @@ from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import OpenCity, open_city
 
 TRIES, RESULT = "tries.json", "front.json"
-PRICES_S = (0.0, 30.0, 120.0)  # of one per cent of journeys unfinished, per passenger
-FIRST_STEP = 0.25  # of a constant's range
+PRICES_S = (0.0, 30.0, 120.0)  # price of one per cent of journeys unfinished, per passenger
+FIRST_STEP = 0.25  # share of a constant's range
 
 
 @dataclass(frozen=True)
 class Try:
-    """Constants and what the tuning days came to with them, on average."""
+    """Constants and the mean outcome of the tuning days with them."""
 
     constants: tuple[float, ...]
     generalized_s: float
     completion: float
 
     def price_s(self, price_s: float) -> float:
-        """What a search makes small: generalized time and the price of unfinished journeys."""
+        """The objective of a search: generalized time plus the price of unfinished journeys."""
         return self.generalized_s + price_s * 100.0 * (1.0 - self.completion)
 
 
 class Kept(Record):
-    """What `tries.json` holds."""
+    """The content of `tries.json`."""
 
     setting: dict[str, object]
     tries: tuple[Try, ...]
 
 
 def front(tries: Sequence[Try]) -> list[Try]:
-    """The tries that no other betters in both respects, from the quickest on."""
+    """The Pareto front of the tries, lowest generalized time first."""
     found: list[Try] = []
     for each in sorted(tries, key=lambda t: (t.generalized_s, -t.completion)):
         if not found or each.completion > found[-1].completion:
@@ -89,14 +89,14 @@ def tune(
     calibration: Path | None = None,
     executor: Executor | None = None,
 ) -> tuple[Try, list[Try], str]:
-    """Search, write the folder; the constants chosen, the front, and the tuned policy's source.
+    """Search and write the folder; return the chosen try, the front, and the tuned policy's source.
 
-    Chosen is the least generalized time among tries with at least so much completion.
+    Chooses the lowest generalized time among tries with at least `least_completion`.
     """
     rule = tunable(source)
     chain_code(chain)
     if seed < 1:
-        raise InputError(f"seed {seed}: must be at least 1")  # the library takes 0 for the clock
+        raise InputError(f"seed {seed}: must be at least 1")  # for 0 the library uses the clock
     if budget < len(PRICES_S):
         raise InputError(f"budget {budget}: must be at least {len(PRICES_S)}, one for each search")
     refuse_foreign(out, TRIES)
@@ -131,14 +131,16 @@ def tune(
     best = front(tries.seen)
     able_tries = [each for each in best if each.completion >= least_completion]
     if not able_tries:
-        most = f"the most is {best[-1].completion:.2%}"
-        raise InputError(f"{rule.name}: no try completes {least_completion:.2%}; {most}")
+        most = f"the highest is {best[-1].completion:.2%}"
+        raise InputError(
+            f"{rule.name}: no constants reach a completion of {least_completion:.2%}; {most}"
+        )
     tuned = _write(out, opened, source, rule, chain, tries, setting, able_tries[0])
     return able_tries[0], best, tuned
 
 
 def tunable(source: str) -> Rule:
-    """The rule behind a name, built in or your own, if it has constants to tune."""
+    """Load a rule by name, built-in or your own, and check that it has constants to tune."""
     bundle = read_policy(source)
     if bundle.row is None or not bundle.row.constants or bundle.tensors:
         able = [name for name, rule in RULES.items() if rule.constants and name != "random"]
@@ -155,7 +157,7 @@ def setting_of(source: str, rule: Rule, values: Sequence[float], chain: str) -> 
 def _judge(
     rule: Rule, source: str, chain: str, common: Job, cells: Sequence[Cell], executor: Executor
 ) -> Callable[[Sequence[tuple[float, ...]]], list[Try]]:
-    """What the tuning days come to, as a function of several sets of constants at once."""
+    """A function that runs the tuning days with several sets of constants at once."""
 
     def judge(points: Sequence[tuple[float, ...]]) -> list[Try]:
         sources = [setting_of(source, rule, point, chain) for point in points]
@@ -181,7 +183,7 @@ def _judge(
 
 
 class _Tries:
-    """Every try so far; what is known already is not run again."""
+    """All tries so far. A known try is not run again."""
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class _Tries:
             self.known = {each.constants: each for each in _kept_tries(path, setting)}
 
     def ask(self, points: Sequence[tuple[float, ...]]) -> list[Try]:
-        """Tries of several sets of constants, run or remembered."""
+        """The tries of several sets of constants; runs those that are new."""
         new = [point for point in dict.fromkeys(points) if point not in self.known]
         if new:
             self.known |= dict(zip(new, self.judge(new), strict=True))
@@ -209,27 +211,29 @@ class _Tries:
         return found
 
     def keep(self) -> None:
-        """Write all tries down."""
+        """Write all tries to the file."""
         rows = [asdict(each) for each in self.known.values()]
         write_text(self.path, to_json({"setting": self.setting, "tries": rows}))
 
 
 def _kept_tries(path: Path, setting: dict[str, Any]) -> tuple[Try, ...]:
-    """The tries of a search that was begun before."""
+    """Read the tries of an earlier search."""
     kept = read_record(path, Kept)
     if kept.setting != setting:
-        raise InputError(f"{path}: is of another search; choose another --out")
+        raise InputError(f"{path} belongs to another search; choose another --out")
     return kept.tries
 
 
 def search(rule: Rule, tries: _Tries, price_s: float, budget: int, seed: int) -> None:
-    """CMA-ES within the constants' ranges, until the budget is spent or nothing moves."""
+    """CMA-ES within the constants' ranges, until the budget is spent or the search has
+    converged.
+    """
     import cma
 
     low = np.array([constant.low for constant in rule.constants])
     span = np.array([constant.high for constant in rule.constants]) - low
     start = (np.array([constant.default for constant in rule.constants]) - low) / span
-    # The library wants two dimensions: a rule of one constant gets one that does nothing.
+    # The library needs two dimensions: a rule with one constant gets a dummy.
     idle = np.full(max(0, 2 - len(start)), 0.5)
     options = {"bounds": [0.0, 1.0], "seed": seed, "verbose": -9, "verb_log": 0}
     strategy = cma.CMAEvolutionStrategy(np.append(start, idle), FIRST_STEP, options)
@@ -256,7 +260,7 @@ def _write(
     setting: dict[str, Any],
     chosen: Try,
 ) -> str:
-    """Write the front and its picture; a built-in rule's tuned bundle. Returns the tuned policy."""
+    """Write the front, its figure, and a built-in rule's bundle. Returns the tuned policy."""
     city = opened.city
     found = {
         "constants": [constant.name for constant in rule.constants],
@@ -269,7 +273,7 @@ def _write(
     write_bytes(out / "front.png", png(front_figure(rule.name, city.name, tries.seen, chosen)))
     write_text(out / RESULT, to_json(found))
     if RULES.get(rule.name) is not rule:
-        return str(found["policy"])  # a bundle brings no code
+        return str(found["policy"])  # a bundle contains no code
     told = {key: found[key] for key in ("tries", "default", "chosen")}
     provenance = {"made_by": "evenline tune", "tuning": setting} | told
     spec = rule_spec(rule.name, rule.named(chosen.constants), chain, city, provenance)

@@ -1,4 +1,4 @@
-"""Results inside documents: text between marks is replaced, the prose around it stays."""
+"""Results inside documents: replace the text between marks and keep the rest."""
 
 from pathlib import Path
 
@@ -7,11 +7,13 @@ from evenline.support.files import write_text
 
 
 def insert(document: Path, mark: str, text: str) -> None:
-    """Put a text between its two marks in a document; where there are none, at the end."""
+    """Write a text between its two marks in a document; without marks, at the end."""
     begin, end = f"<!-- begin {mark} -->", f"<!-- end {mark} -->"
     old = document.read_text() if document.exists() else ""
     if (begin in old) != (end in old):
-        raise InputError(f"{document}: has only one of the marks {begin} and {end}")
+        raise InputError(
+            f"{document} contains only one of the marks {begin} and {end}; add the other"
+        )
     if begin not in old:
         old += f"{begin}\n{end}\n"
     before, _, rest = old.partition(begin)

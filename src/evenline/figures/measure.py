@@ -1,8 +1,8 @@
-"""What a day looked like, measured from its stop visits.
+"""Measures of a day, computed from its stop visits.
 
-Everything here is a pure function of the stop-visit table (`evenline.control.visits`) or of the
-arrivals of all visits and, where passengers are asked about, of the city and the cell: it serves
-any world and recorded days alike.
+Each measure is a pure function of the stop-visit table (`evenline.control.visits`) or of the
+arrivals of all visits and, if it concerns passengers, of the city and the cell. It works for any
+world and for recorded days.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Day:
-    """The regime of one episode. Passenger times are seconds per departed passenger."""
+    """The regime of one day. Passenger times are seconds per departed passenger."""
 
     generalized_s: float
     waiting_s: float
@@ -43,12 +43,12 @@ class Day:
 
     @property
     def left_waiting(self) -> int:
-        """Unfinished although a bus still came: queues that full buses left, missed changes."""
+        """Unfinished although a bus still came: left behind by full buses, or missed a change."""
         return self.unfinished - self.after_last_bus
 
 
 def measure_day(city: City, cell: Cell, outcome: Outcome, visits: pa.Table) -> Day:
-    """Everything the regime tables show of an episode."""
+    """All values of a day that the regime tables show."""
     ratios = headway_ratios(visits)
     leaving = column(visits, "load") - column(visits, "alighted") + column(visits, "boarded")
     denied = denied_by_hour(visits, city.horizon_s)
@@ -71,15 +71,15 @@ def measure_day(city: City, cell: Cell, outcome: Outcome, visits: pa.Table) -> D
 
 
 def column(visits: pa.Table, name: str) -> npt.NDArray[Any]:
-    """One column as an array; names come as an array of strings."""
+    """One column as an array; names become an array of strings."""
     found: npt.NDArray[Any] = visits.column(name).combine_chunks().to_numpy(zero_copy_only=False)
     return found
 
 
 def headway_ratios(visits: pa.Table) -> Floats:
-    """For each visit, the time since the service's last arrival over the timetable's headway.
+    """The headway of each visit divided by its target headway.
 
-    NaN at first stops, where the timetable rules, and where no bus or no trip came before.
+    NaN at first stops, where the timetable decides, and if no bus or no trip came before.
     """
     _, service = np.unique(column(visits, "service").astype(str), return_inverse=True)
     start_s, arrival_s = column(visits, "scheduled_start_s"), column(visits, "arrival_s")
@@ -95,27 +95,27 @@ def headway_ratios(visits: pa.Table) -> Floats:
 
 
 def _steps(values: npt.NDArray[Any], group: npt.NDArray[Any]) -> Floats:
-    """The step from the value before, NaN where another group begins."""
+    """Difference to the previous value; NaN at the start of a group."""
     steps = np.diff(values.astype(float), prepend=np.nan)
     steps[1:][np.diff(group) != 0] = np.nan
     return steps
 
 
 def headway_cv(ratios: Floats) -> float:
-    """The coefficient of variation of headways over the timetable's; NaN are left out."""
+    """The coefficient of variation of headways divided by target headways; ignores NaN."""
     known = ratios[np.isfinite(ratios)]
     return float(known.std() / known.mean()) if len(known) else 0.0
 
 
 def bunched_share(ratios: Floats) -> float:
-    """The share of headways over the timetable's that count as bunched; NaN are left out."""
+    """The share of bunched arrivals, from headways divided by target headways; ignores NaN."""
     known = ratios[np.isfinite(ratios)]
     return float(np.mean(known < BUNCHED)) if len(known) else 0.0
 
 
 @dataclass(frozen=True)
 class Regularity:
-    """How evenly the buses of a day came."""
+    """How regularly the buses of a day came."""
 
     headway_cv: float
     bunched_share: float
@@ -123,10 +123,10 @@ class Regularity:
 
 
 def regularity(city: City, arrivals_s: Ints) -> Regularity:
-    """From the arrivals of all visits: headways over the timetable's, and the wait they cost.
+    """Measure regularity and excess wait from the arrivals of all visits.
 
-    Excess wait is the mean wait of people who come at random, less what the timetable would make
-    them wait, as a mean over service-stops (after the first, where the timetable rules).
+    Excess wait is the mean wait of people who come at random times minus the wait that the
+    timetable implies, averaged over service-stops (except the first, where the timetable decides).
     """
     first, (planned_s, _) = new_headways(city).first_visit, city.headway_targets()
     ratios: list[Floats] = []
@@ -163,7 +163,7 @@ def denied_by_hour(visits: pa.Table, horizon_s: int) -> tuple[int, ...]:
 
 
 def after_last_bus(city: City, cell: Cell, visits: pa.Table) -> int:
-    """Passengers who set out when the last bus that could take their first leg had left."""
+    """Passengers who set out after the last bus for their first leg had left."""
     last: dict[tuple[str, str], int] = {}
     rows = zip(*(column(visits, n) for n in ("service", "stop", "departure_s")), strict=True)
     for service, stop, departure_s in rows:
@@ -180,7 +180,7 @@ def after_last_bus(city: City, cell: Cell, visits: pa.Table) -> int:
 
 
 def most_bunched_service(visits: pa.Table) -> str:
-    """The service with the largest share of bunched arrivals: the one worth looking at."""
+    """The service with the largest share of bunched arrivals."""
     services, ratios = column(visits, "service").astype(str), headway_ratios(visits)
 
     def share(name: str) -> float:
@@ -192,7 +192,7 @@ def most_bunched_service(visits: pa.Table) -> str:
 def people_waiting(tokens: Tokens, horizon_s: int, bin_s: int) -> Floats:
     """Mean number of people waiting at stops in each bin of the day.
 
-    The count is known at every decision and taken as constant until the next one.
+    The count is known at every decision and treated as constant until the next one.
     """
     edges = np.arange(0, horizon_s + bin_s, bin_s).clip(max=horizon_s)
     times = np.append(tokens.time_s, horizon_s).astype(float)

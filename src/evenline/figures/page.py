@@ -1,7 +1,7 @@
-"""The page that compares two policies: one HTML file that needs nothing else, not even a network.
+"""The page that compares two policies: one self-contained HTML file.
 
-Figures are embedded in a light and a dark version; the browser's preference chooses. Every
-figure carries its meaning in words too, and the tables hold the numbers. Templates escape all text.
+Figures are embedded in a light and a dark version; the browser's preference chooses. Every figure
+is also described in words, and tables give the numbers. Templates escape all text.
 """
 
 import base64
@@ -39,7 +39,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in words and as a function of the theme, with the numbers behind it if any."""
+    """A figure as a description and a function of the theme, with its numbers if any."""
 
     title: str
     caption: str
@@ -48,12 +48,12 @@ class Picture:
     numbers: Numbers | None = None
 
     def source(self, theme: Theme) -> str:
-        """The figure in the colours of a theme, as an address that holds the image itself."""
+        """The figure in the colours of a theme, as a data URL."""
         return "data:image/svg+xml;base64," + base64.b64encode(svg(self.draw(theme))).decode()
 
 
 def rendered(folder: str, **values: object) -> str:
-    """The page that a folder's template makes of values; escapes text, refuses a missing name."""
+    """Render a template of a folder; escapes text and refuses a missing name."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -68,7 +68,7 @@ def rendered(folder: str, **values: object) -> str:
 def comparison_page(
     city: str, base: str, other: str, pairs: Sequence[Pair], pictures: Sequence[Picture], made: str
 ) -> str:
-    """The whole page: one sentence, the figures, the table of cells, how it was made."""
+    """Make the page: one sentence, the figures, the table of cells, how it was made."""
     title = f"{base} and {other} in {city}"
     return simple_page(
         title[0].upper() + title[1:],
@@ -90,7 +90,7 @@ def simple_page(
     explained: str = "",
     last: Sequence[Numbers] = (),
 ) -> str:
-    """A page of one sentence, tables and figures; `explained` follows the sentence."""
+    """Make a page of one sentence, tables and figures; `explained` follows the sentence."""
     return rendered(
         "figures/templates",
         title=title,
@@ -107,13 +107,13 @@ def simple_page(
 
 EXPLAINED = (
     "Generalized passenger time counts each second of waiting at a stop twice and each second on "
-    "board once, over all passengers who set out, those included who never arrive; it is given "
-    "per passenger. Each day is run under both policies with the same passengers, cars and signals."
+    "board once, over all passengers who set out, including those who never arrive; it is given "
+    "per passenger. Each day runs under both policies with the same passengers, cars and signals."
 )
 
 
 def first_sentence(base: str, other: str, pairs: Sequence[Pair]) -> str:
-    """What came out, in words."""
+    """The result in words."""
     before, after = _mean(pairs, lambda o: o.generalized_s)
     better = sum(pair.other.generalized_s < pair.base.generalized_s for pair in pairs)
     if round(before) == round(after):
@@ -139,7 +139,7 @@ def first_sentence(base: str, other: str, pairs: Sequence[Pair]) -> str:
 
 
 def _mean(pairs: Sequence[Pair], measure: Measure) -> tuple[float, float]:
-    """A measure's mean over the cells, under the one policy and under the other."""
+    """A measure's mean over the cells, under each of the two policies."""
     return (
         statistics.mean(measure(pair.base) for pair in pairs),
         statistics.mean(measure(pair.other) for pair in pairs),
@@ -189,7 +189,7 @@ def _cells(base: str, other: str, pairs: Sequence[Pair]) -> Numbers:
 
 
 def signed(value: float, form: str) -> str:
-    """A difference with its sign; a true minus, and no sign for what rounds to zero."""
+    """Format a difference with its sign: a true minus, and no sign if it rounds to zero."""
     shown = format(abs(value), form)
     if not any(digit in shown for digit in "123456789"):
         return shown

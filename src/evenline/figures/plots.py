@@ -1,8 +1,8 @@
-"""The pictures: a city's map, time-space diagrams, headways and waiting, for paper and screen.
+"""The figures: a city's map, time-space diagrams, headways and waiting, for paper and screen.
 
-Each function returns a matplotlib `Figure` and touches nothing else; `png` and `svg` turn one
-into bytes, the same bytes for the same figure. Colours are those of Okabe and Ito, which
-colour-blind readers can tell apart, and no meaning hangs on colour alone.
+Each function returns a matplotlib `Figure` and has no side effects; `png` and `svg` turn it into
+bytes, the same bytes for the same figure. Colours are those of Okabe and Ito, which colour-blind
+readers can tell apart, and no meaning depends on colour alone.
 """
 
 import io
@@ -25,7 +25,7 @@ from evenline.figures.measure import BUNCHED, column, headway_ratios
 
 ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", (0, (4, 1.5)))
-RATIO_SHOWN = 3.0  # headways of the histogram end here; longer ones are put into the last bar
+RATIO_SHOWN = 3.0  # longest headway in the histogram; longer ones count in the last bar
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ DARK = Theme(
 
 
 def network_map(city: City) -> Figure:
-    """Streets, bus lanes, signals, stops and routes; routes on one street lie side by side."""
+    """Streets, bus lanes, signals, stops and routes; routes on one street are drawn side by
+    side.
+    """
     nodes = {node.id: node for node in city.nodes}
     xs, ys = [node.x_m for node in city.nodes], [node.y_m for node in city.nodes]
     width_m, height_m = max(xs) - min(xs), max(ys) - min(ys)
@@ -123,7 +125,7 @@ def _draw_routes(axes: Axes, city: City, nodes: Mapping[str, Node], gap_m: float
 
 
 def _terminals(city: City, apart_m: float) -> list[tuple[str, float, float]]:
-    """Where a route's name stands: at both ends of its first service, clear of other names."""
+    """The positions of a route's name: both ends of its first service, clear of other names."""
     first: dict[str, Service] = {}
     for service in city.services:
         first.setdefault(service.route, service)
@@ -190,7 +192,7 @@ def time_space_diagram(
 
 
 def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
-    """Every service of a day in a panel of its own."""
+    """Every service of a day in its own panel."""
     services = list(dict.fromkeys(column(visits, "service").tolist()))
     columns = 2 if len(services) <= 6 else 3
     rows = -(-len(services) // columns)
@@ -262,7 +264,7 @@ def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
 
 
 def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Figure:
-    """How regularly buses came: headways over the timetable's, one outline for each policy."""
+    """Histogram of headways divided by the timetable's, one outline per policy."""
     figure = _figure(5.8, 3.3, theme)
     axes = figure.add_subplot()
     edges = np.linspace(0, RATIO_SHOWN, 25)
@@ -311,7 +313,7 @@ def png(figure: Figure, dpi: int = 130) -> bytes:
 
 
 def svg(figure: Figure) -> bytes:
-    """The figure as SVG that needs no font and names no date."""
+    """The figure as SVG, without external fonts and without a date."""
     out = io.BytesIO()
     with rc_context({"svg.fonttype": "path", "svg.hashsalt": "evenline"}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
@@ -325,7 +327,7 @@ def _figure(width_in: float, height_in: float, theme: Theme = LIGHT) -> Figure:
 
 
 def _label(axes: Axes, theme: Theme, title: str = "", x: str = "", y: str = "") -> None:
-    """Words and house style for one panel; what is not given stays as it is."""
+    """Set labels and house style of one panel; labels that are not given stay."""
     axes.set_facecolor(theme.paper)
     axes.tick_params(colors=theme.muted, labelsize=9)
     axes.grid(color=theme.faint, linewidth=0.5)

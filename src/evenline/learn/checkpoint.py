@@ -1,7 +1,7 @@
-"""Checkpoints: trees of arrays in one safetensors file, with a little JSON beside them inside it.
+"""Checkpoints: trees of arrays in one safetensors file, with some JSON metadata.
 
-A file is written aside, synced and renamed; it holds everything a run needs to go on to the same
-bits. Loading refuses a file whose arrays are not those of the run.
+A file is written atomically. It has everything that a run needs to continue to the same bits.
+Loading refuses a file whose arrays do not fit the run.
 """
 
 import json
@@ -39,7 +39,7 @@ def load_notes(path: Path) -> dict[str, Any]:
 
 
 def load_tree(path: Path, like: Any) -> Any:
-    """A tree of the same form as `like`, with the arrays of the file."""
+    """Read a tree of the same structure as `like` from a file."""
     leaves, structure = jax.tree.flatten(like)
     try:
         with safe_open(path, framework="numpy") as file:
@@ -49,14 +49,14 @@ def load_tree(path: Path, like: Any) -> Any:
     arrays = []
     for name, leaf in zip(_names(like), leaves, strict=True):
         if name not in found:
-            raise InputError(f"{path}: has no {name}; it is of another architecture")
+            raise InputError(f"{path} has no {name}; it belongs to another architecture")
         array = found.pop(name)
         if array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
             raise InputError(
                 f"{path}: {name} is {array.dtype}{list(array.shape)}, not"
-                f" {leaf.dtype}{list(np.shape(leaf))}; it is of another architecture"
+                f" {leaf.dtype}{list(np.shape(leaf))}; it belongs to another architecture"
             )
         arrays.append(array if isinstance(leaf, np.ndarray) else jnp.asarray(array))
     if found:
-        raise InputError(f"{path}: has {min(found)}, which this run does not know")
+        raise InputError(f"{path} has an unexpected array {min(found)}")
     return jax.tree.unflatten(structure, arrays)

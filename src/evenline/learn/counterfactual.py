@@ -1,10 +1,11 @@
-"""Learning from counterfactuals, which is not of the paper: the simulator takes the critic's place.
+"""Learning from counterfactuals (our own method, not the paper's): the simulator replaces the
+critic.
 
-At every decision of a simulated day a few holds are tried on the same passengers and the same
-luck, with a plain rule driving from there on, and the people's time of the next half hour is
-measured. The actor then minimises the measured cost under its own hurdle distribution: the gate
-summed exactly, the duration drawn once, as in the paper's actor objective with Q replaced.
-Later rounds follow the learner's own days, so that it learns where it goes.
+At every decision of a simulated day we try a few holds with the same passengers and random numbers,
+let a plain rule decide from there on, and measure the passenger cost of the next half hour. The
+actor then minimises the measured cost under its own hurdle distribution: the gate is summed exactly
+and the duration drawn once, as in the paper's actor objective with Q replaced. Later rounds use the
+learner's own days, so that it learns in the states that it visits.
 """
 
 import os
@@ -50,7 +51,7 @@ Choose = Callable[[F32, npt.NDArray[np.float64]], float]
 
 @dataclass(frozen=True)
 class Lessons:
-    """Decisions with what each hold of the grid would have cost, less the cost of none."""
+    """Decisions with the cost of each hold of the grid minus the cost of no hold."""
 
     states: F32
     costs: F32
@@ -62,12 +63,12 @@ class Lessons:
 
 
 def best_hold(_: F32, costs: npt.NDArray[np.float64]) -> float:
-    """The hold that would have been best."""
+    """The best hold of each decision."""
     return GRID_S[int(np.argmin(costs))]
 
 
 def learned_hold(actor: Params, services: int) -> Choose:
-    """What an actor would do."""
+    """The hold of an actor for a state."""
     frozen = actor_of({name: np.asarray(value) for name, value in actor.items()}, services)
 
     def choose(state: F32, _: npt.NDArray[np.float64]) -> float:
@@ -79,7 +80,7 @@ def learned_hold(actor: Params, services: int) -> Choose:
 def lessons_of_a_day(
     city: City, calibration: Calibration, cell: Cell, choose: Choose, base_rule: str = "schedule"
 ) -> Lessons:
-    """Every decision of one simulated day, each hold tried before one is carried out."""
+    """Every decision of one simulated day, with each hold tried before one is applied."""
     base = open_policy(base_rule, city, calibration)
     assert isinstance(base, RulePolicy)
     day, contract = Mirror(city, calibration), contract_of(city)
@@ -103,7 +104,7 @@ def lessons_of_a_day(
 
 
 class Student(NamedTuple):
-    """An actor and its optimiser's memory."""
+    """An actor and the state of its optimiser."""
 
     actor: Params
     memory: Any
@@ -116,7 +117,7 @@ def new_student(actor: Params) -> Student:
 
 
 def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
-    """The measured cost of a hold, straight between the holds that were tried."""
+    """The measured cost of a hold, interpolated linearly between the tried holds."""
     at = jnp.clip(hold_s / STEP_S, 0.0, len(GRID_S) - 1 - 1e-4)
     low = at.astype(jnp.int32)
     left, right = (jnp.take_along_axis(costs, (low + j)[:, None], 1)[:, 0] for j in (0, 1))
@@ -124,7 +125,7 @@ def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
 
 
 def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array, noise: jax.Array) -> jax.Array:
-    """Expected cost under the policy, less a little for staying open-minded."""
+    """Expected cost under the policy minus a small entropy bonus."""
     b = branches(hurdle(actor_outputs(actor, states, packed=True)), noise)
     held = cost_of(costs, hold_of(b.held))
     return (expect(b, costs[:, 0], held) - TEMPERATURE * entropy(b)).mean()
@@ -134,7 +135,7 @@ def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array, noise: jax.A
 def study(
     student: Student, states: jax.Array, costs: jax.Array, seed: jax.Array, first: int, count: int
 ) -> tuple[Student, jax.Array]:
-    """Many updates on minibatches of lessons; the loss of each."""
+    """Make many updates on minibatches of lessons; return the loss of each."""
 
     def update(now: Student, number: jax.Array) -> tuple[Student, jax.Array]:
         rows_key, noise_key = jax.random.split(stream(seed, STREAM, number))
@@ -156,16 +157,17 @@ def teach(
     updates: int = 1_500,
     alter: Callable[[Lessons], Lessons] = lambda lessons: lessons,
 ) -> Params:
-    """Rounds of days and study: the first on the best holds' days, then on the student's own.
+    """Rounds of days and updates: the first on days with the best holds, later ones on the
+    student's own.
 
-    `alter` is for tests: lessons pass through it before they are learned.
+    `alter` is for tests: it may change lessons before the student learns them.
     """
     if len(cells) < rounds:
-        raise InputError(f"{len(cells)} days of lessons: at least {rounds} are needed")
+        raise InputError(f"{len(cells)} days of lessons are too few; give at least {rounds}")
     student, services = new_student(actor), len(city.services)
     share = len(cells) // rounds
     lessons: Lessons | None = None
-    # Threads are enough: nearly all of a day is compiled code, which lets the others run.
+    # Threads are enough: a day is almost only compiled code, which releases Python's lock.
     with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
         task = bar.add_task(f"days of lessons, seed {seed}", total=rounds * share)
         for turn in range(rounds):
@@ -185,5 +187,5 @@ def teach(
                 )
     taught = dict(jax.device_get(student.actor))
     if not all(np.isfinite(tensor).all() for tensor in taught.values()):
-        raise InputError(f"the last lesson update of seed {seed} made the actor not finite")
+        raise InputError(f"the actor of seed {seed} is not finite after its last update")
     return taught

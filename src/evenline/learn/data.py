@@ -1,8 +1,8 @@
-"""What is learned from: the replay resident on the device in its compact form, and simulated days.
+"""Training data: the replay, kept compact on the device, and simulated days.
 
-Canonical states of the replay are built on the device for each minibatch, from 26 bytes a row.
-The simulated days of a learner are one row of states in the order they happened: the next state
-of an event is the event after it.
+Canonical states of the replay are built on the device for each minibatch, from 26 bytes per row.
+The simulated days of a learner are one sequence of states in order; the next state of an event is
+that of the event after it.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Transitions(NamedTuple):
     action: jax.Array
     reward: jax.Array  # scaled
     next_state: jax.Array
-    goes_on: jax.Array  # the paper's continuation: 0 after the last token of a day, otherwise 1
+    goes_on: jax.Array  # the paper's continuation: 0 after the last decision of a day, otherwise 1
 
 
 class Replay(NamedTuple):
@@ -46,7 +46,7 @@ class Replay(NamedTuple):
 def resident(store: Store) -> Replay:
     """Put a replay on the device."""
     if not (store.columns.hold_s > 0).any():
-        raise InputError(f"{store.folder}: holds no bus at all; there is nothing to learn from")
+        raise InputError(f"{store.folder} contains no decisions, so there is nothing to learn from")
     columns: Any = [jnp.asarray(column) for column in store.columns]
     known: Any = [
         jnp.asarray(value, jnp.float32 if np.asarray(value).dtype == np.float64 else None)
@@ -85,7 +85,7 @@ def _local(c: Columns, k: Known, at: jax.Array) -> jax.Array:
 
 
 def actions(replay: Replay, rows: jax.Array) -> jax.Array:
-    """Executed actions of some rows; zero hold is exactly -1, the cap exactly 1."""
+    """Executed actions of some rows; zero hold is exactly -1, the longest hold exactly 1."""
     held: Any = replay.columns.hold_s[rows]
     return jnp.asarray(action_of(held))
 
@@ -113,7 +113,7 @@ class Days(NamedTuple):
 
 
 def new_days(events: int) -> Days:
-    """Room for so many events and the state after the last."""
+    """Allocate `events` events and the state after the last."""
     return Days(
         jnp.zeros((events + 1, CANONICAL_WIDTH), jnp.float32),
         jnp.zeros(events, jnp.float32),
@@ -132,7 +132,7 @@ class Event(NamedTuple):
 
 
 def append(days: Days, n: jax.Array, event: Event) -> Days:
-    """Note the n-th event; its own state is there already."""
+    """Store the n-th event; its own state is already there."""
     return Days(
         days.state.at[n + 1].set(event.next_state),
         days.action.at[n].set(event.action),

@@ -1,6 +1,6 @@
-"""How good an actor is in the fast world: its deterministic holds on whole fresh days.
+"""Evaluation of actors in the fast world: deterministic holds on whole fresh days.
 
-All actors and cells are one fleet and one batched call a token, so that a learning curve of many
+All actors and cells are one fleet with one batched call per decision, so a learning curve of many
 snapshots costs one pass through the day.
 """
 

@@ -1,8 +1,8 @@
 """The hurdle policy: hold or not, and if so how long.
 
 Density with respect to a point mass at -1 plus length on (-1, 1), as in the paper's appendix.
-Actions at the cap are drawn in to CLIP before the logit: 60 s is the largest float32 below 1,
-a latent value of about 17. Nothing here is NaN or infinite, nor is any gradient, for any input.
+Actions at the cap are clipped to CLIP before the logit: 60 s is the largest float32 below 1, a
+latent value of about 17. Nothing here is NaN or infinite, nor is any gradient, for any input.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ def log_positive(d: Hurdle, latent: jax.Array) -> jax.Array:
 
 
 def log_density(d: Hurdle, action: jax.Array) -> jax.Array:
-    """Log density of any action in [-1, 1]. Zero hold is meant by equality, never by closeness."""
+    """Log density of any action in [-1, 1]. Only an exact -1 counts as zero hold."""
     none = action == NO_HOLD
     latent = latent_of(jnp.where(none, 0.0, action))
     held = jax.nn.log_sigmoid(d.gate) + log_positive(d, latent)
@@ -64,7 +64,9 @@ class Branches(NamedTuple):
 
 
 def branches(d: Hurdle, noise: jax.Array) -> Branches:
-    """What an expectation needs: the gate is summed, the duration drawn once (reparameterised)."""
+    """The parts of an expectation: the gate is summed, the duration drawn once
+    (reparameterised).
+    """
     latent = d.mean + jnp.exp(d.log_std) * noise
     log_held = jax.nn.log_sigmoid(d.gate) + log_positive(d, latent)
     action = jnp.clip(jnp.tanh(0.5 * latent), -CLIP, CLIP)
@@ -82,7 +84,7 @@ def entropy(b: Branches) -> jax.Array:
 
 
 def sample(d: Hurdle, key: jax.Array) -> jax.Array:
-    """An action of each distribution."""
+    """Draw one action from each distribution."""
     gate_key, noise_key = jax.random.split(key)
     opens = jax.random.uniform(gate_key, d.gate.shape) < jax.nn.sigmoid(d.gate)
     held = branches(d, jax.random.normal(noise_key, d.mean.shape)).held
@@ -90,6 +92,6 @@ def sample(d: Hurdle, key: jax.Array) -> jax.Array:
 
 
 def deterministic(d: Hurdle) -> jax.Array:
-    """The median of the positive branch where the gate is at least one half, otherwise -1."""
+    """The median of the positive branch if the gate is at least one half, otherwise -1."""
     median = jnp.clip(jnp.tanh(0.5 * d.mean), -CLIP, CLIP)
     return jnp.where(d.gate >= 0.0, median, NO_HOLD)

@@ -1,8 +1,8 @@
-"""Lanes: learners and seeds trained side by side as one program.
+"""Lanes: learners and seeds trained together as one program.
 
-On an accelerator all lanes are one vectorised call; on a CPU each lane is a call of its own, so
-that no time goes into empty slots. Random numbers belong to the seed and to the number of the
-update, never to the lane, so that branches of one seed go on with the same streams.
+On an accelerator all lanes are one vectorised call; on a CPU each lane is a separate call, so that
+no time is spent on empty slots. Random numbers depend on the seed and the number of the update,
+never on the lane, so that branches of one seed continue with the same streams.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """Its name in files."""
+        """The name of the lane in files."""
         return f"{self.learner.name}-{self.seed}"
 
 
@@ -62,8 +62,8 @@ def stream(seed: jax.Array, purpose: int, number: Any = 0) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), purpose), number)
 
 
-# What follows goes over whole trees in one program: leaf by leaf, an accelerator would compile a
-# program for every shape, which takes it half a minute.
+# These functions process whole trees in one program. Leaf by leaf, an accelerator would compile a
+# program for every shape, which takes half a minute.
 
 
 @jax.jit
@@ -77,13 +77,13 @@ def _picked(trees: Sequence[Any], index: tuple[int, ...]) -> Any:
 
 
 def pick(trees: Sequence[Any], index: Sequence[int]) -> Any:
-    """Some lanes of stacked trees laid end to end, in any order, as often as named."""
+    """Select lanes of stacked trees by index; an index may repeat."""
     return _picked(tuple(trees), tuple(index))
 
 
 @jax.jit
 def choose(first: jax.Array, yes: Any, no: Any) -> Any:
-    """Lane by lane, one tree or another."""
+    """Choose one of two trees for each lane."""
 
     def either(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.where(first.reshape(-1, *[1] * (a.ndim - 1)), a, b)
@@ -92,7 +92,7 @@ def choose(first: jax.Array, yes: Any, no: Any) -> Any:
 
 
 def over_lanes(function: Any, packed: bool) -> Any:
-    """The function for a stack of lanes: vectorised, or for the one lane of a CPU's stack."""
+    """The function for a stack of lanes: vectorised, or for the single lane of a CPU's stack."""
     if not packed:
         return jax.vmap(function)
 
@@ -104,12 +104,12 @@ def over_lanes(function: Any, packed: bool) -> Any:
 
 
 def begin_lanes(seeds: Sequence[int], size: Size) -> Learned:
-    """Fresh learners, one a seed."""
+    """New learners, one per seed."""
     return _joined([begin(stream(jnp.uint32(seed), INIT), size) for seed in seeds])  # type: ignore[no-any-return]
 
 
 def new_ratios(seeds: Sequence[int]) -> r.Ratio:
-    """Fresh classifiers, one pair a seed."""
+    """New classifiers, one pair per seed."""
     return _joined([r.new_ratio(stream(jnp.uint32(seed), DIAGNOSE)) for seed in seeds])  # type: ignore[no-any-return]
 
 
@@ -122,7 +122,7 @@ def iql_steps(
     count: int,
     packed: bool,
 ) -> tuple[Learned, Metrics]:
-    """Many IQL updates in one call; the metrics of each."""
+    """Make many IQL updates in one call; return the metrics of each."""
 
     def lane(state: Learned, seed: jax.Array, number: jax.Array) -> tuple[Learned, Metrics]:
         rows = jax.random.randint(stream(seed, OFFLINE, number), (CRITIC_BATCH,), 0, replay.rows)
@@ -145,7 +145,7 @@ def _act(learned: Learned, seed: jax.Array, n: jax.Array, state: jax.Array, pack
 def sample_actions(
     actor: Params, seeds: jax.Array, n: jax.Array, states: jax.Array, packed: bool
 ) -> jax.Array:
-    """Actions of each lane's actor in several states of its own, for days nothing learns from."""
+    """Actions of each lane's actor in its own states, for days that are not used for learning."""
 
     def lane(actor: Params, seed: jax.Array, n: jax.Array, state: jax.Array) -> jax.Array:
         return sample(hurdle(actor_outputs(actor, state, packed)), stream(seed, HELD_OUT, n))
@@ -158,7 +158,7 @@ def sample_actions(
 def first_actions(
     learned: Learned, days: Days, seeds: jax.Array, state: jax.Array, packed: bool
 ) -> tuple[Days, jax.Array]:
-    """Put the first states in place and act on them."""
+    """Store the first states and act on them."""
 
     def lane(learned: Learned, days: Days, seed: jax.Array, state: jax.Array) -> Any:
         days = days._replace(state=days.state.at[0].set(state))
@@ -171,7 +171,7 @@ def first_actions(
 def observe(
     learned: Learned, days: Days, seeds: jax.Array, n: jax.Array, event: Event, packed: bool
 ) -> tuple[Days, jax.Array]:
-    """Note the n-th event and act on the state after it."""
+    """Store the n-th event and act on the state after it."""
 
     def lane(learned: Learned, days: Days, seed: jax.Array, n: jax.Array, event: Event) -> Any:
         return append(days, n, event), _act(learned, seed, n + 1, event.next_state, packed)
@@ -190,7 +190,7 @@ def learn(
     rates: Rates,
     packed: bool,
 ) -> tuple[Learned, Metrics]:
-    """The update that belongs to the n-th event, which is noted already."""
+    """Make the update of the n-th event, which is already stored."""
 
     def lane(learned: Learned, days: Days, seed: jax.Array, n: jax.Array, rates: Rates) -> Any:
         rows_key, noise = jax.random.split(stream(seed, UPDATE, n))
@@ -226,7 +226,7 @@ def diagnose(
     count: int,
     packed: bool,
 ) -> r.Ratio:
-    """So many steps of the domain classifiers, on the training part of both sides."""
+    """Make `count` steps of the domain classifiers, on the training part of both sides."""
 
     def lane(ratio: r.Ratio, days: Days, seed: jax.Array, number: jax.Array) -> r.Ratio:
         a, b = jax.random.split(stream(seed, DIAGNOSE, number))
@@ -242,12 +242,12 @@ def diagnose(
 
 
 def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
-    """Let the chosen lanes remember their present actor."""
+    """Store the current actor of the chosen lanes as their anchor."""
     return learned._replace(anchor=choose(chosen, learned.actor, learned.anchor))
 
 
 def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
-    """What the schedules of the lanes say after so many events."""
+    """The schedule values of the lanes after `event` events."""
     rows = [
         (
             lane.learner.rate(event),
@@ -262,12 +262,12 @@ def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
 
 
 def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
-    """For each lane the first lane that is the same up to an event: they share one trunk."""
+    """For each lane, the first lane that is identical up to an event: they share one trunk."""
 
     def story(lane: Lane) -> tuple[Any, ...]:
         learner = lane.learner
         rates = tuple(learner.rate(event) for event in range(0, events + 1, max(1, events // 200)))
-        frozen = learner.actor_from >= events  # then neither ramp nor anchor has begun
+        frozen = learner.actor_from >= events  # then neither ramp nor anchor has started
         early = (
             () if frozen else (learner.actor_from, learner.ramp, learner.taper, learner.proximal)
         )
@@ -284,7 +284,7 @@ def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
 
 
 def new_lane_days(lanes: int, budget: Budget) -> Days:
-    """Room for the simulated days of every lane."""
+    """Allocate the simulated days of every lane."""
     return jax.tree.map(  # type: ignore[no-any-return]
         lambda leaf: jnp.zeros((lanes, *leaf.shape), leaf.dtype), new_days(budget.events)
     )

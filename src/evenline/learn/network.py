@@ -1,8 +1,8 @@
 """The structured network: slots, five pooled views, fusion, and the heads of actor, critics, value.
 
-Parameters are plain dictionaries of arrays named as in an exported policy. `encode` gives the
-same features in two ways: over all sixteen slots of every state (what a GPU likes), or over the
-active ones alone (what a CPU should pay for). Inactive slots never change anything.
+Parameters are plain dictionaries of arrays named as in an exported policy. `encode` computes the
+same features in two ways: over all sixteen slots of every state (fast on a GPU), or only over the
+active slots (fast on a CPU). Inactive slots have no effect.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
 
 Params = dict[str, jax.Array]
 VIEWS = 5
-SLOTS_A_STATE = 2.5  # active slots that room is made for, on average over a batch
+SLOTS_A_STATE = 2.5  # active slots per state that we allocate, on average over a batch
 FIRST_GATE = 0.35  # share of positive holds before learning
 FIRST_HOLD_S = 10.0  # their median
 
@@ -66,7 +66,7 @@ def init_head(key: jax.Array, size: Size, extra_in: int, outputs: int) -> Params
 
 
 def init_actor(key: jax.Array, size: Size) -> Params:
-    """An actor that holds one bus in three, and briefly."""
+    """A new actor, which holds about one bus in three for a short time."""
     body, head = jax.random.split(key)
     params = {**init_encoder(body, size), **init_head(head, size, 0, 3)}
     short = FIRST_HOLD_S / 60.0
@@ -81,7 +81,7 @@ def init_value(key: jax.Array, size: Size) -> Params:
 
 
 def init_critic(key: jax.Array, size: Size) -> Params:
-    """One encoder, two heads along a leading axis; the action enters behind the encoder."""
+    """One encoder, two heads along a leading axis; the action enters after the encoder."""
     body, first, second = jax.random.split(key, 3)
     heads = [init_head(k, size, 1, 1) for k in (first, second)]
     return {
@@ -104,12 +104,12 @@ def batch_size(state: jax.Array) -> jax.Array:
 
 
 def token_of(state: jax.Array) -> jax.Array:
-    """The slot that is to be decided."""
+    """The slot of the current decision."""
     return jnp.round(state[..., 2] * MAX_SLOTS).astype(jnp.int32)
 
 
 def slot_input(slot: jax.Array, k: jax.Array, token: jax.Array, services: int) -> jax.Array:
-    """What the slot network sees of a slot: its values, its service, where it stands."""
+    """The input of the slot network: a slot's values, service and position."""
     service = jax.nn.one_hot(slot[..., 1].astype(jnp.int32), services, dtype=jnp.float32)
     status = jnp.stack([k == token, k < token, (k - token) / MAX_SLOTS], -1).astype(jnp.float32)
     return jnp.concatenate([slot[..., :1], slot[..., 2:], service, status], -1)
@@ -141,7 +141,7 @@ def _views_of_all(params: Params, state: jax.Array, slots: jax.Array, services: 
     """The five views from a full grid of slots."""
     k, token, size = jnp.arange(MAX_SLOTS)[None], token_of(state)[:, None], batch_size(state)
     active = k < size[:, None]
-    slots = jnp.where(active[..., None], slots, 0.0)  # padding may hold anything
+    slots = jnp.where(active[..., None], slots, 0.0)  # padding may contain any value
     x = slot_input(slots, jnp.broadcast_to(k, active.shape), token, services)
     h = layer(params, "slot1", layer(params, "slot0", x))
 
@@ -157,7 +157,7 @@ def _views_of_all(params: Params, state: jax.Array, slots: jax.Array, services: 
 def _views_of_active(
     params: Params, state: jax.Array, slots: jax.Array, services: int, room: int
 ) -> jax.Array:
-    """The same views from the active slots alone, laid end to end."""
+    """The five views from the active slots only, in one row per slot."""
     size, rows = batch_size(state), len(state)
     ends = jnp.cumsum(size)
     place = jnp.arange(room)
@@ -187,7 +187,7 @@ def _identity_max(h: jax.Array, row: jax.Array, top: jax.Array) -> jax.Array:
 
 
 def segment_max(h: jax.Array, row: jax.Array, rows: int) -> jax.Array:
-    """Largest value of each row's slots; the gradient is shared by equals, as `max` does."""
+    """Largest value of each row's slots; equal slots share the gradient, as in `max`."""
     top = jnp.maximum(jax.ops.segment_max(jax.lax.stop_gradient(h), row, rows), 0.0)
     return _identity_max(h, row, top)
 

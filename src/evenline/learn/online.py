@@ -1,7 +1,7 @@
-"""The continuation of a run: simulated days, an update an event, branches of one seed.
+"""The continuation of a run: simulated days, one update per event, branches of one seed.
 
-`Online` is all that changes while it goes on: what was learned, the days so far, the fleet, the
-diagnostic. Its arrays are a checkpoint; from one it goes on to the same bits.
+`Online` is all that changes in the continuation: the parameters, the days so far, the fleet, the
+diagnostic. Its arrays are a checkpoint, from which it continues to the same bits.
 """
 
 import threading
@@ -35,14 +35,14 @@ from evenline.worlds.fast.world import Fleet
 
 BRANCH, END = "branch.safetensors", "end.safetensors"
 METRIC_EVERY = 100
-SNAPSHOTS = 5  # actors kept during the continuation, evenly spaced, the end included
+SNAPSHOTS = 5  # actors kept during the continuation, evenly spaced, including the end
 HELD_OUT_BLOCKS = 2  # of the replay, for the diagnostic
 HELD_OUT_DAYS = 2  # simulated days of each lane, for the diagnostic
 ASSESSED = 4_096  # transitions of each class
 
 
 def continued(run: Run, offline: list[Learned]) -> "Online":
-    """Simulated days: together up to the branching event, then every learner on its own."""
+    """Run simulated days: together up to the branching event, then separately for every learner."""
     lanes, branch, trunk, parents = _branches(run)
     state = Online.begin(run, trunk, offline)
     state.run(branch, run.folder / BRANCH)
@@ -52,9 +52,9 @@ def continued(run: Run, offline: list[Learned]) -> "Online":
 
 
 def rehearse(run: Run, stop: threading.Event) -> None:
-    """Go once through every program that the continuation still needs, so that all are compiled.
+    """Run every program of the continuation once, so that all are compiled.
 
-    An accelerator's compiler works on the host: beside IQL's updates it costs no time of its own.
+    The compiler of an accelerator runs on the host, so it costs no time during IQL's updates.
     """
     if (run.folder / END).exists():
         return
@@ -70,7 +70,7 @@ def rehearse(run: Run, stop: threading.Event) -> None:
 
 
 def _branches(run: Run) -> tuple[list[ln.Lane], int, list[ln.Lane], list[int]]:
-    """All lanes; the event where they part; the lanes before it, and each lane's parent there."""
+    """All lanes, the branching event, the lanes before it, and each lane's parent there."""
     lanes = run.lanes()
     branch = min(max((lane.learner.anchor for lane in lanes), default=0), run.plan.budget.events)
     trunk_of = ln.trunks(lanes, branch)
@@ -79,7 +79,7 @@ def _branches(run: Run) -> tuple[list[ln.Lane], int, list[ln.Lane], list[int]]:
 
 
 class Online:
-    """The continuation of some lanes: learned, their days, the fleet, the diagnostic."""
+    """The continuation of some lanes: parameters, days, the fleet, the diagnostic."""
 
     def __init__(self, run: Run, lanes: list[ln.Lane]) -> None:
         self.run_, self.lanes = run, lanes
@@ -97,18 +97,18 @@ class Online:
             np.concatenate([np.arange(e.first, e.last) for e in part or run.store.episodes])
             for part in (inside, outside)
         ]
-        # On the device once: to send them with every call costs more than the update itself.
+        # Kept on the device: sending them with every call costs more than the update itself.
         self._trained_on = jnp.asarray(self.logged[0])
         self._seeds = [seed_array([lanes[i].seed for i in group]) for group in self.groups]
 
     @property
     def groups(self) -> list[list[int]]:
-        """Numbers of the lanes of each group."""
+        """The indices of the lanes of each group."""
         return self.run_.groups(range(len(self.lanes)))
 
     @classmethod
     def begin(cls, run: Run, lanes: list[ln.Lane], offline: list[Learned]) -> "Online":
-        """Every lane where its learner starts: IQL's end, or nothing at all."""
+        """Start every lane: from the end of IQL, or from scratch."""
         self = cls(run, lanes)
         seeds, budget = list(run.plan.seeds), run.plan.budget
         for group in self.groups:
@@ -134,7 +134,7 @@ class Online:
         return self
 
     def split(self, lanes: list[ln.Lane], parents: list[int]) -> "Online":
-        """More lanes, each going on from its parent."""
+        """Branch into more lanes, each continuing from its parent."""
         after = Online(self.run_, lanes)
         for group in after.groups:
             own = [parents[i] for i in group]
@@ -154,7 +154,7 @@ class Online:
         }  # fmt: skip
 
     def notes(self) -> dict[str, Any]:
-        """How far it is."""
+        """The progress so far."""
         return {"event": self.event, "lanes": [lane.name for lane in self.lanes]}
 
     def _load(self, path: Path) -> None:
@@ -166,7 +166,7 @@ class Online:
         self.run_.load_metrics()
 
     def _new_day(self, w: int) -> None:
-        """A fresh training cell, the same for every lane of a seed."""
+        """A new training cell, the same for every lane of a seed."""
         seed = self.lanes[w].seed
         self.fleet.begin(w, training_cell(seed, int(self.episodes[w])))
         self.episodes[w] += 1
@@ -174,7 +174,7 @@ class Online:
     # -- events -----------------------------------------------------------------------------------
 
     def run(self, until: int, end: Path) -> None:
-        """Go on to an event and write the state there, from the latest checkpoint there is."""
+        """Continue from the latest checkpoint to an event, and write the state there."""
         under_way = end.with_name(f"{end.stem}-under-way{end.suffix}")
         for path in (under_way, end):
             if path.exists():
@@ -210,7 +210,7 @@ class Online:
             lanes, seeds = [self.lanes[i] for i in group], self._seeds[g]
             arrays: Any = (self.actions[group], costs[group], over[group], states[group])
             event = Event(*arrays)
-            # Acting comes before the update, so that the simulator need not wait for it.
+            # Act before the update, so that the simulator need not wait for it.
             self.days[g], actions = ln.observe(
                 self.learned[g], self.days[g], seeds, np.int32(n), event, run.packed
             )
@@ -225,7 +225,7 @@ class Online:
         self.event += 1
 
     def rehearse(self, stop: threading.Event, pretraining: bool) -> None:
-        """An event with its update and the diagnostic; what comes of it is not kept."""
+        """Run an event with its update and the diagnostic, and discard the results."""
         budget = self.run_.plan.budget
         self.event = budget.warmup_events
 
@@ -246,7 +246,7 @@ class Online:
         jax.block_until_ready(self.tree())  # type: ignore[no-untyped-call]
 
     def _at_marks(self) -> None:
-        """What happens at certain events: anchors, the diagnostic, snapshots."""
+        """Do the work of certain events: anchors, the diagnostic, snapshots."""
         run, budget = self.run_, self.run_.plan.budget
         for g, group in enumerate(self.groups):
             mark = np.array([self.lanes[i].learner.anchor == self.event for i in group])
@@ -292,7 +292,7 @@ class Online:
             write_actor(self.run_.folder / "actors" / f"{name}{suffix}.safetensors", actor)
 
     def assess(self) -> dict[str, dict[str, float]]:
-        """The diagnostic: on what the classifiers were trained with, and on what was held out."""
+        """The diagnostic, on the training data of the classifiers and on held-out data."""
         run = self.run_
         rng = np.random.Generator(np.random.PCG64(7))
         logged = [
@@ -318,7 +318,7 @@ class Online:
         return found
 
     def _held_out_days(self) -> list[Any]:
-        """Transitions of whole simulated days that nothing was trained on, by each lane's actor."""
+        """Transitions of whole simulated days by each lane's actor, not used for training."""
         run, rng = self.run_, np.random.Generator(np.random.PCG64(8))
         lanes = len(self.lanes)
         fleet = Fleet(run.city, run.calibration, lanes * HELD_OUT_DAYS)

@@ -1,7 +1,7 @@
-"""A learner of your own: a function of a replay, an opened city and a seed that makes an actor.
+"""Your own learner: a function of a replay, an opened city and a seed that makes an actor.
 
-`evenline train --learner FILE.py:NAME` calls it once for each seed and keeps the actor's tensors
-where those of our learners lie. `evenline.checks.check_learner` tests it.
+`evenline train --learner FILE.py:NAME` calls it once for each seed and stores the actor's tensors
+next to those of our learners. `evenline.checks.check_learner` tests it.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,20 +21,20 @@ OwnLearner = Callable[[Store, OpenCity, int], Mapping[str, Any]]
 
 
 def own_learners(names: str) -> tuple[str, list[str]]:
-    """Names of learners, separated by commas, as ours and the user's own."""
+    """Split names of learners, separated by commas, into ours and the user's own."""
     every = names.split(",")
     return ",".join(name for name in every if not is_own(name)), [n for n in every if is_own(n)]
 
 
 def actor_name(learner: str) -> str:
-    """The name under which a learner's actors are kept."""
+    """The name under which a learner's actors are stored."""
     return load_own(learner).name if is_own(learner) else learner
 
 
 def train_own(
     folder: Path, learner: str, opened: OpenCity, store: Store, seeds: tuple[int, ...]
 ) -> None:
-    """An actor for each seed that has none yet, checked before it is kept."""
+    """Train an actor for each seed that has none yet, and check it before storing it."""
     own = load_own(learner)
     for seed in seeds:
         path = folder / "actors" / f"{own.name}-{seed}.safetensors"
@@ -42,7 +42,9 @@ def train_own(
             continue
         made = own.thing(store, opened, seed)
         if not isinstance(made, Mapping):
-            raise InputError(f"{learner}: must return tensors by name, not {type(made).__name__}")
+            raise InputError(
+                f"{learner} must return a dictionary of tensors, not {type(made).__name__}"
+            )
         tensors = {name: np.asarray(value) for name, value in made.items()}
         try:
             check_tensors(tensors, len(opened.city.services))

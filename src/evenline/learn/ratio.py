@@ -1,9 +1,9 @@
-"""The domain-ratio diagnostic: can simulated transitions be told from logged ones, and how well?
+"""The domain-ratio diagnostic: how well can simulated transitions be told from recorded ones?
 
-Two classifiers, a joint one on (s, a, s', dt/T) and a marginal one on (s, a); their difference
-estimates the log ratio of the dynamics. Whole blocks of the replay and whole simulated days are
-held out. It has its own random stream and its own parameters, and nothing reads its output: no
-Bellman residual ever sees it.
+There are two classifiers, a joint one on (s, a, s', dt/T) and a marginal one on (s, a). Their
+difference estimates the log ratio of the dynamics. Whole blocks of the replay and whole simulated
+days are held out. It has its own random stream and its own parameters, and nothing in the training
+reads its output.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ _adam = optax.adam(RATE)
 
 
 class Ratio(NamedTuple):
-    """Both classifiers and their optimisers' memory."""
+    """Both classifiers and the states of their optimisers."""
 
     joint: Params
     marginal: Params
@@ -33,7 +33,7 @@ class Ratio(NamedTuple):
 
 
 def new_ratio(key: jax.Array) -> Ratio:
-    """Classifiers that know nothing."""
+    """New classifiers."""
     first, second = jax.random.split(key)
     joint = _classifier(first, 2 * CANONICAL_WIDTH + 2)
     marginal = _classifier(second, CANONICAL_WIDTH + 1)
@@ -55,7 +55,7 @@ def _logit(params: Params, x: jax.Array) -> jax.Array:
 
 
 def logits(ratio: Ratio, t: Transitions) -> tuple[jax.Array, jax.Array]:
-    """How much a transition looks logged: joint and marginal. dt is the change of the clock."""
+    """How much a transition looks recorded: joint and marginal. dt is the change of the clock."""
     pair = jnp.concatenate([t.state, t.action[:, None]], -1)
     until = jnp.where(t.goes_on > 0, t.next_state[:, 0], 1.0)
     after = jnp.where(t.goes_on[:, None] > 0, t.next_state, 0.0)

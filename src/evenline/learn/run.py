@@ -1,16 +1,16 @@
-"""A training run: a folder that holds everything, and goes on where it was stopped.
+"""A training run: a folder that contains everything and can be continued.
 
-    config.json      what was asked for, with the hashes of the replay and of the city
+    config.json      the settings, with the hashes of the replay and of the city
     metrics.parquet  a row every hundred updates of every lane
-    iql, branch, end the whole state after each phase, sealed, and while one is under way: all
-                     that is needed to go on, to the same bits on the same device; learners of
-                     one seed part at the branch
+    iql, branch, end the whole state after and during each phase, sealed: enough to continue to
+                     the same bits on the same device; learners of one seed part at the branch
     actors/          actors at fixed events, and at the end: <learner>-<seed>.safetensors
     events/          the same for TensorBoard
     ratio.json       the domain-ratio diagnostic
     curve.json       generalized time of the actors on fresh days of the fast world
 
-Phases: IQL for each seed, then simulated days. A kill costs what came after the last checkpoint.
+Phases: IQL for each seed, then simulated days. A kill loses only the work since the last
+checkpoint.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ from evenline.learn.schedule import Budget, Learner, check_schedule
 from evenline.learn.updates import Learned
 from evenline.replay.sealed import Manifest
 from evenline.replay.store import Store
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 from evenline.support.files import to_json, write_bytes, write_table, write_text
 from evenline.support.progress import progress_bar
 from evenline.support.records import Record, plain, read_record
@@ -53,13 +53,13 @@ from evenline.worlds.calibration import Calibration, calibration_digest
 OFFLINE = "iql.safetensors"
 IQL_CHUNK = 100
 # Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
-# Without the second, which kernels are found quickest is chance, and with them the last bits.
+# Without the second flag, the choice of kernels, and with it the last bits, depends on chance.
 GPU_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to train."""
+    """The plan of a training run."""
 
     learners: tuple[Learner, ...]
     seeds: tuple[int, ...]
@@ -71,12 +71,12 @@ class Plan:
     checkpoint_s: float = 120.0
 
     def size(self, city: City) -> Size:
-        """The network's widths in a city."""
+        """The widths of the network for a city."""
         return Size(len(city.services), self.slot, self.fused, self.hidden)
 
 
 class Config(Record):
-    """What `config.json` holds: what was asked for, and the hashes of what it is learned from."""
+    """The content of `config.json`: the settings, and the hashes of the training data."""
 
     city: str
     replay: str
@@ -85,38 +85,40 @@ class Config(Record):
     plan: Plan
 
     def as_json(self) -> str:
-        """The file; how often a checkpoint is written is no part of what was asked for."""
+        """The record of a plan; the interval of checkpoints is not part of it."""
         found = plain(self)
         found["plan"].pop("checkpoint_s", None)
         return to_json(found)
 
 
 def replay_digest(manifest: Manifest) -> str:
-    """What identifies the episodes of a replay, whatever else its manifest says of them."""
+    """A hash that identifies the episodes of a replay, independent of the rest of its manifest."""
     return hashlib.sha256(to_json(manifest.files).encode()).hexdigest()
 
 
 def chosen_device(name: str) -> jax.Device:
-    """A device by platform name, or one line that says which there are."""
-    if name in ("gpu", "cuda"):  # read when JAX first looks for devices; the last of a kind counts
+    """A device by platform name, or an error that lists the available ones."""
+    if name in ("gpu", "cuda"):  # JAX reads it at first use; the last value counts
         os.environ["XLA_FLAGS"] = f"{GPU_FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()
     try:
         return jax.devices("cuda" if name == "gpu" else name)[0]
     except RuntimeError:
         there = sorted({device.platform for device in jax.devices()})
-        raise InputError(f"device {name!r} is not there: choose from {', '.join(there)}") from None
+        raise InputError(f"device {name!r} is not available; choose {choice(there)}") from None
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse what cannot be trained, before any work."""
+    """Refuse a plan that cannot be trained, before any work."""
     if not plan.seeds or len(set(plan.seeds)) != len(plan.seeds):
-        raise InputError(f"seeds {list(plan.seeds)}: each must be named once, and at least one")
+        raise InputError(f"seeds {list(plan.seeds)}: give at least one seed, and none twice")
     for learner in plan.learners:
         check_schedule(learner, plan.budget)
 
 
 class Run:
-    """One training run under way. The only thing here with state; all of it is in checkpoints."""
+    """A running training. It is the only object here with state, and checkpoints contain all of
+    it.
+    """
 
     def __init__(
         self,
@@ -138,8 +140,9 @@ class Run:
             for name in Config.__struct_fields__:
                 if getattr(before, name) != getattr(config, name):
                     raise InputError(
-                        f"{folder / 'config.json'}: {name} is another; go on with the same"
-                        " settings, or name another folder"
+                        f"{folder / 'config.json'}: {name} has changed; continue with the "
+                        "same"
+                        " settings, or choose another folder"
                     )
         else:
             folder.mkdir(parents=True, exist_ok=True)
@@ -161,12 +164,12 @@ class Run:
     # -- phase one --------------------------------------------------------------------------------
 
     def offline_updates(self) -> int:
-        """IQL updates on record."""
+        """The number of IQL updates done."""
         path = self.folder / OFFLINE
         return int(load_notes(path)["updates"]) if path.exists() else 0
 
     def offline(self) -> list[Learned]:
-        """IQL for every seed; one stacked tree a group of seeds."""
+        """Run IQL for every seed; return one stacked tree per group of seeds."""
         groups_of_seeds, budget = self.groups(self.plan.seeds), self.plan.budget
         groups = [ln.begin_lanes(group, self.size) for group in groups_of_seeds]
         path, done = self.folder / OFFLINE, self.offline_updates()
@@ -195,13 +198,13 @@ class Run:
         return groups
 
     def groups(self, things: Sequence[Any]) -> list[list[Any]]:
-        """Lanes that go through the program together: all, or on a CPU one at a time."""
+        """Groups of lanes that run together: all lanes, or on a CPU one at a time."""
         return [[thing] for thing in things] if self.packed else [list(things)]
 
     # -- phase two --------------------------------------------------------------------------------
 
     def lanes(self) -> list[ln.Lane]:
-        """The lanes that go on in the simulator."""
+        """The lanes that continue in the simulator."""
         return [
             ln.Lane(learner, seed)
             for learner in self.plan.learners
@@ -210,7 +213,9 @@ class Run:
         ]
 
     def taught(self, starts: dict[str, Params]) -> None:
-        """Learners that study counterfactuals, one seed after another; what is there is kept."""
+        """Train the learners that use counterfactuals, one seed after another; keep existing
+        actors.
+        """
         for learner in self.plan.learners:
             for seed in self.plan.seeds if learner.lessons else ():
                 path = self.folder / "actors" / f"{learner.name}-{seed}.safetensors"
@@ -243,7 +248,9 @@ class Run:
     def note(
         self, phase: str, names: Sequence[str], first: int, metrics: dict[str, Any], tree: Any
     ) -> None:
-        """Keep the means of a stretch of updates, (update, lane); stop at what is not finite."""
+        """Store the means of a range of updates, (update, lane); stop at a value that is not
+        finite.
+        """
         self.rows = [
             row
             for row in self.rows
@@ -269,7 +276,7 @@ class Run:
 
 
 def seed_array(seeds: Sequence[int]) -> jax.Array:
-    """Seeds as the compiled program takes them."""
+    """Seeds in the form of the compiled programs."""
     return jnp.asarray(np.asarray(seeds, np.uint32))
 
 
@@ -283,6 +290,6 @@ def training_cell(seed: int, episode: int) -> Cell:
 
 
 def write_actor(path: Path, actor: Params) -> None:
-    """An actor's tensors, as a policy bundle takes them."""
+    """An actor's tensors, in the form of a policy bundle."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, save({name: np.asarray(value) for name, value in actor.items()}))

@@ -1,4 +1,4 @@
-"""The eight learners as rows of one table: when what is learned, and how fast.
+"""The eight learners as rows of one table: their schedules and rates.
 
 A learner is data: the training program reads these numbers and has no branch for any of them.
 Events count decisions in a learner's own simulated days; the first 5,000 are frozen warm-up.
@@ -6,12 +6,12 @@ Events count decisions in a learner's own simulated days; the first 5,000 are fr
 
 from dataclasses import dataclass, replace
 
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """A multiplier of the actor's rate that goes straight from one value to another."""
+    """A multiplier of the actor's rate that changes linearly from one value to another."""
 
     first: int
     last: int
@@ -24,22 +24,22 @@ FLAT = Ramp(0, 1, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class Learner:
-    """One row: what a learner starts from and which of the paper's mechanisms it has."""
+    """One row: how a learner starts and which of the paper's mechanisms it has."""
 
     name: str
     title: str
-    replay: bool = True  # starts from IQL and learns from the replay too; else from nothing
-    continues: bool = True  # goes on in the simulator
+    replay: bool = True  # starts from IQL and also learns from the replay; otherwise from scratch
+    continues: bool = True  # continues in the simulator
     actor_from: int = 5_000  # the first event after which the actor learns
     temperature_from: int = 5_000
     ramp: Ramp = FLAT
-    proximal: float = 0.0  # share of the way back to the actor at `anchor` after each update
+    proximal: float = 0.0  # share of the way back to the actor of event `anchor`, after each update
     anchor: int = 10_000
     taper: Ramp = FLAT
-    lessons: int = 0  # simulated days on which every hold is tried: see `counterfactual`
+    lessons: int = 0  # simulated days on which holds are tried: see `counterfactual`
 
     def rate(self, event: int) -> float:
-        """The actor's rate multiplier at an event; none before it is released."""
+        """The actor's rate multiplier at an event; 0 before its release."""
         if event <= self.actor_from:
             return 0.0
         return _along(self.ramp, event) * _along(self.taper, event)
@@ -62,7 +62,7 @@ class Budget:
 
     @property
     def updates(self) -> int:
-        """Learner updates in all."""
+        """The total number of updates."""
         return self.iql_updates + self.events - self.warmup_events
 
 
@@ -86,26 +86,26 @@ LEARNERS = {
         Learner("sac", "online-only SAC", replay=False),
     )
 }
-# Not of the paper: starts from IQL too, and learns from the simulator's own counterfactuals.
+# Our own, not the paper's: also starts from IQL, and learns from counterfactuals.
 TAUGHT = Learner("taught", "counterfactual", continues=False, lessons=12)
 FINAL = _FINAL.name
 
 
 def named_learners(names: str) -> list[Learner]:
-    """Learners by name, separated by commas, or `all` eight of the paper."""
+    """Learners by name, separated by commas, or `all` for the paper's eight."""
     if names == "all":
         return list(LEARNERS.values())
     known = {**LEARNERS, TAUGHT.name: TAUGHT}
     chosen = []
     for name in names.split(","):
         if name not in known:
-            raise InputError(f"learner {name!r}: choose from {', '.join(known)}, all")
+            raise InputError(f"unknown learner {name!r}; choose {choice([*known, 'all'])}")
         chosen.append(known[name])
     return chosen
 
 
 def scaled(learner: Learner, budget: Budget) -> Learner:
-    """The same learner with its events in proportion to a shorter or longer continuation."""
+    """The same learner with its events scaled to a shorter or longer continuation."""
     share = budget.events / Budget().events
 
     def at(event: int) -> int:
@@ -128,7 +128,7 @@ def check_schedule(learner: Learner, budget: Budget) -> None:
     """Refuse a schedule that cannot be followed."""
     if budget.iql_updates < 0 or not 0 <= budget.warmup_events <= budget.events:
         raise InputError(
-            f"budget: {budget.warmup_events} warm-up events of {budget.events},"
+            f"budget: cannot use {budget.warmup_events} warm-up events of {budget.events} and"
             f" {budget.iql_updates} IQL updates"
         )
     for name, ramp in (("ramp", learner.ramp), ("taper", learner.taper)):
@@ -139,6 +139,6 @@ def check_schedule(learner: Learner, budget: Budget) -> None:
             )
     if learner.proximal and learner.anchor > learner.actor_from:
         raise InputError(
-            f"learner {learner.name}: anchored to event {learner.anchor}, after the actor's"
+            f"learner {learner.name}: anchor at event {learner.anchor} is after the actor's"
             f" release at {learner.actor_from}"
         )

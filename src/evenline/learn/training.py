@@ -1,4 +1,6 @@
-"""A whole training: both phases of all learners, then lessons, then a measure of every actor."""
+"""A whole training: both phases of all learners, then lessons, then an evaluation of every
+actor.
+"""
 
 import threading
 import time
@@ -37,7 +39,7 @@ def train(
     store: Store,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Train all lanes of a plan, or go on; a summary with the time each phase took."""
+    """Train all lanes of a plan, or continue; return a summary with the time of each phase."""
     chosen = chosen_device(device)
     with jax.default_device(chosen):
         run = Run(folder, plan, city, calibration, store, chosen)
@@ -76,9 +78,10 @@ def train(
 
 @contextmanager
 def _compiling_beside(run: Run) -> Iterator[Callable[[], None]]:
-    """Rehearse the continuation in a thread while the block runs; gives a way to wait for it.
+    """Rehearse the continuation in a thread while the block runs; yields a function that waits for
+    it.
 
-    It only saves time: what goes wrong there will go wrong again in its own place, and be told.
+    This only saves time; an error here will occur again, and be reported, when the program is used.
     """
     if run.packed or not run.lanes() or run.offline_updates() == run.plan.budget.iql_updates:
         yield lambda: None
@@ -86,7 +89,7 @@ def _compiling_beside(run: Run) -> Iterator[Callable[[], None]]:
     stop = threading.Event()
 
     def rehearsed() -> None:
-        with jax.default_device(run.device):  # a thread starts with the default of its own
+        with jax.default_device(run.device):  # a thread has its own default
             rehearse(run, stop)
 
     with ThreadPoolExecutor(1) as beside:
@@ -98,11 +101,11 @@ def _compiling_beside(run: Run) -> Iterator[Callable[[], None]]:
         try:
             yield ready
         finally:
-            stop.set()  # whoever interrupts waits for one program at most
+            stop.set()  # an interrupt waits for one program at most
 
 
 def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """The metrics once more, for TensorBoard; where its writer is not installed, they stay out."""
+    """Write the metrics for TensorBoard, if its writer is installed."""
     try:
         from tensorboardX import SummaryWriter
     except ImportError:
@@ -118,9 +121,9 @@ def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
 def learning_curve(
     folder: Path, city: City, calibration: Calibration, packed: bool, blocks: int = CURVE_BLOCKS
 ) -> dict[str, Any]:
-    """Generalized time and completion of actors on fresh days, beside zero hold.
+    """Generalized time and completion of actors on fresh days, next to zero hold.
 
-    All actors at their end, and the final profile's (or the only learner's) on the way there.
+    Measures all final actors, and the snapshots of the final profile (or of the only learner).
     """
     cells = PURPOSES["development"].cells(blocks)
     paths = sorted((folder / "actors").glob("*.safetensors"))
@@ -149,7 +152,9 @@ def learning_curve(
 
 
 def _of_one_size(actors: list[Any]) -> list[list[int]]:
-    """The numbers of actors whose tensors have the same shapes: they run as one fleet."""
+    """Group the indices of actors whose tensors have the same shapes; each group runs as one
+    fleet.
+    """
     groups: dict[Any, list[int]] = {}
     for i, actor in enumerate(actors):
         sizes = tuple(sorted((name, tensor.shape) for name, tensor in actor.items()))

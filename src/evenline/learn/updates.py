@@ -1,8 +1,8 @@
 """One learner update: IQL on the replay, and the H2O+ continuation with simulated days.
 
-Losses beside the paper's equations; each is a pure function of parameters and a minibatch. All
-losses of an IQL update are taken at the parameters before it. Diagnostics come with every update:
-the scale of Q, how often the weight or the Huber loss saturates, the gate, the temperature.
+Each loss follows an equation of the paper and is a pure function of parameters and a minibatch. All
+losses of an IQL update use the parameters before it. Every update returns diagnostics: the scale of
+Q, how often the weight or the Huber loss saturates, the gate, the temperature.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ ADVANTAGE_SCALE = 3.0
 LARGEST_WEIGHT = 100.0
 TARGET_RATE = 0.005
 RATE = 3e-4
-VALUE_SHARE = 0.1  # of the fixed IQL value in the bootstrap
+VALUE_SHARE = 0.1  # weight of the fixed IQL value in the bootstrap
 HUBER = 1.0
 TARGET_ENTROPY = 0.0
 CRITIC_BATCH = 256
@@ -41,7 +41,7 @@ Metrics = dict[str, jax.Array]
 
 
 class Learned(NamedTuple):
-    """Everything a learner has learned, with its optimisers' memory."""
+    """All parameters of a learner, with the states of its optimisers."""
 
     actor: Params
     critic: Params
@@ -56,7 +56,7 @@ class Learned(NamedTuple):
 
 
 def begin(key: jax.Array, size: Size) -> Learned:
-    """A learner that knows nothing; the temperature is 1."""
+    """A new learner; its temperature is 1."""
     a, c, v = jax.random.split(key, 3)
     actor, critic, value = init_actor(a, size), init_critic(c, size), init_value(v, size)
     heat = jnp.zeros((), jnp.float32)
@@ -65,7 +65,7 @@ def begin(key: jax.Array, size: Size) -> Learned:
 
 
 def adam(params: Any, grads: Any, memory: Any, rate: Any = RATE) -> tuple[Any, Any]:
-    """A step of Adam; with rate 0 neither the parameters nor the memory change."""
+    """A step of Adam; with rate 0 neither the parameters nor the optimiser's state change."""
     steps, after = ADAM.update(grads, memory)
     moved = jax.tree.map(lambda p, s: p - rate * s, params, steps)
     keep = jnp.asarray(rate) > 0
@@ -84,7 +84,7 @@ def expectile_loss(difference: jax.Array) -> jax.Array:
 
 
 def advantage_weight(advantage: jax.Array) -> jax.Array:
-    """min(exp(3 A), 100), without an overflow on the way."""
+    """min(exp(3 A), 100), without overflow."""
     largest = jnp.log(LARGEST_WEIGHT)
     return jnp.exp(jnp.minimum(ADVANTAGE_SCALE * advantage, largest))
 
@@ -134,16 +134,18 @@ def iql_update(learned: Learned, batch: Transitions, packed: bool) -> tuple[Lear
 
 
 class Rates(NamedTuple):
-    """What a learner's schedule says of one event."""
+    """The values of a learner's schedule at one event."""
 
     actor: jax.Array  # multiplier of the actor's rate, 0 while it is frozen
     temperature: jax.Array  # 1 or 0
     proximal: jax.Array
-    value_share: jax.Array  # of V in the bootstrap: none for a learner without a replay
+    value_share: jax.Array  # weight of V in the bootstrap: 0 for a learner without a replay
 
 
 def soft_value(learned: Learned, state: jax.Array, noise: jax.Array, packed: bool) -> jax.Array:
-    """B_SAC: the target critics' value under the policy, entropy included, gate summed exactly."""
+    """B_SAC: the target critics' value under the policy, with entropy, and with the gate summed
+    exactly.
+    """
     b = branches(hurdle(actor_outputs(learned.actor, state, packed)), noise)
     features = encode(learned.target, state, packed)
     none = critic_values(learned.target, features, jnp.full_like(b.held, -1.0)).min(0)

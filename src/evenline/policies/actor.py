@@ -1,8 +1,8 @@
-"""The frozen actor: a state in, a proposal in seconds out, in NumPy and nothing else.
+"""The frozen actor: turns a state into a proposal in seconds, with NumPy only.
 
-Slots of a state go through one small network, five pooled views of them and the prefix through
-another, and a hurdle head says whether to hold and how long. Only active slots are computed. Sums
-are in double precision, so that a gate does not hang on whether states come alone or in batches.
+One small network processes the slots of a state; another processes five pooled views of them and
+the prefix; a hurdle head decides whether to hold and how long. Only active slots are computed. Sums
+are in double precision, so that a gate does not depend on how states are batched.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ PLACE_COLUMNS = 3  # current, selected, relative position
 def tensor_shapes(
     services: int, widths: tuple[int, int, int] = WIDTHS
 ) -> dict[str, tuple[int, ...]]:
-    """Every tensor of an actor for so many services; weights are (in, out)."""
+    """The shapes of all tensors of an actor for `services` services; weights are (in, out)."""
     slot, fused, hidden = widths
     layers = {
         "slot0": (len(PLAIN_COLUMNS) + services + PLACE_COLUMNS, slot),
@@ -58,10 +58,10 @@ def check_tensors(tensors: dict[str, npt.NDArray[Any]], services: int) -> None:
         found = tensors[name]
         if found.shape != shape or found.dtype != np.float32:
             raise InputError(
-                f"tensor {name}: is {found.dtype} {found.shape}, must be float32 {shape}"
+                f"tensor {name} has {found.dtype} {found.shape}; expected float32 {shape}"
             )
         if not np.isfinite(found).all():
-            raise InputError(f"tensor {name}: holds a value that is not finite")
+            raise InputError(f"tensor {name} contains a value that is not finite")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Actor:
         return np.asarray(out)
 
     def proposals_s(self, states: npt.NDArray[np.float32]) -> Array:
-        """Seconds of hold of the deterministic policy: exactly 0 where the gate is closed."""
+        """The hold of the deterministic policy in seconds: exactly 0 if the gate is closed."""
         out = self.outputs(states)
         hold = MAX_HOLD_S / (1.0 + np.exp(-out[:, 1]))
         return np.asarray(np.where(out[:, 0] >= 0.0, hold, 0.0))
@@ -96,7 +96,7 @@ class Actor:
         return np.asarray(y)
 
     def _features(self, rows: "Slots", slots: Array, tokens: "Slots") -> Array:
-        """Inputs of the slot network, a row for each active slot."""
+        """The inputs of the slot network, one row per active slot."""
         plain, relative = len(PLAIN_COLUMNS), rows.place - tokens.place[rows.state]
         out = np.zeros((len(slots), plain + self.services + PLACE_COLUMNS))
         out[:, 0] = slots[:, 0]
@@ -110,14 +110,14 @@ class Actor:
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Which state a row belongs to, and its place among the state's slots."""
+    """The state that each row belongs to, and its index among the state's slots."""
 
     state: npt.NDArray[np.intp]
     place: npt.NDArray[np.intp]
 
 
 def _active_slots(states: npt.NDArray[np.float32]) -> tuple[Slots, Array, Slots]:
-    """(active slots end to end, their columns, the token of each state)."""
+    """(active slots of all states, their columns, the decision of each state)."""
     table = states[:, PREFIX:].reshape(len(states), MAX_SLOTS, SLOT)
     state, place = np.nonzero(table[:, :, 0])
     token = np.rint(states[:, 2] * MAX_SLOTS).astype(np.intp)
@@ -126,10 +126,10 @@ def _active_slots(states: npt.NDArray[np.float32]) -> tuple[Slots, Array, Slots]
 
 
 def _views(hidden: Array, rows: Slots, tokens: Slots) -> tuple[Array, ...]:
-    """Current slot, mean and maximum of all, mean of those decided, mean of those to come."""
+    """Current slot, mean and maximum of all slots, mean of decided slots, mean of later slots."""
     first = np.searchsorted(rows.state, tokens.state)
     token = tokens.place
-    if len(hidden) == len(first):  # batches of one bus: every view is that bus, or nothing
+    if len(hidden) == len(first):  # batches of one bus: every view is that bus, or empty
         none = np.zeros_like(hidden)
         return hidden, hidden, hidden, none, none
     count = np.diff(np.append(first, len(hidden)))
@@ -149,13 +149,13 @@ def _views(hidden: Array, rows: Slots, tokens: Slots) -> tuple[Array, ...]:
 
 
 def actor_of(tensors: dict[str, npt.NDArray[Any]], services: int) -> Actor:
-    """Check tensors and make an actor of them."""
+    """Check tensors and make an actor from them."""
     check_tensors(tensors, services)
     return Actor(services, {name: t.astype(np.float64) for name, t in tensors.items()})
 
 
 def random_tensors(services: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
-    """An untrained actor (He's initialisation): something to try software with."""
+    """An untrained actor (He's initialisation), for tests."""
     rng = np.random.Generator(np.random.PCG64(seed))
     return {
         name: np.asarray(
@@ -168,7 +168,9 @@ def random_tensors(services: int, seed: int) -> dict[str, npt.NDArray[np.float32
 
 @dataclass(frozen=True, eq=False)
 class ActorPolicy:
-    """An actor with a chain: the buses of a batch decide in turn, each knowing what was done."""
+    """An actor with a chain: the buses of a batch decide in turn, and each sees the earlier
+    actions.
+    """
 
     name: str
     actor: Actor

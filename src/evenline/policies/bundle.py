@@ -1,9 +1,9 @@
-"""Policies by name: built-in ones, rules of your own, and bundles, which are policies in a folder.
+"""Policies by name: built-in policies, your own rules, and bundles (policies saved as folders).
 
-A source such as `forward:gain=0.4+candidate`, `mine.py:steady` or a folder's path names a policy
-wherever one is asked for. In a bundle, `policy.json` says the kind, the chain, the constants, the
-city's contract and where the policy came from; `tensors.safetensors` holds arrays where the kind
-needs them; `hashes.json` the SHA-256 of both. Nothing in a bundle is executed.
+A source such as `forward:gain=0.4+candidate`, `mine.py:steady` or a folder's path names a policy in
+every command. In a bundle, `policy.json` gives the kind, the chain, the constants, the city's
+contract and the provenance; `tensors.safetensors` has the arrays, if the kind needs any;
+`hashes.json` has the SHA-256 of both. Nothing in a bundle is executed.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ Tensors = dict[str, npt.NDArray[Any]]
 
 
 class Contract(Record):
-    """What a policy and a city must agree on."""
+    """The facts that a policy and a city must share."""
 
     services: tuple[str, ...]
     stops: tuple[Whole, ...]
@@ -61,7 +61,9 @@ class Contract(Record):
 
 
 class Spec(Record, kw_only=True):
-    """What a policy is. Kind `own` has no bundles: its code stays in a file of the user's."""
+    """The specification of a policy. Kind `own` has no bundle: its code stays in the user's
+    file.
+    """
 
     format: str = FORMAT
     kind: Literal["rule", "actor", "rollout", "own"]
@@ -75,17 +77,17 @@ class Spec(Record, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A policy as data: what a bundle's folder holds, or what a name stands for."""
+    """A policy as data: the content of a bundle's folder, or the meaning of a name."""
 
     name: str
     spec: Spec
     tensors: Tensors = field(default_factory=dict)
     own: Own | None = None
-    row: Rule | None = None  # of the table, or the user's
+    row: Rule | None = None  # from the table, or the user's own
 
     @property
     def rule(self) -> Rule:
-        """The rule of a policy that is one."""
+        """The rule of a policy that is a rule."""
         assert self.row is not None
         return self.row
 
@@ -97,7 +99,7 @@ def _built_in() -> dict[str, tuple[str, dict[str, float]]]:
     """Every built-in setting of a rule: the rule's name and the constants."""
     named = {p.name: (p.rule.name, p.rule.named(p.values)) for p in BEHAVIOURS.values()}
     for name, rule in RULES.items():
-        if name != "random":  # its two settings are behaviours by name
+        if name != "random":  # its two settings have names of behaviours
             named.setdefault(name, (name, rule.named(rule.values({}))))
     return named
 
@@ -116,7 +118,7 @@ class Source:
 
 
 def parse_source(source: str) -> Source:
-    """Take a policy's name apart; the path of an existing folder is one part."""
+    """Split a policy's name into parts; the path of an existing folder is one part."""
     if (Path(source) / POLICY).is_file():
         return Source(source, {}, None)
     rest, plus, chain = source.rpartition("+")
@@ -141,7 +143,7 @@ def parse_source(source: str) -> Source:
 
 
 def read_policy(source: str) -> Bundle:
-    """A policy by name, with `:constant=value` and `+CHAIN` if wanted, or a bundle's folder."""
+    """Open a policy by name, with optional `:constant=value` and `+CHAIN`, or a bundle's folder."""
     parts = parse_source(source)
     chain = "raw" if parts.chain is None else parts.chain
     if parts.place in (*BUILT_IN, "random"):
@@ -180,7 +182,7 @@ def _rule_spec(
 
 
 def policy_digest(source: str | Bundle) -> str:
-    """A SHA-256 of what a policy does: of a bundle's files, or of a name's specification."""
+    """The SHA-256 of a policy: of a bundle's files, or of a name's specification."""
     bundle = read_policy(source) if isinstance(source, str) else source
     parts = [to_json(plain(bundle.spec)).encode()]
     if bundle.tensors:
@@ -193,7 +195,7 @@ def policy_digest(source: str | Bundle) -> str:
 
 
 def contract_record(city: City) -> Contract:
-    """What a policy and a city must agree on, as a bundle keeps it."""
+    """The facts that a policy and a city must share, as a bundle keeps it."""
     contract = contract_of(city)
     return Contract(
         services=tuple(contract.services),
@@ -205,7 +207,7 @@ def contract_record(city: City) -> Contract:
 
 
 def actor_spec(city: City, chain: str, provenance: dict[str, Any]) -> Spec:
-    """The specification of an actor's bundle; the tensors come beside it."""
+    """The specification of an actor's bundle; the tensors are stored next to it."""
     chain_code(chain)
     return Spec(
         kind="actor",
@@ -225,7 +227,7 @@ def rule_spec(
 
 
 def save_bundle(folder: Path, spec: Spec, tensors: Tensors) -> None:
-    """Write a bundle whole. A bundle that could not be loaded again is refused here already."""
+    """Write a bundle atomically. Refuses a bundle that could not be loaded again."""
     _check(Path(folder), spec, tensors)
     refuse_foreign(folder, POLICY)
     with new_folder(folder) as aside:
@@ -247,10 +249,15 @@ def load_bundle(folder: Path) -> Bundle:
     hashes = read_record(folder / HASHES, dict[str, Sha256])
     present = {name for name in (POLICY, TENSORS) if (folder / name).is_file()}
     if hashes.keys() != present:
-        raise InputError(f"{folder / HASHES}: does not name the files that are there")
+        raise InputError(
+            f"{folder / HASHES} does not list the files in the folder; export the policy again"
+        )
     for name in sorted(present):
         if sha256(folder / name) != hashes[name]:
-            raise InputError(f"{folder / name}: is not the file that was saved (SHA-256 differs)")
+            raise InputError(
+                f"{folder / name} has changed since it was saved (SHA-256 differs); "
+                "export the policy again"
+            )
     spec = read_record(folder / POLICY, Spec, format=FORMAT)
     path = folder / TENSORS
     tensors = _tensors(path, path.read_bytes()) if TENSORS in present else {}
@@ -268,7 +275,7 @@ def _tensors(path: Path, content: bytes) -> Tensors:
 
 
 def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
-    """Refuse what no version of ours would have written."""
+    """Refuse a bundle that no version of Evenline could have written."""
     try:
         contract = _check_spec(spec)
         if spec.kind == "actor":
@@ -276,21 +283,23 @@ def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
         elif spec.kind == "rule" and RULES[str(spec.rule)].timed:
             _check_timetable(tensors, contract.stops)
         elif tensors:
-            raise InputError(f"tensor {min(tensors)}: kind {spec.kind} has none")
+            raise InputError(
+                f"unexpected tensor {min(tensors)}; a policy of kind {spec.kind} has none"
+            )
     except InputError as error:
         raise InputError(f"{folder / POLICY}: {error}") from None
 
 
 def _check_spec(spec: Spec) -> Contract:
-    """The contract of a specification that a bundle may hold."""
+    """Check a specification from a bundle and return its contract."""
     if spec.kind == "own" or spec.code is not UNSET:
-        raise InputError("a bundle brings no code; name the rule's own file instead")
+        raise InputError("a bundle contains no code; name the file of the rule instead")
     if spec.chain not in CHAINS:
         raise InputError(f"unknown chain {spec.chain!r}; choose {choice(CHAINS)}")
     if not isinstance(spec.contract, Contract) or not isinstance(spec.provenance, dict):
         raise InputError("contract and provenance are missing")
     if (spec.rule is UNSET) != (spec.kind != "rule"):
-        raise InputError("a rule's name belongs to kind 'rule', and to no other")
+        raise InputError("only a policy of kind 'rule' has a rule's name")
     if spec.kind == "rule":
         if spec.rule not in RULES:
             raise InputError(f"unknown rule {spec.rule!r}; choose {choice(RULES)}")
@@ -298,17 +307,19 @@ def _check_spec(spec: Spec) -> Contract:
         row.values(spec.constants)
         for constant in row.constants:
             if constant.name not in spec.constants:
-                # A default of today may be another tomorrow: a bundle says what it means.
+                # Defaults may change, so a bundle must give every constant.
                 raise InputError(f"constant {constant.name}: missing")
     elif spec.constants:
-        raise InputError(f"constant {min(spec.constants)!r}: kind {spec.kind} has none")
+        raise InputError(
+            f"unexpected constant {min(spec.constants)!r}; a policy of kind {spec.kind} has none"
+        )
     return spec.contract
 
 
 def _check_timetable(tensors: Tensors, stops: tuple[int, ...]) -> None:
     table = tensors.get(TIMETABLE)
     if tensors.keys() != {TIMETABLE} or table is None or table.shape != (sum(stops),):
-        raise InputError(f"needs the tensor {TIMETABLE} with {sum(stops)} numbers and no other")
+        raise InputError(f"must have exactly one tensor, {TIMETABLE}, with {sum(stops)} numbers")
     if table.dtype != np.float64 or not np.isfinite(table).all():
         raise InputError(f"tensor {TIMETABLE}: must be finite float64 numbers")
 
@@ -319,9 +330,9 @@ def _check_timetable(tensors: Tensors, stops: tuple[int, ...]) -> None:
 def open_policy(
     source: str | Bundle, city: City, calibration: Calibration | None = None
 ) -> ChainedPolicy:
-    """A policy ready for a city; refused where their contracts differ.
+    """Make a policy ready for a city; refuse it if their contracts differ.
 
-    Policies that hold to a timetable or look ahead need the calibration of the fast world.
+    Policies that use a timetable or look ahead need the calibration of the fast world.
     """
     bundle = read_policy(source) if isinstance(source, str) else source
     spec, chain = bundle.spec, CHAINS[bundle.spec.chain]
@@ -365,7 +376,7 @@ def timetable_of(bundle: Bundle, city: City, calibration: Calibration | None) ->
 def _needed(bundle: Bundle, city: City, calibration: Calibration | None) -> Calibration:
     if calibration is None:
         raise InputError(
-            f"policy {bundle.name}: needs a calibration, and {city.name} has none; make one with: "
+            f"policy {bundle.name} needs a calibration, but {city.name} has none; make one with: "
             "evenline calibrate, or name one with --calibration"
         )
     return calibration
@@ -374,7 +385,7 @@ def _needed(bundle: Bundle, city: City, calibration: Calibration | None) -> Cali
 def _agree(name: str, mine: Contract, citys: Contract) -> None:
     for key in Contract.__struct_fields__:
         if getattr(mine, key) != getattr(citys, key):
-            raise InputError(f"policy {name}: was made for a city with other {key}")
+            raise InputError(f"policy {name} was made for a city with different {key}")
 
 
 def export_bundle(
@@ -385,9 +396,9 @@ def export_bundle(
     provenance: dict[str, Any],
     calibration: Calibration | None = None,
 ) -> Bundle:
-    """Freeze a policy for a city into a folder; a timetable rule takes its timetable along.
+    """Save a policy for a city as a bundle; the bundle of a timetable rule includes its timetable.
 
-    The source may also be a trained actor's bare tensors, a `.safetensors` file.
+    The source may also be the tensors of a trained actor, a `.safetensors` file.
     """
     if source.endswith(".safetensors"):
         content = Path(source).read_bytes()

@@ -1,8 +1,8 @@
-"""An actor for machines without Python: normalisation, network and chain in one ONNX graph.
+"""Export of an actor to ONNX: normalisation, network and chain in one graph.
 
-In: `state`, rows of the 245-wide packed state (the raw events of a batch, the token, the actions
-taken), in double precision. Out: `hold_s` and, for checks, `logit` and `mu`. Nothing but standard
-operators; all sums are in double precision, as in our own code.
+Input: `state`, rows of the 245-wide packed state (the raw events of a batch, the index of the
+decision, the actions taken), in double precision. Output: `hold_s` and, for checks, `logit` and
+`mu`. The graph uses only standard operators; all sums are in double precision, as in our own code.
 """
 
 from pathlib import Path
@@ -53,7 +53,7 @@ def write_onnx(path: Path, controller: ActorPolicy) -> None:
 
 
 def actor_graph(controller: ActorPolicy) -> Any:
-    """The graph of an actor and its chain, checked by ONNX itself."""
+    """The graph of an actor and its chain, checked by ONNX's own checker."""
 
     def policy(op: Any, state: Any) -> list[Any]:
         before = ir.set_value_magic_handler(op)  # operators such as `x / y` add nodes
@@ -98,7 +98,7 @@ def _features(op: Any, controller: ActorPolicy, slots: Any) -> Any:
 
 
 def _rounded(op: Any, x: Any) -> Any:
-    """Rounded to single precision, as the canonical state is kept."""
+    """Round to single precision, as in the canonical state."""
     return _double(op, op.Cast(x, to=SINGLE))
 
 
@@ -119,7 +119,7 @@ def _network(
         total = op.ReduceSum(x * weight, [1], keepdims=0)
         return total / op.Max(op.ReduceSum(weight, [1], keepdims=0), 1.0)
 
-    most = op.ReduceMax(x, [1], keepdims=0)  # nothing is below 0 after a ReLU
+    most = op.ReduceMax(x, [1], keepdims=0)  # no value is below 0 after a ReLU
     common = op.Concat(*prefix_features(*[*prefix, controller.contract.scale]), axis=1)
     views = (mean(here), mean(active), most, mean(before), mean(after))
     x = op.Concat(_rounded(op, common), *views, axis=1)
@@ -181,7 +181,7 @@ def _chain(
 
 
 def own_holds(controller: ActorPolicy, packed: Array) -> tuple[Array, Array]:
-    """(holds, gate logits) of our own code for packed states."""
+    """The holds and gate logits of our own code for packed states."""
     raw = current_events(packed)
     states = canonical(packed, controller.contract)
     out = controller.actor.outputs(states)
@@ -190,7 +190,7 @@ def own_holds(controller: ActorPolicy, packed: Array) -> tuple[Array, Array]:
 
 
 def current_events(packed: Array) -> Array:
-    """The raw event of each packed state's token."""
+    """The raw event of the decision of each packed state."""
     n = len(packed)
     slots = packed[:, PREFIX:].reshape(n, MAX_SLOTS, RAW_SLOT)
     bus = slots[np.arange(n), packed[:, 2].astype(int)]

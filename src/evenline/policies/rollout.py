@@ -1,9 +1,10 @@
-"""The rollout controller: tries a few holds in the fast world and takes the best, bus by bus.
+"""The rollout policy: tries a few holds in the fast world for each bus and takes the best.
 
-It keeps a mirror: a fast day with passengers and luck of its own, in which the buses arrive when
-they do in the world it controls, SUMO or fast. From the mirror each hold is tried on the same luck,
-the base rule drives all other buses, and the people's cost of the next half hour decides. It knows
-no more than any other controller: who will come and how buses will run are its own guess.
+It keeps a mirror: a fast day with its own passengers and random numbers, in which buses arrive when
+they do in the world it controls, SUMO or fast. It tries each hold from the mirror with the same
+random numbers, lets the base rule decide for all other buses, and compares the passenger cost of
+the next half hour. It knows no more than any other policy: it guesses who will come and how buses
+will run.
 """
 
 from dataclasses import dataclass, field
@@ -21,13 +22,13 @@ from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.lookahead import Mirror
 
 LOOK_AHEAD_S = 1800
-TRIED_S = (0.0, 20.0, 40.0, 60.0)  # beside what the base rule would do
+TRIED_S = (0.0, 20.0, 40.0, 60.0)  # in addition to the base rule's hold
 BASE = "schedule"
 
 
 @dataclass(eq=False)
 class Rollout:
-    """A policy that looks ahead. It follows one day at a time, from the day's first batch on."""
+    """A policy that looks ahead. It follows one day at a time, from the first batch of the day."""
 
     name: str
     city: City
@@ -65,14 +66,14 @@ class Rollout:
         return [float(hold) for hold in self.decide(batch).holds_s]
 
     def costs(self, i: int) -> tuple[Array, Array]:
-        """(holds, costs) tried for the next bus of the moment to decide; the base's hold first."""
+        """The tried holds and their costs for the next bus of the moment; the base's hold first."""
         tried = (self.mirror.base_hold_s(i, self.base), *TRIED_S)
         until_s = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
         return np.array(tried), self.mirror.try_holds(i, tried, self.base, until_s)
 
     @property
     def level(self) -> float:
-        """The demand level that explains the day's events best, the usual one among equals."""
+        """The demand level that explains the day's events best; among equals, the usual one."""
         levels = self.mirror.levels
         best = min(range(len(levels)), key=lambda i: (self._misfit[i], abs(levels[i] - 1.0)))
         return levels[best]
@@ -83,22 +84,24 @@ class Rollout:
         return int((self._misfit == self._misfit.min()).sum()) == 1
 
     def _follow(self, batch: Batch) -> None:
-        """Bring the mirror to the batch; one that does not follow on the last begins a new day."""
+        """Advance the mirror to the batch; a batch that does not follow the last one starts a new
+        day.
+        """
         if batch.time_s < self._now_s or not self.mirror.expects(batch):
             self._misfit[:] = 0.0
             self._kept.clear()
             self._begin()
             if not self.mirror.expects(batch):
-                raise InputError(f"{self.name}: must follow a day from its first bus on")
+                raise InputError(f"{self.name} must see every batch of a day from the first one")
         if not self.level_known:
             self._read_level(batch)
         self._now_s = batch.time_s
         self.mirror.bring(batch)
 
     def _read_level(self, batch: Batch) -> None:
-        """Learn from a batch; a mirror that was begun at another level goes through the day again.
+        """Learn from a batch; a mirror that was started at another level repeats the day.
 
-        At the first stops of a day levels may look alike, so batches are kept until they do not.
+        At the first stops of a day levels may look the same, so batches are kept until they differ.
         """
         before = self.level
         self._misfit += self.mirror.misfits(batch)

@@ -1,7 +1,7 @@
-"""The timetable that schedule-based rules hold to: how long trips take when nobody is held.
+"""The timetable that schedule-based rules use: how long trips take without holding.
 
-An operator's timetable gives a time for every stop; ours only says when trips start. The rest is
-the mean over days without holding in the fast world, on the calibration's seeds.
+An operator's timetable gives a time for every stop; ours gives only the start of each trip. The
+rest is the mean over days without holding in the fast world, on the calibration's seeds.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ BLOCKS = 5
 
 @lru_cache(maxsize=4)
 def usual_times(city: City, calibration: Calibration) -> Array:
-    """Mean seconds from a trip's departure to its arrival, service-stops end to end."""
+    """Mean seconds from a trip's departure to its arrival, one entry per service-stop."""
     world = FastWorld(city, calibration)
     first = service_stop_offsets(city)
     total, count = np.zeros(int(first[-1])), np.zeros(int(first[-1]))
@@ -37,7 +37,7 @@ def usual_times(city: City, calibration: Calibration) -> Array:
         np.add.at(total, place[seen], (arrived - start)[seen])
         np.add.at(count, place[seen], 1.0)
     times = total / np.maximum(count, 1.0)
-    # A stop that no bus ever reached is due no earlier than the one before it.
+    # A stop that no bus reached is due no earlier than the previous stop.
     for service in range(len(city.services)):
         part = slice(first[service], first[service + 1])
         times[part] = np.maximum.accumulate(times[part])

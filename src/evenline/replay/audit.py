@@ -1,7 +1,7 @@
-"""Checks every claim about a replay from its files alone, not through the code that wrote them.
+"""Check every claim about a replay from its files, without the code that wrote them.
 
-Independent units are cells: a share's interval comes from resampling cells, never rows. Beside
-each figure of ours stands the paper's.
+Cells are the independent units: the interval of a share comes from resampling cells, never rows.
+Each figure has the paper's figure next to it.
 """
 
 import json
@@ -20,7 +20,7 @@ from evenline.city.model import City
 from evenline.replay.sealed import Manifest, check_sealed
 from evenline.support.errors import InputError
 
-GUARD = (0.15, 0.75, 0.25)  # horizon fractions and the load the completion guard asks for
+GUARD = (0.15, 0.75, 0.25)  # fractions of the horizon and the load of the completion guard
 HALF_HOUR_S = 1800
 RESAMPLES = 10_000
 SEED = 20_102
@@ -41,7 +41,7 @@ class Figure:
     passed: bool | None = None  # None: reported, not judged
 
     def text(self) -> str:
-        """The value as people read it, with its interval over cells if it has one."""
+        """The value for display, with its interval over cells if it has one."""
         if self.low is None or self.high is None:
             return f"{self.value:,.0f}"
         return f"{self.value:.3%} ({self.low:.3%} to {self.high:.3%})"
@@ -55,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """One file, as Parquet holds it."""
+    """The data of one file."""
 
     cell: str
     columns: dict[str, Array]
@@ -65,7 +65,7 @@ class _Rows:
 
 
 def audit_replay(folder: Path, city: City) -> tuple[list[Figure], dict[str, Any]]:
-    """All figures, and the histograms and tables that go with them."""
+    """All figures, with their histograms and tables."""
     manifest = check_sealed(folder)
     files = [_read(folder / name, city) for name in manifest.files]
     figures = _counts(files, city, manifest) + _shares(files, city) + _exposures(files, city)
@@ -93,7 +93,7 @@ _known_rates: dict[tuple[int, float], Counter[tuple[int, int, int]]] = {}
 
 
 def _rates(city: City, demand: float, columns: dict[str, Array], stop: Array) -> Array:
-    """Eligible arrivals a second, counted anew from the journeys."""
+    """Eligible arrivals per second, counted again from the journeys."""
     key = (id(city), demand)
     if key not in _known_rates:
         counted: Counter[tuple[int, int, int]] = Counter()
@@ -133,7 +133,7 @@ def _counts(files: list[_Rows], city: City, manifest: Manifest) -> list[Figure]:
 
 
 def _ledger_error(file: _Rows) -> float:
-    """Token costs and the pre-control interval against the episode's own totals."""
+    """Compare the costs of decisions and of the time before them with the day's totals."""
     outcome = file.outcome
     total = 2 * outcome["waiting_s"] + outcome["riding_s"]
     inside = file.columns["cost"][:-1][np.diff(file.columns["time_s"]) == 0]
@@ -189,7 +189,7 @@ def _shares(files: list[_Rows], city: City) -> list[Figure]:
 
 
 def _by_cell(hits: Counter[str], rows: Counter[str]) -> tuple[float, float, float]:
-    """A share over all rows with a 95 % interval from resampling whole cells."""
+    """A share of all rows with a 95 % interval from resampling whole cells."""
     cells = sorted(rows)
     top, bottom = np.array([hits[c] for c in cells]), np.array([rows[c] for c in cells])
     draw = np.random.Generator(np.random.PCG64(SEED)).integers(
@@ -201,7 +201,7 @@ def _by_cell(hits: Counter[str], rows: Counter[str]) -> tuple[float, float, floa
 
 
 def _exposures(files: list[_Rows], city: City) -> list[Figure]:
-    """How many rows lie beyond what the canonical state keeps of a feature."""
+    """How many rows exceed the cap that the canonical state has for a feature."""
     capacity = city.vehicle.capacity
     targets = np.zeros(len(city.trips))
     for trips in city.trips_of:

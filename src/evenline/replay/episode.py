@@ -1,7 +1,7 @@
-"""One episode on disk: every token once, in the order it happened, exact to the bit.
+"""One day on disk: every decision, in order, exact to the bit.
 
-A row holds only what cannot be computed from the city, the cell and the rows before it. The
-outcome and the provenance travel in the file's own metadata, so a file can be judged alone.
+A row has only values that cannot be computed from the city, the cell and the previous rows. The
+outcome and the provenance are in the file's metadata, so each file can be checked alone.
 """
 
 import json
@@ -64,7 +64,7 @@ RecordedRule = dict[str, str | int | float | dict[str, float]]  # its name, rule
 
 
 class Metadata(Record):
-    """The outcome of an episode, and where it comes from; `policy` is the rule that acted."""
+    """The outcome of an episode and its provenance; `policy` is the rule that decided."""
 
     format: str
     outcome: Outcome
@@ -81,7 +81,7 @@ class Metadata(Record):
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """The columns of an episode. `cost` is a token's own, `hold_s` what was executed."""
+    """The columns of an episode. `cost` is a decision's own cost, `hold_s` the executed hold."""
 
     time_s: npt.NDArray[np.int32]
     trip: npt.NDArray[np.int32]
@@ -100,7 +100,7 @@ class Tokens:
 
 
 def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Outcome]:
-    """Run a day and keep every token. Holds are rounded to single precision before they act."""
+    """Run a day and record every decision. Holds are rounded to single precision before use."""
     times: list[int] = []
     trips: list[npt.NDArray[np.int32]] = []
     raws: list[Array] = []
@@ -139,7 +139,7 @@ def _or_none(raw: Array, value: int, flag: int) -> npt.NDArray[np.int32]:
 
 
 def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
-    """The 16 raw features of every token, rebuilt from what is stored and what the city knows."""
+    """The 16 raw features of every decision, rebuilt from the stored columns and the city."""
     service = np.array([trip.service for trip in city.trips], np.int64)[tokens.trip]
     stop = visit_number(tokens.trip)
     rates = arrival_rates(city, demand)
@@ -166,7 +166,7 @@ def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
 
 
 def visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """How often each row's trip stood there before: a bus decides once at each stop, in order."""
+    """The stop of each row: a bus decides once at each stop, in order."""
     order = np.argsort(trip, kind="stable")
     ordered = trip[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -189,7 +189,7 @@ def batches(tokens: Tokens, raw: Array) -> list[Batch]:
 def write_episode(
     path: Path, tokens: Tokens, outcome: Outcome, provenance: Mapping[str, object]
 ) -> None:
-    """Write an episode whole: the same episode gives the same bytes."""
+    """Write an episode atomically. The same episode gives the same bytes."""
     metadata = {"format": FORMAT, "outcome": asdict(outcome), **provenance}
     table = pa.table(
         {name: pa.array(getattr(tokens, name), kind) for name, kind in COLUMNS.items()}
@@ -215,7 +215,7 @@ def write_episode(
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A write that fails, as on a full disk, is one line that names the file and the reason."""
+    """Turn a failed write, such as on a full disk, into an InputError with file and reason."""
     try:
         yield
     except OSError as error:
@@ -223,7 +223,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def read_metadata(path: Path) -> Metadata:
-    """Outcome and provenance of an episode file."""
+    """Read the outcome and provenance of an episode file."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
         found = json.loads(metadata.get(b"evenline", b"{}"))
@@ -241,12 +241,12 @@ def _first_line(error: Exception) -> str:
 
 
 def read_outcome(path: Path) -> Outcome:
-    """The outcome an episode file carries."""
+    """Read the outcome of an episode file."""
     return read_metadata(path).outcome
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The columns of an episode file."""
+    """Read the columns of an episode file."""
     read_metadata(path)
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -254,5 +254,5 @@ def read_tokens(path: Path) -> Tokens:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
     if missing := [name for name in COLUMNS if name not in table.column_names]:
-        raise InputError(f"{path}: has no column {missing[0]}")
+        raise InputError(f"{path} has no column {missing[0]}")
     return Tokens(**{name: table.column(name).to_numpy() for name in COLUMNS})

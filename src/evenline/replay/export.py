@@ -1,8 +1,8 @@
-"""A replay in Minari's format, so that other offline-RL libraries can read it.
+"""Export of a replay to Minari's format, which other offline-RL libraries can read.
 
-Observations are canonical states, actions in [-1, 1], rewards minus passenger-seconds. Minari
-keeps one more observation than actions; the horizon has none, so the last one is repeated and
-the episode terminated there, where nothing is bootstrapped.
+Observations are canonical states, actions are from -1 to 1, rewards are minus passenger-seconds.
+Minari stores one more observation than actions; the horizon has none, so the last one is repeated.
+The episode terminates there, so nothing is bootstrapped.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def export_minari(store: Store, name: str, folder: Path, episodes: int | None = 
 
     target = folder / name
     if target.exists():
-        raise InputError(f"{target}: already exists")
+        raise InputError(f"{target} already exists; choose another folder")
     with new_folder(target) as aside:
         (aside / "data").mkdir()
         storage = MinariStorage.new(

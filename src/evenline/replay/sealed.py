@@ -1,4 +1,4 @@
-"""The seal of a replay: a manifest with the hash of every episode, checked at every opening."""
+"""The seal of a replay: a manifest with the hash of every episode, checked on every opening."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ FORMAT = "evenline-replay-1"
 
 
 class ReplayPlan(Record):
-    """What a replay consists of: every behaviour, with its constants, in every block."""
+    """The plan of a replay: every behaviour, with its constants, in every block."""
 
     format: str
     city: str
@@ -27,7 +27,7 @@ class ReplayPlan(Record):
 
 
 class Manifest(Record, kw_only=True):
-    """What was sealed; `calibration` is the hash of the city's calibration at that time, if any."""
+    """The manifest; `calibration` is the hash of the city's calibration at that time, if any."""
 
     format: str
     plan: ReplayPlan
@@ -38,7 +38,7 @@ class Manifest(Record, kw_only=True):
 
 
 def episode_path(folder: Path, behaviour: str, cell: Cell) -> Path:
-    """Where an episode lies in a store."""
+    """The path of an episode in a store."""
     return folder / "episodes" / behaviour / f"{cell.name}.parquet"
 
 
@@ -49,7 +49,9 @@ def seal(folder: Path, episodes: Sequence[Path], calibration: str | None) -> Non
     for path in episodes:
         versions.add(read_metadata(path).sumo)
         if len(versions) > 1:
-            raise InputError(f"{path}: made by another SUMO than the rest: {versions}")
+            raise InputError(
+                f"{path} was made by another version of SUMO than the other files: {versions}"
+            )
         files[str(path.relative_to(folder))] = sha256(path)
         os.chmod(path, 0o444)
     manifest = Manifest(
@@ -66,20 +68,22 @@ def seal(folder: Path, episodes: Sequence[Path], calibration: str | None) -> Non
 
 
 def check_sealed(folder: Path) -> Manifest:
-    """The manifest, once every file it names has been found whole and unchanged."""
+    """Read the manifest and check that every file it lists exists unchanged."""
     manifest = read_record(folder / MANIFEST, Manifest, FORMAT)
     for name, expected in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise InputError(f"{path}: missing, though the manifest names it")
+            raise InputError(f"{path} is missing, but the manifest lists it")
         if sha256(path) != expected:
-            raise InputError(f"{path}: changed since it was sealed (SHA-256 differs)")
+            raise InputError(f"{path} has changed since it was sealed (SHA-256 differs)")
         found = read_metadata(path)
         if (found.behaviour, f"{found.cell.name}.parquet") != (path.parent.name, path.name):
-            raise InputError(f"{path}: holds {found.behaviour} {found.cell.name}")
+            raise InputError(
+                f"{path} contains {found.behaviour} {found.cell.name}; files were swapped"
+            )
         if found.city != manifest.plan.city:
-            raise InputError(f"{path}: was collected in another city than the manifest says")
+            raise InputError(f"{path} was collected in another city than the manifest states")
     strangers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
     if extra := sorted(strangers - set(manifest.files)):
-        raise InputError(f"{folder / extra[0]}: not in the manifest")
+        raise InputError(f"{folder / extra[0]} is not in the manifest; move it away")
     return manifest

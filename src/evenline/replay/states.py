@@ -9,7 +9,7 @@ from evenline.replay.store import Store, event_formulas
 
 
 def replay_states(store: Store, count: int, seed: int) -> Array:
-    """Packed states of so many tokens of a replay, drawn without replacement."""
+    """Packed states of `count` decisions of a replay, drawn without replacement."""
     rng = np.random.Generator(np.random.PCG64(seed))
     rows = np.sort(rng.choice(len(store), min(count, len(store)), replace=False))
     c, known, event = store.columns, store.known, event_formulas(np.minimum, np.maximum)

@@ -1,8 +1,8 @@
-"""The replay as learners read it: compact columns in memory, states built when asked for.
+"""The replay as learners read it: compact columns in memory, with states built on demand.
 
-Opening a store checks every file against the manifest. A token's packed or canonical state is a
-view: built by compiled code for the rows of a minibatch, never stored. The row after a token in
-the same episode is its next state; an episode's last row is terminal.
+Opening a store checks every file against the manifest. Compiled code builds the packed or canonical
+states for the rows of a minibatch; they are never stored. The next row of the same episode is a
+decision's next state; an episode's last row is terminal.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ F32 = npt.NDArray[np.float32]
 
 
 class Columns(NamedTuple):
-    """Every token of every episode, end to end: 26 bytes a row."""
+    """All decisions of all episodes in order: 26 bytes per row."""
 
     time_s: I32
     trip: I16
@@ -52,13 +52,13 @@ class Columns(NamedTuple):
     system_waiting: I16
     system_on_board: I16
     hold_s: F32
-    batch: I16  # place in the part of the moment a token sees, and the size of that part
+    batch: I16  # index within the batch, and the size of the batch
     batch_size: I16
     level: npt.NDArray[np.int8]
 
 
 class Known(NamedTuple):
-    """What the city adds to a row."""
+    """The tables of the city that complete a row."""
 
     service: I32
     first_stop: I32
@@ -71,7 +71,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode of a store: its rows and where it came from."""
+    """One episode of a store: its rows and its provenance."""
 
     behaviour: str
     cell: Cell
@@ -110,11 +110,11 @@ class Store:
 
     @property
     def reward(self) -> F32:
-        """Minus the cost of each token, in passenger-seconds."""
+        """Minus the cost of each decision, in passenger-seconds."""
         return -self.cost.astype(np.float32)
 
     def duration_s(self) -> I32:
-        """Seconds from each token to the next, or to the horizon."""
+        """Seconds from each decision to the next, or to the horizon."""
         after = np.append(self.columns.time_s[1:], 0)
         after[self.terminal] = self.city.horizon_s
         return np.asarray(after - self.columns.time_s, np.int32)
@@ -124,7 +124,7 @@ def open_store(folder: Path, city: City) -> Store:
     """Check a store against its manifest and load it."""
     manifest = check_sealed(folder)
     if manifest.plan.city != digest(city):
-        raise InputError(f"{folder / MANIFEST}: was collected in another city than {city.name}")
+        raise InputError(f"{folder / MANIFEST}: the replay was not collected in {city.name}")
     parts, levels, episodes, costs = [], [], [], []
     known_levels: list[float] = []
     first = 0
@@ -156,9 +156,9 @@ def open_store(folder: Path, city: City) -> Store:
 
 
 def _check_order(path: Path, tokens: Tokens, city: City) -> None:
-    """Rows in the order they happened, numbers that are numbers, trips of this city."""
+    """Check that rows are in order, holds are numbers, and trips belong to the city."""
     if len(tokens) == 0:
-        raise InputError(f"{path}: has no rows")
+        raise InputError(f"{path} has no rows")
     back = np.flatnonzero(np.diff(tokens.time_s) < 0)
     if len(back):
         raise InputError(f"{path} row {back[0] + 2}: out of order in time")
@@ -166,7 +166,7 @@ def _check_order(path: Path, tokens: Tokens, city: City) -> None:
     if len(bad):
         raise InputError(f"{path} row {bad[0] + 1}: hold is not a number")
     if tokens.trip.min() < 0 or tokens.trip.max() >= len(city.trips):
-        raise InputError(f"{path}: names a trip that {city.name} does not have")
+        raise InputError(f"{path} contains a trip that does not exist in {city.name}")
 
 
 def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns:
@@ -194,14 +194,14 @@ def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns
 
 def _narrow(column: I32, name: str) -> I16:
     if column.max() > np.iinfo(np.int16).max:
-        raise InputError(f"{name} {column.max()}: more than a replay row can hold")
+        raise InputError(f"{name} {column.max()} is too large for a replay row")
     return column.astype(np.int16)
 
 
 def batch_places(time_s: I32) -> tuple[I16, I16]:
-    """For each row, its place in the batch it was decided in, and that batch's size.
+    """The index of each row within its batch, and the size of the batch.
 
-    A moment wider than sixteen was handed out as consecutive batches of sixteen.
+    A moment with more than sixteen decisions has consecutive batches of sixteen.
     """
     starts = np.flatnonzero(np.concatenate([[True], np.diff(time_s) != 0]))
     sizes = np.diff(np.append(starts, len(time_s)))
@@ -212,7 +212,7 @@ def batch_places(time_s: I32) -> tuple[I16, I16]:
 
 
 def known_of(city: City, levels: tuple[float, ...]) -> Known:
-    """The tables a row needs beside its own columns."""
+    """The tables that a row needs in addition to its own columns."""
     ahead, behind = city.headway_targets()
     return Known(
         np.array([trip.service for trip in city.trips], np.int32),

@@ -1,8 +1,7 @@
-"""A study's folder as plain data for its report: what each part holds, ready for JSON.
+"""A study's folder as plain data for its report, ready for JSON.
 
-Every reader answers None where its part is not there; what is there but cannot be read is an
-`InputError`. Outcomes of a trial are read only once its analysis is written: the report never
-breaks a seal.
+A reader returns None if its part does not exist, and raises `InputError` if it cannot be read.
+Outcomes of a trial are read only after its analysis is written: the report never breaks a seal.
 """
 
 import re
@@ -47,7 +46,7 @@ MEASURED = (
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All parts of a study; None where it has no such part."""
+    """All parts of a study; None for a part that does not exist."""
 
     folder: Path
     city: City | None
@@ -63,9 +62,9 @@ class Study:
 
 
 def read_study(folder: Path) -> Study:
-    """Everything that lies in a study's folder."""
+    """Read all parts of a study's folder."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; a study is made by: evenline study run PLAN")
+        raise InputError(f"{folder}: no such folder; create a study with: evenline study run PLAN")
     city = open_city(str(folder / "city")) if (folder / "city").is_dir() else None
     study = Study(
         folder,
@@ -78,7 +77,9 @@ def read_study(folder: Path) -> Study:
     )
     parts = (city, study.trial, study.training, study.fidelity, study.replay)
     if all(part is None for part in parts):
-        raise InputError(f"{folder}: holds no part of a study")
+        raise InputError(
+            f"{folder} is not a study's folder; create a study with: evenline study run PLAN"
+        )
     return study
 
 
@@ -165,7 +166,7 @@ def _methods(records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any]) -> 
 def _pairs(
     folder: Path, records: list[dict[str, Any]], plan: Mapping[str, Any], analysed: list[float]
 ) -> dict[Key, dict[str, Fraction]]:
-    """Candidate minus parent, day by day; the blocks must be those that the verdict speaks of."""
+    """Candidate minus parent, day by day; the blocks must be those of the verdict."""
     whole = all(
         record["outcome"][name] == getattr(outcome_from(record["outcome"]), name)
         for record in records
@@ -180,8 +181,9 @@ def _pairs(
         pairs = {}
     if not whole or list(map(float, by_block(pairs, "generalized_s"))) != analysed:
         raise InputError(
-            f"{folder}: the records do not give what analysis.json says; "
-            f"see: evenline trial verify {folder}"
+            f"{folder}: analysis.json disagrees with the records; "
+            f"run: evenline trial verify "
+            f"{folder}"
         )
     return dict(
         sorted(pairs.items(), key=lambda item: (item[0].block, item[0].level, item[0].seed))
@@ -192,7 +194,7 @@ def _pairs(
 
 
 def read_training(folder: Path) -> Part:
-    """Where the actors ended and went through, and the metrics of their updates."""
+    """The final and intermediate actors, and the metrics of their updates."""
     curve, metrics = _json(folder / "curve.json"), folder / "metrics.parquet"
     if curve is None and not metrics.is_file():
         return None
@@ -218,7 +220,9 @@ def read_training(folder: Path) -> Part:
 
 
 def _metrics(path: Path) -> list[dict[str, Any]]:
-    """Each quantity of each learner and phase: mean and range over seeds, at few enough points."""
+    """Each quantity of each learner and phase: mean and range over seeds, at a limited number of
+    points.
+    """
     try:
         table = pq.read_table(path, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
@@ -246,7 +250,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def _summary(values: Any, update: Any, steps: Any) -> list[float | None]:
-    """A bin of updates: where it ends, then mean, lowest and highest value."""
+    """A bin of updates: its end, then mean, lowest and highest value."""
     chosen = values[(update >= steps[0]) & (update <= steps[-1])]
     chosen = chosen[np.isfinite(chosen)]
     if not len(chosen):
@@ -256,7 +260,7 @@ def _summary(values: Any, update: Any, steps: Any) -> list[float | None]:
 
 
 def read_ratio(folder: Path) -> Part:
-    """The domain-ratio diagnostic, a row for each learner and seed."""
+    """The domain-ratio diagnostic, one row per learner and seed."""
     found = _json(folder / "ratio.json")
     if not found:
         return None
@@ -313,7 +317,7 @@ def _path(city: City, service: Service) -> list[list[float]]:
 
 
 def _route_lines(city: City, routes: list[str]) -> list[list[Any]]:
-    """A line for each route on each street, with its place among the routes that share it."""
+    """One line per route and street, with its index among the routes that share the street."""
     nodes = {node.id: node for node in city.nodes}
     ends = {road.id: sorted((road.from_node, road.to_node)) for road in city.roads}
     shared: dict[tuple[str, str], set[str]] = {}

@@ -1,7 +1,7 @@
-"""Days of a trial under candidate and parent, simulated anew in the fast world for the report.
+"""Days of a trial under candidate and parent, simulated again in the fast world for the report.
 
 The trial's own days ran in SUMO and keep totals only; these show where and when buses were held.
-The page says so beside every figure that is drawn from them.
+The page says so next to every figure that uses them.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from evenline.rules.explain import HOUR_S, Witness, changes
 from evenline.support.own import is_own
 from evenline.worlds.open import CALIBRATION, OpenCity, open_city
 
-VISITS = 60_000  # as many stop visits as a page takes along, at least one block
+VISITS = 60_000  # the most stop visits on a page, but at least one block
 ROLES = ("candidate", "parent")
 CHANGES = ("", *ELEMENTS.values())
 

@@ -1,6 +1,6 @@
 """The report's main figures as vector files for print: SVG and PDF, one colour scheme, no dates.
 
-They are drawn from the same data as the page. `write_figures` leaves out what a study has not.
+They are drawn from the same data as the page. `write_figures` leaves out figures without data.
 """
 
 import io
@@ -36,7 +36,7 @@ Days = dict[str, Any]
 
 
 def write_figures(study: Study, days: Days | None, service: str | None) -> list[Path]:
-    """Every figure that the study has data for, into its folder of figures."""
+    """Write every figure that the study has data for to its folder of figures."""
     drawn: dict[str, Callable[[], Figure]] = {}
     city, trial = study.city, study.trial
     if city is not None:
@@ -69,7 +69,7 @@ def write_figures(study: Study, days: Days | None, service: str | None) -> list[
 
 
 def pdf(figure: Figure) -> bytes:
-    """The figure as PDF with its letters as letters, naming no date."""
+    """The figure as PDF with embedded fonts and without a date."""
     out = io.BytesIO()
     with rc_context({"pdf.fonttype": 42}):
         figure.savefig(out, format="pdf", metadata={"CreationDate": None, "Producer": None})
@@ -88,7 +88,7 @@ def forest(trial: dict[str, Any]) -> Figure:
         _interval(axes, float(np.mean(found)), min(found), max(found), block)
     names = [f"block {block + 1}" for block in range(count)]
     whole = trial["analysis"]["beyond_the_claim"]["generalized_s"]["bca_mean"]
-    if whole:  # nothing to estimate from one block, or where all are alike
+    if whole:  # no estimate from one block, or if all are equal
         names.append("mean, 95 %")
         axes.errorbar(
             whole["estimate"], count, fmt="D", color=LIGHT.ink, markersize=6,
@@ -136,7 +136,7 @@ def time_space(city: City, trial: dict[str, Any], days: Days, service: str) -> F
 
 
 def _visits(city: City, day: dict[str, Any], service: str) -> pa.Table:
-    """A simulated day's service as the stop-visit table that the diagrams take."""
+    """One service of a simulated day as a stop-visit table."""
     rows = day["services"][service]
     number = next(i for i, each in enumerate(city.services) if each.id == service)
     trips = [city.trips[city.trips_of[number][place]] for place in rows["t"]]
@@ -213,7 +213,7 @@ def reserve(city: City, days: Days) -> Figure:
 
 
 def learning(training: dict[str, Any]) -> Figure:
-    """Where each learner ended, a dot for each training seed."""
+    """The results of each learner, one dot per training seed."""
     names = list(dict.fromkeys(row["learner"] for row in training["ends"]))
     figure, axes = _blank(6.0, 0.3 * len(names) + 1.1)
     for row in training["ends"]:
@@ -268,7 +268,7 @@ _PHASES = {"iql": "IQL on the replay", "online": "simulated days"}
 
 
 def replay(audit: dict[str, Any]) -> Figure:
-    """How often which hold and which headway was logged."""
+    """Histograms of the recorded holds and headways."""
     figure = Figure(figsize=(7.0, 2.6), layout="constrained")
     panels = figure.subplots(1, 2)
     shown = (("hold_histogram", 2, "positive hold, s"), ("headway_histogram", 1, "headway, min"))
@@ -281,7 +281,9 @@ def replay(audit: dict[str, Any]) -> Figure:
 
 
 def ratio(found: dict[str, Any]) -> Figure:
-    """How well simulated and logged transitions can be told apart, on days seen and held out."""
+    """How well simulated and recorded transitions can be told apart, on training and held-out
+    days.
+    """
     names = list(dict.fromkeys(row["learner"] for row in found["rows"]))
     figure, axes = _blank(6.0, 0.4 * len(names) + 1.4)
     kinds = (
@@ -342,11 +344,11 @@ def _plain(axes: Axes) -> None:
 
 
 def _scale(figure: Figure, image: QuadMesh, panels: list[Axes], label: str) -> None:
-    """The scale of a heat map as a vector too; it would be a picture of many cells otherwise."""
+    """The scale of a heat map as vector graphics, instead of a bitmap."""
     bar = figure.colorbar(image, ax=panels, label=label)
     if bar.solids is not None:
         bar.solids.set_rasterized(False)
-        bar.solids.set_edgecolor("face")  # no hairlines between its cells
+        bar.solids.set_edgecolor("face")  # no thin lines between its cells
 
 
 def _cells(axes: Axes, grid: Floats, colours: Colormap, most: float | None) -> QuadMesh:
@@ -360,7 +362,7 @@ def _cells(axes: Axes, grid: Floats, colours: Colormap, most: float | None) -> Q
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names down the left side, the first on top, and a line at zero where zero is in sight."""
+    """Names on the left, the first on top, and a line at zero if zero is visible."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     low, high = axes.get_xlim()

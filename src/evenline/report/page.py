@@ -1,7 +1,7 @@
-"""The report of a study: one HTML page that needs nothing else, not even a network.
+"""The report of a study: one self-contained HTML page.
 
 `write_report` reads the study's folder, simulates a few days in the fast world for the pictures,
-and embeds data, style and script. What a study does not have is named in one line in its place.
+and embeds data, style and script. A section without data says so in one line.
 """
 
 from importlib.resources import files
@@ -25,7 +25,7 @@ SCRIPTS = ("page.js", "trial.js", "days.js", "audits.js")
 
 
 def write_report(study: Path, figures: bool = False) -> Path:
-    """Write the page into the study's folder, on request also its figures; the page's path."""
+    """Write the page, and optionally its figures, to the study's folder; return the page's path."""
     found = read_study(study)
     days = None
     if found.city is not None and found.trial is not None:
@@ -56,7 +56,7 @@ def report_page(study: Study, days: dict[str, Any] | None) -> str:
 
 
 def _own(name: str) -> Markup:
-    """A file of ours that goes into the page as it is."""
+    """A file of ours that the page includes unchanged."""
     return Markup((files("evenline.report") / "assets" / name).read_text(encoding="utf-8"))
 
 
@@ -77,7 +77,7 @@ def _embedded(study: Study, days: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _most_changed(days: dict[str, Any]) -> str:
-    """The service with which the diagrams begin: where candidate and parent hold differently."""
+    """The service that the diagrams show first: where candidate and parent hold differently."""
     first = days["blocks"][0]
 
     def held(role: str, service: str) -> float:

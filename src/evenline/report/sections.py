@@ -1,4 +1,4 @@
-"""What is on a study's page: its sections, with their figures and tables, from the study's data.
+"""The sections of a study's page, with their figures and tables, from the study's data.
 
 A figure is a frame with words, a text alternative and a button for its data; the script draws
 into it. The template (`assets/page.html.j2`) turns all of this into HTML and escapes it.
@@ -16,9 +16,9 @@ from evenline.report.data import Study
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure that the script draws: its name there, what it says, how to make its data again.
+    """A figure that the script draws: its name, its finding, how to make its data again.
 
-    `finding` is what it shows as it is first drawn; the script keeps it to what has been chosen.
+    `finding` describes the first view; the script updates it when the reader chooses another.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Table(Numbers):
-    """A table; `columns` that are no numbers are text, code or command, `strong` rows stand out."""
+    """A table; `columns` that are not numbers are text, code or command; `strong` rows are bold."""
 
     columns: Mapping[int, str] = field(default_factory=dict)
     strong: AbstractSet[str] = frozenset()

@@ -1,7 +1,7 @@
-"""What a trial came to, for a document: the verdict in words, a table of methods, a forest plot.
+"""The result of a trial for a document: the verdict in words, a table of methods, a forest plot.
 
-Everything is computed from the records of an analysed trial. What is on record against it, a look
-before its end or a deviation, stands beside the verdict.
+Everything is computed from the records of an analysed trial. Early looks and deviations are shown
+with the verdict.
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ from evenline.support.files import write_bytes
 
 
 def write_trial(document: Path, folder: Path) -> None:
-    """Put a trial's verdict, table and figure between their marks in a document."""
+    """Write a trial's verdict, table and figure between their marks in a document."""
     trial = read_trial(folder)
     if trial is None:
-        raise InputError(f"{folder}: is not analysed yet; first: evenline trial analyse {folder}")
+        raise InputError(f"{folder}: not analysed yet; run: evenline trial analyse {folder}")
     image = document.parent / "images" / f"trial-{trial['name']}.png"
     text = [
         f"Made by `evenline trial analyse {folder} --docs {document}`: {trial['jobs']:,} days,"
@@ -60,14 +60,14 @@ def verdict_lines(analysis: dict[str, Any]) -> list[str]:
     lines.append(f"Candidate minus parent: {', '.join(by_level)}.")
     if beyond:
         lines.append(
-            f"Mean difference over blocks {beyond['estimate']:+.1f} s a passenger"
+            f"Mean difference over blocks {beyond['estimate']:+.1f} s per passenger"
             f" ({beyond['low']:+.1f} to {beyond['high']:+.1f}, descriptive)."
         )
     return lines
 
 
 def method_table(trial: dict[str, Any]) -> list[str]:
-    """Means of every method, and the candidate against it."""
+    """Means of every method, and candidate minus method."""
     analysis, claim = trial["analysis"], trial["claim"]
     primary = analysis["claim"]["primary"]
     against = {
@@ -79,7 +79,7 @@ def method_table(trial: dict[str, Any]) -> list[str]:
     }
     lines = [
         "| Method | Time, s | Waiting, s | Riding, s | Completion, % | Mean hold, s |"
-        " Candidate against it, s | Completion, points | Blocks with less time |",
+        " Candidate minus method, s | Completion, points | Blocks with less time |",
         "| --- |" + " ---: |" * 8,
     ]
     for name, row in trial["methods"].items():

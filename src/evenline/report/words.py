@@ -1,6 +1,6 @@
-"""What a study came to, in words: the verdict with its limits, captions, provenance.
+"""The results of a study in words: the verdict with its limits, captions, provenance.
 
-Every sentence is a function of the study's data, so that the page can say no more than its files.
+Every sentence is a function of the study's data, so that the page says no more than its files.
 """
 
 from collections.abc import Mapping
@@ -27,22 +27,22 @@ TIE_S = 0.05  # a difference of generalized time that no figure on the page woul
 
 
 def change(value: float, digits: int = 1) -> str:
-    """A difference with its sign."""
+    """Format a difference with its sign."""
     return signed(value, f",.{digits}f")
 
 
 def share(value: float, digits: int = 1) -> str:
-    """A share in per cent."""
+    """Format a share in per cent."""
     return f"{100 * value:.{digits}f} %"
 
 
 def named(method: str) -> str:
-    """A method's name as it stands in a sentence."""
+    """A method's name within a sentence."""
     return f"\u201c{method}\u201d"
 
 
 def which(candidate: str) -> str:
-    """The candidate at the beginning of a sentence."""
+    """The candidate's name within a sentence."""
     if candidate == "candidate":
         return "the candidate policy"
     return f"the policy {named(candidate)}"
@@ -58,7 +58,7 @@ def called(parent: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The first thing on the page: one word, what was found, what was checked, what it is not."""
+    """The top of the page: the verdict, the finding, the checks, the limits."""
 
     word: str
     confirmed: bool | None
@@ -68,7 +68,7 @@ class Verdict:
 
 
 def verdict(study: Study) -> Verdict:
-    """What the trial says, or that there is none."""
+    """The verdict of the trial, or that there is none."""
     trial = study.trial
     if trial is None:
         return Verdict(
@@ -210,7 +210,7 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def on_record(trial: Mapping[str, Any]) -> list[str]:
-    """What must stand beside a verdict, wherever it is told."""
+    """The notices that every display of a verdict must show."""
     lines = []
     if missing := _unfinished(trial):
         lines.append(
@@ -219,15 +219,16 @@ def on_record(trial: Mapping[str, Any]) -> list[str]:
         )
     if others := trial["used_by"]:
         lines.append(
-            f"These days were not fresh for all: {', '.join(map(named, others))} used seeds of "
-            "theirs too, and whoever chose the policies may have seen what came out."
+            f"These days were not fresh: {', '.join(map(named, others))} used some of their "
+            ""
+            "seeds too, and the people who chose the policies may have seen those outcomes."
         )
     return [*lines, *(f"On record: {notice}" for notice in trial["analysis"]["notices"])]
 
 
 def _unfinished(trial: Mapping[str, Any]) -> str:
-    """What has not happened yet to an analysed trial."""
-    steps = {"verified by other code": trial["verified"], "closed": trial["merkle_root"]}
+    """The steps that an analysed trial still lacks."""
+    steps = {"verified by independent code": trial["verified"], "closed": trial["merkle_root"]}
     return " or ".join(words for words, done in steps.items() if not done)
 
 
@@ -288,18 +289,20 @@ def ends_words(training: Mapping[str, Any]) -> str:
         return "No actor has been evaluated."
     best = min(means, key=lambda name: sum(means[name]) / len(means[name]))
     zero = training["zero"]
-    words = f"{len(means)} learners on fresh days of the fast world; the lowest mean time "
-    words += f"has {best} ({sum(means[best]) / len(means[best]):,.0f} s per passenger"
+    words = (
+        f"{len(means)} learners on fresh days of the fast world; {best} has the lowest mean time"
+    )
+    words += f" ({sum(means[best]) / len(means[best]):,.0f} s per passenger"
     return words + (f"; {zero['generalized_s']:,.0f} s without holding)." if zero else ").")
 
 
 def fidelity_words(audit: Mapping[str, Any]) -> str:
-    """Whether the fast world passed, and its largest gap."""
+    """Whether the fast world passed, and its largest difference."""
     lines = audit["lines"]
     outside = sum(not line["passed"] for line in lines)
     gap = audit["largest_zero_gaps"].get("generalized time")
     words = f"{len(lines)} comparisons of the fast world with SUMO: " + (
-        "every interval lies inside its limit." if not outside else f"{outside} lie outside."
+        "every interval is within its limit." if not outside else f"{outside} are outside."
     )
     if gap is None:
         return words
@@ -318,7 +321,7 @@ def replay_words(audit: Mapping[str, Any]) -> str:
 
 
 def ratio_words(ratio: Mapping[str, Any]) -> str:
-    """How far simulated transitions can be told from logged ones."""
+    """How well simulated transitions can be told from recorded ones."""
     held = [row["held_out_joint_auc"] for row in ratio["rows"] if "held_out_joint_auc" in row]
     if not held:
         return "No held-out figure."
@@ -362,7 +365,7 @@ MADE = {
 
 
 def origins(study: Study) -> list[Origin]:
-    """Every file that is there, with the step of the study that makes it."""
+    """Every existing file, with the step of the study that makes it."""
     return [
         Origin(what, file, sha256(study.folder / Path(file)), again(study, step))
         for file, (what, step) in MADE.items()
@@ -373,7 +376,7 @@ def origins(study: Study) -> list[Origin]:
 def again(study: Study, step: str) -> str:
     """The command that makes a part of the study again; a trial's days are never run twice.
 
-    Once there are outcomes, what lies before them is made again in a folder of its own.
+    Once there are outcomes, earlier steps run again in a separate folder.
     """
     name = study.name
     if step in ("analyse", "verify", "closeout"):

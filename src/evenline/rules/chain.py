@@ -1,8 +1,8 @@
-"""The physical chain: from a proposal in seconds to what the bus does, in small pure functions.
+"""The physical chain: small pure functions that turn a proposal in seconds into a hold.
 
-Each function is one equation of the paper's "Physical action calibration" and depends on the raw
-event and the hold so far alone. The same compiled functions serve both worlds, whole arrays of
-events and the fast kernel. `explain` says for each decision which of them changed it, and why.
+Each function is one equation of the paper's "Physical action calibration" and depends only on the
+raw event and the hold so far. Both worlds, whole arrays of events and the fast kernel use the same
+compiled functions. `explain` tells for each decision which of them changed the hold, and why.
 """
 
 from typing import Any
@@ -37,13 +37,13 @@ CHAINS = {
     "candidate": CALIBRATE + TAIL_FLOOR + COMPLETION_RESERVE,
 }
 
-KEPT_SHARE = 0.125  # of a proposal that the headways do not support
+KEPT_SHARE = 0.125  # kept of a proposal that the headways do not support
 CALIBRATED_UNTIL = 0.75  # fraction of the horizon
 LOW_LOAD = 0.25
 FLOOR_S, FLOOR_FROM, FLOOR_UNTIL = 20.0, 0.50, 0.75
 RESERVE_S, RESERVE_FROM, RESERVE_UNTIL = 60.0, 0.15, 0.75
 
-# The guard has one window for each element that asks it; the other terms are common to both.
+# The guard has one window for each element that uses it; both share the other terms.
 WINDOWS = {
     "floor_window": (FLOOR_FROM, FLOOR_UNTIL),
     "reserve_window": (RESERVE_FROM, RESERVE_UNTIL),
@@ -101,7 +101,7 @@ def completion_reserve(raw: Array, hold_s: float, rho: float) -> float:
 
 @inlined
 def chained(chain: int, raw: Array, proposal_s: float, horizon_s: float) -> float:
-    """The hold that a chain makes of a proposal."""
+    """Apply a chain to a proposal."""
     hold_s, rho = proposal_s, raw[TIME] / horizon_s
     hold_s = calibrated(raw, hold_s, rho) if chain & CALIBRATE else hold_s
     hold_s = tail_floor(raw, hold_s, rho) if chain & TAIL_FLOOR else hold_s
@@ -110,7 +110,7 @@ def chained(chain: int, raw: Array, proposal_s: float, horizon_s: float) -> floa
 
 @compiled
 def chained_holds(chain: int, raw: Array, proposals_s: Array, horizon_s: float, out: Array) -> None:
-    """The same for many events, into `out`, which may be the proposals themselves."""
+    """Apply a chain to many proposals; `out` may be the array of proposals."""
     for row in range(raw.shape[0]):
         out[row] = chained(chain, raw[row], proposals_s[row], horizon_s)
 
@@ -123,18 +123,18 @@ def apply_chain(chain: int, raw: Array, proposals_s: Array, horizon_s: float) ->
 
 
 def seconds_column(element: str) -> str:
-    """The column that tells what an element alone changed."""
+    """The name of the column with the change that one element made."""
     return f"{element.replace(' ', '_')}_s"
 
 
 def explain(
     chain: int, raw: Array, proposals_s: Array, horizon_s: float
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns that account for each decision: proposal, what each element changed, guard terms.
+    """Columns that explain each decision: proposal, change by each element, guard terms.
 
-    Each element has a column of the seconds it alone added or took; `change_s` is their sum and
-    `changed_by` the last of them that changed anything, empty where the proposal was carried out
-    as it was. The guard's terms are there whether or not an element of the chain asks for them.
+    Each element has a column with the seconds it added or removed. `change_s` is their sum, and
+    `changed_by` is the last element that changed the hold, or empty if none did. The terms of the
+    guard are always included.
     """
     hold_s = np.array(proposals_s, np.float64)
     changed_by = np.full(len(raw), "", dtype=object)
@@ -152,7 +152,7 @@ def explain(
 
 
 def guard_terms(raw: Array, horizon_s: float) -> tuple[npt.NDArray[np.bool_], ...]:
-    """The conditions of the completion guard one by one, its two windows first."""
+    """The conditions of the completion guard, its two windows first."""
     rho, capacity = raw[:, TIME] / horizon_s, raw[:, CAPACITY]
     return (
         *((rho >= low) & (rho < high) for low, high in WINDOWS.values()),

@@ -1,7 +1,7 @@
-"""Why each bus was held: the account of a day's decisions, beside its stop visits.
+"""Why each bus was held: explanations of a day's decisions, next to its stop visits.
 
-A `Witness` stands between a world and a policy and notes every event and proposal. From these
-alone follow the columns that the stop-visit table carries and the count of activations.
+A `Witness` wraps a policy and records every event and proposal. The columns added to the stop-visit
+table and the count of activations follow from these records.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ HOUR_S = 3600
 
 
 class Witness:
-    """A policy that remembers what it was asked and what it proposed."""
+    """A policy that records its events and proposals."""
 
     def __init__(self, policy: ChainedPolicy) -> None:
         self.policy = policy
@@ -36,7 +36,9 @@ class Witness:
         return [float(hold) for hold in decision.holds_s]
 
     def table(self, city: City, visits: Iterable[Visit]) -> pa.Table:
-        """The stop visits with the account of each decision; null where nothing was decided."""
+        """The stop visits with the explanation of each decision; null for visits without a
+        decision.
+        """
         rows = sorted(visits)
         table = visit_table(city, rows)
         raw = np.concatenate(self._raw) if self._raw else np.zeros((0, 16))
@@ -66,7 +68,7 @@ def changes(visits: pa.Table) -> Counter[tuple[str, str, int]]:
 
 
 def activations(visits: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
-    """The changes of a day as a file holds them: by element, service and hour of the day."""
+    """The changes of a day as stored in a file: by element, service and hour of the day."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for (element, service, hour), times in sorted(changes(visits).items()):
         found.setdefault(element, {}).setdefault(service, {})[f"hour {hour + 1}"] = times

@@ -1,8 +1,8 @@
 """The formulas of the holding rules: each a pure function of one event, in seconds of hold.
 
 A formula takes the raw event, the rule's constants in the order of its row in the table, and the
-lateness on the timetable. The same function serves both worlds, whole arrays, the fast kernel and
-plain Python. `evenline.rules.table` gives names, ranges and sources.
+lateness on the timetable. Both worlds, whole arrays, the fast kernel and plain Python use the same
+function. `evenline.rules.table` gives names, ranges and sources.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from evenline.support.compiled import inlined
 
 @inlined
 def clip_hold(hold_s: float) -> float:
-    """Into the operational range 0..60 s."""
+    """Clip a hold to the range 0 to 60 s."""
     return min(max(hold_s, 0.0), MAX_HOLD_S)
 
 
@@ -41,7 +41,7 @@ def headway_signal(raw: Array) -> float:
 
 @inlined
 def event_uniform(raw: Array, salt: int) -> float:
-    """A uniform number in [0, 1) that depends on the event alone (splitmix64)."""
+    """A uniform number in [0, 1) that depends only on the event (splitmix64)."""
     x = np.uint64(salt) * np.uint64(0x9E3779B97F4A7C15)
     for feature in (SERVICE, STOP, TIME):
         x = (x ^ np.uint64(raw[feature])) * np.uint64(0xBF58476D1CE4E5B9)
@@ -57,7 +57,7 @@ def zero(raw: Array, constants: Array, late_s: float) -> float:
 
 
 def random(raw: Array, constants: Array, late_s: float) -> float:
-    """Hold a share of the buses, each for a uniform time up to the longest."""
+    """Hold a share of the buses, each for a uniform time up to `longest`."""
     share, longest_s = constants[0], constants[1]
     salt = int(1000.0 * share)
     if event_uniform(raw, salt) >= share:
@@ -81,14 +81,14 @@ def myopic(raw: Array, constants: Array, late_s: float) -> float:
 
 
 def schedule(raw: Array, constants: Array, late_s: float) -> float:
-    """Hold an early bus until it is due, with a slack for every stop so far."""
+    """Hold an early bus until it is due, with some slack for every stop so far."""
     return clip_hold(constants[0] * raw[STOP] - late_s)
 
 
 def forward(raw: Array, constants: Array, late_s: float) -> float:
-    """Daganzo 2009: a slack, more for a bus that comes too soon after the one ahead.
+    """Daganzo 2009: a slack, and more for a bus that is too close to the one ahead.
 
-    A bus without one ahead has the slack too, or it would run away from those that follow.
+    A bus without one ahead gets the slack too; otherwise it would run away from its followers.
     """
     slack_s, gain = constants[0], constants[1]
     early_s = raw[BUS_AHEAD] * (raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD])
@@ -96,9 +96,8 @@ def forward(raw: Array, constants: Array, late_s: float) -> float:
 
 
 def two_way(raw: Array, constants: Array, late_s: float) -> float:
-    """After Daganzo and Pilachowski 2011: balance the gaps behind and ahead.
-
-    A missing neighbour counts as being where the timetable wants it.
+    """After Daganzo and Pilachowski 2011: balance the gaps behind and ahead. A missing neighbour
+    counts as on time.
     """
     slack_s, gain = constants[0], constants[1]
     ahead, behind = raw[HEADWAY_AHEAD], raw[HEADWAY_BEHIND]
@@ -114,8 +113,8 @@ def two_way(raw: Array, constants: Array, late_s: float) -> float:
 def virtual_schedule(raw: Array, constants: Array, late_s: float) -> float:
     """Xuan, Argote and Daganzo 2011, the one-parameter form.
 
-    A share `kept` of the deviation from the virtual schedule is left at the next stop; what the
-    gap ahead adds to boarding (`beta`) is taken out.
+    A share `kept` of the deviation from the virtual schedule remains at the next stop; the rule
+    removes the boarding time (`beta`) that the gap ahead adds.
     """
     slack_s, kept, board_s = constants[0], constants[1], constants[2]
     deviation = late_s - slack_s * raw[STOP]
@@ -133,9 +132,9 @@ def self_equalising(raw: Array, constants: Array, late_s: float) -> float:
 
 
 def prediction(raw: Array, constants: Array, late_s: float) -> float:
-    """Berrebi et al. 2015: leave at the steadiest pace that the coming buses can keep up.
+    """Berrebi et al. 2015: leave at the most regular pace that the following buses can keep.
 
-    The bus behind is predicted from its gap, those after it from the timetable.
+    The bus behind is predicted from its gap, and the buses after it from the timetable.
     """
     if raw[BUS_AHEAD] == 0.0 or raw[BUS_BEHIND] == 0.0:
         return 0.0
@@ -148,7 +147,7 @@ def prediction(raw: Array, constants: Array, late_s: float) -> float:
 
 
 def even_headway(raw: Array, constants: Array, late_s: float) -> float:
-    """Cats et al.: half way between the neighbours, but at most a share of the headway."""
+    """Cats et al.: halfway between the neighbours, but at most a share of the headway."""
     if raw[BUS_AHEAD] == 0.0 or raw[BUS_BEHIND] == 0.0:
         return 0.0
     middle = 0.5 * (raw[HEADWAY_AHEAD] + raw[HEADWAY_BEHIND])

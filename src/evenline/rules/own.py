@@ -1,4 +1,4 @@
-"""A rule of your own: one function in one file, used by name in every command.
+"""Your own rule: one function in one file, used by name in every command.
 
     from evenline.rules.own import Constant, rule
 
@@ -6,8 +6,8 @@
     def steady(raw, constants, late_s):
         return min(max(constants[0] * (raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD]), 0.0), 60.0)
 
-`evenline compare --policies zero,steady.py:steady:gain=0.4` runs it. Without the decorator a
-function is a rule without constants. A rule is called in plain Python unless it is `compiled`.
+`evenline compare --policies zero,steady.py:steady:gain=0.4` runs it. A function without the
+decorator is a rule without constants. A rule runs in plain Python unless it is `compiled`.
 """
 
 import dis
@@ -30,19 +30,19 @@ def rule(
     compiled: bool = False,
     source: str = "",
 ) -> Callable[[Formula], Rule]:
-    """Make a rule of a function of the raw event, the constants in order, and the lateness."""
+    """Make a rule from a function of the raw event, the constants in order, and the lateness."""
 
     def made(formula: Formula) -> Rule:
         name = formula.__name__
         if len(constants) > WIDTH:
-            raise InputError(f"rule {name}: {len(constants)} constants; there can be {WIDTH}")
+            raise InputError(f"rule {name} has {len(constants)} constants; use at most {WIDTH}")
         return Rule(name, formula, tuple(constants), source, timed, compiled, keep=False)
 
     return made
 
 
 def _check_compiled(source: str, rule: Rule) -> None:
-    """Compile a rule; refuse what compiled code cannot tell: an exception, a feature too many."""
+    """Compile a rule; refuse one that raises or reads a feature that does not exist."""
     if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(rule.formula)):
         raise InputError(f"{source}: a compiled rule cannot raise; return a hold in every case")
     try:
@@ -51,7 +51,7 @@ def _check_compiled(source: str, rule: Rule) -> None:
         said = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = said[-1] if said else type(error).__name__
         raise InputError(
-            f"{source}: cannot be compiled ({reason}); mend it, or leave out compiled=True"
+            f"{source}: cannot be compiled ({reason}); fix it, or leave out compiled=True"
         ) from error
     constants = [*rule.values({}), *[0.0] * (WIDTH - len(rule.constants))]
     for value in (0.0, 1.0):
@@ -65,7 +65,7 @@ def _check_compiled(source: str, rule: Rule) -> None:
 
 
 def load_rule(source: str) -> tuple[Rule, Own]:
-    """The rule that `FILE.py:NAME` or `MODULE:NAME` names, compiled if it asks to be."""
+    """Load the rule that `FILE.py:NAME` or `MODULE:NAME` names; compile it if it is `compiled`."""
     own = load_own(source)
     found = own.thing
     if not isinstance(found, Rule):

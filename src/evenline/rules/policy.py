@@ -1,8 +1,8 @@
 """Rules as policies: a row of the table with its constants, a chain and a city's timetable.
 
-A chained policy proposes a hold for each bus and takes it through a physical chain. `decide`
-returns both numbers, so that `evenline.rules.chain.explain` can account for the difference.
-`BEHAVIOURS` are the eight settings that collect a replay.
+A chained policy proposes a hold for each bus and applies a physical chain to it. `decide` returns
+both numbers, so that `evenline.rules.chain.explain` can explain the difference. `BEHAVIOURS` are
+the eight settings that collect a replay.
 """
 
 import traceback
@@ -22,7 +22,7 @@ from evenline.support.errors import InputError
 
 
 class Decision(NamedTuple):
-    """What was proposed for each bus of a batch, and what the chain made of it."""
+    """The proposals for the buses of a batch, and the holds after the chain."""
 
     proposals_s: Array
     holds_s: Array
@@ -50,7 +50,7 @@ class ChainedPolicy(Protocol):
 class RulePolicy:
     """A rule with its constants. A chain and a timed rule need a city's horizon and due times.
 
-    `due_s` is when each visit is due, visits end to end; `first_visit` is where a trip's begin.
+    `due_s` is the due time of each visit; `first_visit` is the offset of each trip in it.
     """
 
     name: str
@@ -63,7 +63,7 @@ class RulePolicy:
 
     @property
     def constants(self) -> Array:
-        """The constants as the compiled formulas take them."""
+        """The constants as the compiled formulas expect them."""
         return np.array([*self.values, *[0.0] * (WIDTH - len(self.values))])
 
     def decide(self, batch: Batch) -> Decision:
@@ -82,7 +82,7 @@ class RulePolicy:
         return [float(hold) for hold in self.decide(batch).holds_s]
 
     def _in_python(self, raw: Array, late_s: Array) -> list[float]:
-        """The formula called bus by bus; an error in it is the user's, and told in one line."""
+        """Call the formula bus by bus; an error in it becomes an InputError."""
         rows = zip(raw, late_s, strict=True)
         try:
             found = [self.rule.formula(row, self.constants, late) for row, late in rows]
@@ -101,7 +101,7 @@ class RulePolicy:
 def controlled(
     address: int, constants: Array, chain: int, raw: Array, late_s: float, horizon_s: float
 ) -> float:
-    """A compiled rule's proposal for one event, taken through a chain."""
+    """A compiled rule's proposal for one event, with a chain applied."""
     return chained(chain, raw, call_formula(address, raw, constants, late_s), horizon_s)
 
 
@@ -113,9 +113,9 @@ def holds_at(address: int, constants: Array, raw: Array, late_s: Array, out: Arr
 
 
 def due_times(city: City, timetable_s: Array) -> Array:
-    """When each trip is due at each of its stops, visits end to end.
+    """The due time of each trip at each of its stops, in one array.
 
-    `timetable_s` holds the seconds from a trip's departure, service-stops end to end.
+    `timetable_s` has the seconds from a trip's departure, one entry per service-stop.
     """
     first = service_stop_offsets(city)
     rows = [
@@ -152,7 +152,7 @@ def recorded(policy: RulePolicy) -> dict[str, object]:
 
 
 def as_recorded(found: Mapping[str, Any]) -> dict[str, object]:
-    """What a replay records of a behaviour; older ones had a number for the rule, and a and b."""
+    """A behaviour as a replay records it; older replays had a number for the rule, and a and b."""
     if "kind" not in found:
         return dict(found)
     rule = RULES[("zero", "random", "headway", "myopic")[int(found["kind"])]]

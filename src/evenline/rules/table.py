@@ -1,6 +1,6 @@
-"""The table of rules: a row holds a rule's formula, its constants with their ranges, its source.
+"""The table of rules: each row has a rule's formula, its constants with their ranges, its source.
 
-Both worlds, tuning, bundles, trials and the documents read this table; a rule of your own
+Both worlds, tuning, bundles, trials and the documents read this table; your own rule
 (`evenline.rules.own`) is a row of the same kind.
 """
 
@@ -19,7 +19,7 @@ Formula = Callable[[Any, Any, float], float]
 
 @dataclass(frozen=True)
 class Constant:
-    """A rule's constant: its name, its default, and the range it may be in."""
+    """A constant of a rule: its name, default and range."""
 
     name: str
     default: float
@@ -27,26 +27,25 @@ class Constant:
     high: float
 
     def checked(self, value: object) -> float:
-        """A value as a number within the range."""
+        """Check that a value is a number within the range, and return it."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"constant {self.name}: {value!r} is not a number")
         try:
             number = float(value)
         except OverflowError:
-            number = math.inf  # a whole number beyond any float
+            number = math.inf  # a whole number too large for a float
         if not math.isfinite(number) or not self.low <= number <= self.high:
             raise InputError(
-                f"constant {self.name}: must be from {self.low:g} to {self.high:g}, "
-                f"{number:g} is not"
+                f"constant {self.name} is {number:g}; must be from {self.low:g} to {self.high:g}"
             )
         return number
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of the table. `timed` rules look at the timetable; `compiled` ones run in the kernel.
+    """A row of the table. `timed` rules use the timetable; `compiled` rules run in the kernel.
 
-    `keep` caches the compiled formula on disk, which is for the files of this package.
+    `keep` caches the compiled formula on disk; it is meant for the files of this package.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Rule:
     keep: bool = field(default=True, repr=False)
 
     def values(self, given: Mapping[str, object]) -> tuple[float, ...]:
-        """The constants in order: as given, or by default."""
+        """The constants in order; those that are not given have their defaults."""
         names = [constant.name for constant in self.constants]
         for name in given:
             if name not in names:
@@ -73,7 +72,7 @@ class Rule:
 
     @property
     def address(self) -> int:
-        """Where the compiled formula lies, as the kernel calls it; 0 for plain Python."""
+        """The address at which the kernel calls the compiled formula; 0 for plain Python."""
         return int(formula_entry(self.formula, self.keep).address) if self.compiled else 0
 
 

@@ -1,4 +1,4 @@
-"""Runs the day of a job in this process and measures everything that the result depends on.
+"""Run the day of a job in this process and hash everything that the result depends on.
 
 The closure of this module's imports is the evaluator: a change of any other file of ours cannot
 change an outcome. Days of one actor in the fast world run together, as one fleet.
@@ -38,7 +38,7 @@ from evenline.worlds.open import OpenCity, open_city, open_world
 from evenline.worlds.sumo.runtime import runtime_version
 from evenline.worlds.sumo.scenario import sumo_options
 
-Progress = Callable[[int], None]  # seconds of the day already simulated
+Progress = Callable[[int], None]  # seconds of the day simulated so far
 PROGRESS_EVERY_S = 0.5
 LIBRARIES = ("numpy", "numba")
 
@@ -50,12 +50,12 @@ def evaluator_files() -> dict[str, str]:
 
 @cache
 def evaluator() -> str:
-    """One hash for them, as they were when this process first asked."""
+    """One hash of these files, as they were at the first call in this process."""
     return digest_of(evaluator_files())
 
 
 def library_versions() -> dict[str, str]:
-    """The libraries that compute, by name and version."""
+    """The versions of the libraries that compute, by name."""
     return {name: version(name) for name in LIBRARIES}
 
 
@@ -82,12 +82,12 @@ class Opened:
     calibration: str | None
 
     def close(self) -> None:
-        """Close the world, if it holds something open."""
+        """Close the world, if it has a method `close`."""
         getattr(self.world, "close", lambda: None)()
 
 
 def open_job(job: Job) -> Opened:
-    """Open what a job needs; anything wrong with it is refused here."""
+    """Open everything that a job needs, or raise an error."""
     opened = open_city(job.city, None if job.calibration is None else Path(job.calibration))
     bundle = read_policy(job.policy)
     policy = open_policy(bundle, opened.city, opened.calibration)
@@ -104,13 +104,13 @@ def open_job(job: Job) -> Opened:
 
 
 def needs_calibration(bundle: Bundle) -> bool:
-    """Whether a policy asks the fast world: it looks ahead, or holds to the usual times."""
+    """Whether a policy uses the fast world: it looks ahead, or holds to the usual times."""
     timed = bundle.row is not None and bundle.row.timed and not bundle.tensors
     return timed or bundle.spec.kind == "rollout"
 
 
 def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -> Answer:
-    """Run one day, write the files the job names, and answer."""
+    """Run one day, write the files that the job names, and return the answer."""
     city, world = opened.city.city, opened.world
     if isinstance(world, FastWorld) and job.tokens is None and job.visits is None:
         outcome = world.run_day(job.cell, opened.policy)
@@ -134,7 +134,7 @@ def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -
 
 
 def provenance(job: Job, answer: Answer) -> dict[str, object]:
-    """What an episode's file says of where it came from."""
+    """The provenance in an episode's file."""
     behaviour = BEHAVIOURS.get(job.policy)
     return {
         "city": answer.city,
@@ -146,7 +146,7 @@ def provenance(job: Job, answer: Answer) -> dict[str, object]:
 
 
 def _telling(policy: Policy, progress: Progress) -> Policy:
-    """A policy that says now and then how far the day is."""
+    """A policy that reports the progress of the day from time to time."""
     last = time.monotonic()
 
     def told(batch: Batch) -> Sequence[float]:
@@ -201,7 +201,9 @@ def _arrivals(city: City, world: World) -> Ints:
 
 
 def run_together(jobs: Sequence[Job], opened: Opened) -> list[Answer]:
-    """Days of one actor in the fast world as a fleet: one call of the actor a decision."""
+    """Run days of one actor in the fast world as a fleet, with one call of the actor per
+    decision.
+    """
     policy = opened.policy
     assert isinstance(policy, ActorPolicy)
     fleet = Fleet(opened.city.city, opened.city.fitted(), len(jobs))
@@ -212,7 +214,9 @@ def run_together(jobs: Sequence[Job], opened: Opened) -> list[Answer]:
 
 
 def run_fleet(fleet: Fleet, cells: Sequence[Cell], policy: ActorPolicy) -> None:
-    """All worlds of a fleet to the end of their days, with one call of the actor a decision."""
+    """Run all worlds of a fleet to the end of their days, with one call of the actor per
+    decision.
+    """
     states, holds = fleet.reset(cells), np.zeros(len(cells))
     while not fleet.over.all():
         live = np.flatnonzero(~fleet.over)

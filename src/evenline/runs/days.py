@@ -1,7 +1,7 @@
-"""Runs a list of jobs under one progress bar and hands back their answers.
+"""Run a list of jobs with one progress bar and return their answers.
 
-The first job that cannot be run is an `InputError` that names it; answers that came before it
-have been handed over already, so a caller that keeps them loses nothing.
+The first job that fails raises an `InputError` that names it. Earlier answers have already been
+passed to the caller, so none is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ def run_days(
     keep: Callable[[Job, Answer], None] = lambda job, answer: None,
     limits: Limits = USUAL,
 ) -> dict[Job, Answer]:
-    """The answer of every job. The bar counts simulated seconds."""
+    """Return the answer of every job. The bar counts simulated seconds."""
     answers: dict[Job, Answer] = {}
     simulated_s: dict[Job, int] = {}
     execute = executor or processes()
@@ -32,7 +32,7 @@ def run_days(
             simulated_s[job] = now_s
             bar.update(task, completed=sum(list(simulated_s.values())))
 
-        # Closing at once, and not when the error has been printed, ends the other workers.
+        # Close at once to end the other workers before the error is printed.
         with closing(execute(jobs, limits=limits, progress=note)) as results:
             for ended in results:
                 if ended.answer is None:

@@ -1,9 +1,9 @@
-"""Who runs jobs: processes on this machine, or a Ray cluster; a shard takes one part of them.
+"""Executors run jobs, in processes on this machine or on a Ray cluster; a shard is one part of
+them.
 
-An executor takes jobs and yields how each ended, in any order; nothing is dropped. Wherever a job
-runs, it runs in a worker process under limits of time and memory, and is tried again with the same
-seeds up to a limit. Days that take milliseconds run in this process. The caller keeps the results,
-so a lost machine costs time and never a result.
+An executor takes jobs and yields the result of each, in any order. A job runs in a worker process
+with limits of time and memory, and is tried again with the same seeds up to a limit. Days that take
+milliseconds run in this process. The caller keeps the results, so a lost machine costs only time.
 """
 
 import logging
@@ -45,11 +45,11 @@ HERE = Path()
 
 
 def no_progress(job: Job, now_s: int) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 class Executor(Protocol):
-    """Runs jobs whose paths are relative to `folder` and yields how each ended."""
+    """Runs jobs whose paths are relative to `folder` and yields the result of each."""
 
     def __call__(
         self,
@@ -71,11 +71,11 @@ class Shard:
     def parse(cls, text: str) -> "Shard":
         index, _, count = text.partition("/")
         if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
-            raise InputError(f"shard {text!r}: should look like 2/8, from 1/8 to 8/8")
+            raise InputError(f"shard {text!r}: write it like 2/8, from 1/8 to 8/8")
         return cls(int(index), int(count))
 
     def of(self, jobs: Iterable[T]) -> list[T]:
-        """The jobs of this part: every `count`-th, beginning with the `index`-th."""
+        """The jobs of this part: every `count`-th, starting with the `index`-th."""
         return list(jobs)[self.index - 1 :: self.count]
 
 
@@ -83,7 +83,7 @@ WHOLE = Shard()
 
 
 def chosen_executor(name: str, address: str | None, workers: int | None) -> Executor:
-    """The executor of a command's options."""
+    """Make the executor from a command's options."""
     if workers is not None and workers < 1:
         raise InputError(f"workers {workers}: must be at least 1")
     if name == "processes" and address is None:
@@ -91,7 +91,7 @@ def chosen_executor(name: str, address: str | None, workers: int | None) -> Exec
     if name == "ray":
         return ray_cluster(address or "auto")
     if name == "processes":
-        raise InputError("--address goes with --executor ray")
+        raise InputError("--address needs --executor ray")
     raise InputError(f"unknown executor {name!r}; choose {choice(EXECUTORS)}")
 
 
@@ -104,14 +104,14 @@ class Worker:
     def __init__(self, sumo: str | None, folder: Path, memory_gib: float) -> None:
         self.sumo = sumo
         self.process = subprocess.Popen(
-            # -P: nothing is imported from the folder
+            # -P: import nothing from the current folder
             [sys.executable, "-P", "-m", "evenline.runs.worker", str(memory_gib)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
             env=runtime_environment(sumo) | ONE_THREAD,
-            start_new_session=True,  # so that a hang is ended together with what it started
+            start_new_session=True,  # so that we can kill it together with its children
         )
         assert self.process.stdout is not None and self.process.stderr is not None
         self.selector = selectors.DefaultSelector()
@@ -122,7 +122,7 @@ class Worker:
     def ask(
         self, task: Task, limits: Limits, progress: Progress, stop: threading.Event
     ) -> tuple[Answer, ...] | Failure:
-        """Hand over a task and wait for its answers, or for the reason why there are none."""
+        """Send a task and wait for its answers or its failure."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(to_line(task))
@@ -152,9 +152,9 @@ class Worker:
                 elif said.failure is not None:
                     return said.failure
             if time.monotonic() - began > limits.time_s:
-                return Failure(kind="time", message=f"not done after {limits.time_s} s")
+                return Failure(kind="time", message=f"not finished after {limits.time_s} s")
             if time.monotonic() - heard > limits.silence_s:
-                message = f"no sign of life for {limits.silence_s:.0f} s"
+                message = f"no progress for {limits.silence_s:.0f} s"
                 return Failure(kind="silent", message=message)
         return Failure(kind="lost", message="stopped")
 
@@ -165,7 +165,7 @@ class Worker:
         return Failure(kind="died", message=message)
 
     def end(self) -> None:
-        """End the process and all that it started, whatever it is doing."""
+        """Kill the process and its children."""
         self.selector.close()
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -183,7 +183,7 @@ def run_task(
     progress: Progress,
     stop: threading.Event,
 ) -> tuple[list[Ended], Worker | None]:
-    """Try a task until it is answered or its tries are spent; a worker that failed is replaced."""
+    """Try a task until it succeeds or has no tries left; replace a worker that failed."""
     failures: list[Failure] = []
     began = time.monotonic()
     while len(failures) < limits.tries and not stop.is_set():
@@ -215,7 +215,7 @@ def run_task(
 
 
 def processes(workers: int | None = None) -> Executor:
-    """As many worker processes as there are cores, or as asked for."""
+    """Run jobs in worker processes, one per core unless `workers` is given."""
 
     def run(
         jobs: Sequence[Job],
@@ -224,7 +224,7 @@ def processes(workers: int | None = None) -> Executor:
         progress: Progress = no_progress,
     ) -> Results:
         for version in {job.sumo for job in jobs}:
-            runtime_environment(version)  # one that is not installed is refused before anything
+            runtime_environment(version)  # refuse a version that is not installed
         tasks = yield from _quick(jobs, folder)
         if tasks:
             yield from _in_workers(tasks, workers, folder, limits, progress)
@@ -233,7 +233,7 @@ def processes(workers: int | None = None) -> Executor:
 
 
 def _quick(jobs: Sequence[Job], folder: Path) -> Generator[Ended, None, list[Task]]:
-    """Run the days of milliseconds here; the rest as tasks for workers."""
+    """Run days that take milliseconds here, and the others as tasks of workers."""
     tasks: list[Task] = []
     for group in grouped(jobs):
         first = located(group[0], folder)
@@ -264,7 +264,7 @@ def _split(group: Task, folder: Path) -> list[Task]:
 
 
 def grouped(jobs: Sequence[Job]) -> list[Task]:
-    """Jobs that share everything but their cells and files, in the order of the first of each."""
+    """Group jobs that differ only in their cells and files, in the order of their first jobs."""
     groups: dict[object, list[Job]] = {}
     for job in jobs:
         files = (job.tokens is None, job.visits is None)
@@ -297,7 +297,7 @@ def _in_workers(
                 ended, worker = run_task(task, worker, folder, limits, progress, stop)
                 for each in () if stop.is_set() else ended:
                     done.put(each)
-        except BaseException as error:  # a defect in here must not leave the caller waiting
+        except BaseException as error:  # a bug here must not leave the caller waiting
             done.put(error)
         finally:
             if worker is not None:
@@ -325,9 +325,9 @@ Shipped = tuple[list[Ended], dict[str, bytes]]
 
 
 def ray_cluster(address: str) -> Executor:
-    """One task a CPU on a Ray cluster. What `folder` holds travels with the jobs.
+    """Run one task per CPU on a Ray cluster. The content of `folder` travels with the jobs.
 
-    Files that a job names come back with its answer and are written here.
+    Files that a job writes come back with its answer and are stored on this machine.
     """
 
     def run(
@@ -354,7 +354,7 @@ def ray_cluster(address: str) -> Executor:
 
 
 def run_on_node(task: Task, limits: Limits) -> Shipped:
-    """What a Ray worker does with a task; Ray has unpacked the inputs where it stands."""
+    """Run a task in a Ray worker; Ray has unpacked the inputs in the current folder."""
     with tempfile.TemporaryDirectory() as place:
         here, names = [], {}
         for number, job in enumerate(task):
@@ -373,7 +373,7 @@ def run_on_node(task: Task, limits: Limits) -> Shipped:
 
 
 def _collected(ray: Any, done: Any, group: Task) -> list[Ended]:
-    """The results of a task, with its files written here; a lost one is a failure."""
+    """The results of a task, with its files stored on this machine; a lost task is a failure."""
     try:
         ended, files = ray.get(done)
     except ray.exceptions.RayError as error:
@@ -387,7 +387,7 @@ def _collected(ray: Any, done: Any, group: Task) -> list[Ended]:
 
 @contextmanager
 def staged(jobs: Sequence[Job], folder: Path) -> Iterator[tuple[Path, list[Job]]]:
-    """The inputs of jobs in one folder that can travel, and the jobs with paths inside it."""
+    """Copy the inputs of jobs into one folder, and return the jobs with paths inside it."""
     if folder != HERE:
         yield folder, list(jobs)
         return

@@ -1,4 +1,4 @@
-"""One day to run, as data: what a worker is told, what it answers, and how it can fail.
+"""One day to run, as data: the job, its answer, and how it can fail.
 
 Every command that runs days (collecting, calibrating, audits, comparisons, demos, trials) describes
 them as `Job`s and hands them to an executor (`evenline.runs.executors`).
@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 
 class Limits(Record):
-    """What one job may cost before it is ended and tried again with the same seeds."""
+    """The limits of one try of a job. A job that exceeds them is tried again with the same
+    seeds.
+    """
 
     time_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 3600
     memory_gib: Annotated[float, Meta(ge=0.1, le=100_000.0)] = 8.0
@@ -32,11 +34,11 @@ USUAL = Limits()
 
 
 class Job(Record):
-    """One day: where, who decides, which day, who simulates; and the files to write, if named.
+    """One day to run: city, policy, cell and world, and the files to write, if any.
 
-    `city` is a name or a folder, `policy` any policy source, `world` fast, sumo or your own,
-    `sumo` another version than the installed one. `explain` adds the account of every decision to
-    the stop visits; `arrivals` asks for the arrival of every trip at every stop in the answer.
+    `city` is a name or a folder, `policy` any policy source, `world` fast, sumo or your own, `sumo`
+    a version other than the default. `explain` adds the explanation of every decision to the stop
+    visits; `arrivals` adds the arrival of every trip at every stop to the answer.
     """
 
     city: str
@@ -56,7 +58,7 @@ class Job(Record):
 
 
 class Simulator(Record):
-    """What ran a day: the world, and SUMO's version and options where it was SUMO."""
+    """The simulator of a day: the world, and SUMO's version and options if it was SUMO."""
 
     world: str
     version: str | None = None
@@ -64,7 +66,7 @@ class Simulator(Record):
 
 
 class Host(Record):
-    """Where a day was run."""
+    """The machine that ran a day."""
 
     name: str
     machine: str
@@ -80,28 +82,28 @@ class Described(Record):
 
 
 class Answer(Record):
-    """What a day came to and all that it depended on, measured by the process that ran it."""
+    """The outcome of a day and everything it depends on, hashed by the process that ran it."""
 
     outcome: Outcome
     city: str  # digest
     cell: Cell
     policy: Described
     simulator: Simulator
-    calibration: str | None  # digest, where the world or the policy used it
+    calibration: str | None  # digest, if the world or the policy used it
     evaluator: str  # digest of our source files that a day depends on
-    versions: dict[str, str]  # of the libraries that compute
+    versions: dict[str, str]  # versions of the libraries that compute
     host: Host
     activations: dict[str, dict[str, dict[str, int]]] | None = None
     arrivals_s: tuple[int, ...] = ()
 
     @property
     def arrivals(self) -> Ints:
-        """When each trip reached each of its stops, visits end to end; -1 where it did not."""
+        """When each trip reached each of its stops, one entry per visit; -1 if it did not."""
         return np.array(self.arrivals_s, np.int32)
 
 
 class Failure(Record):
-    """Why a try gave no answer. Bad input and defects fail every try; the rest may pass."""
+    """Why a try failed. Bad input and bugs fail every try; other failures may pass at the next."""
 
     kind: Literal["input", "defect", "simulator", "died", "silent", "time", "memory", "lost"]
     message: str
@@ -112,7 +114,7 @@ class Failure(Record):
 
 
 class Ended(Record):
-    """How a job ended: with an answer, or with a failure of every try."""
+    """The result of a job: an answer, or the failures of all tries."""
 
     job: Job
     answer: Answer | None
@@ -121,7 +123,7 @@ class Ended(Record):
 
     @property
     def error(self) -> str:
-        """Why there is no answer: the last failure."""
+        """The message of the last failure."""
         return self.failures[-1].message if self.failures else "stopped"
 
     @property
@@ -131,17 +133,17 @@ class Ended(Record):
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
-    """An answer for a file that people read: with the figures that follow, without arrivals."""
+    """An answer for a file that people read: with derived figures, without arrivals."""
     told: dict[str, Any] = plain(answer) | {"outcome": answer.outcome.as_dict()}
     del told["arrivals_s"]
     return told
 
 
 def to_line(value: Any) -> bytes:
-    """A record as one line of JSON."""
+    """Write a record as one line of JSON."""
     return msgspec.json.encode(value, enc_hook=str) + b"\n"
 
 
 def from_line(line: bytes, kind: type[T]) -> T:
-    """The record of a line."""
+    """Read a record from a line of JSON."""
     return msgspec.json.decode(line, type=kind, dec_hook=lambda made, text: made(text))

@@ -1,4 +1,4 @@
-"""Copies what jobs read into one folder that stands alone: for a registration or a cluster.
+"""Copy the inputs of jobs into one self-contained folder, for a registration or a cluster.
 
 City folders, calibrations, bundles and the files of the user's own rules and worlds are copied
 under their hash; built-in names stay names.
@@ -20,7 +20,7 @@ from evenline.worlds.open import WORLDS
 
 
 def stage(jobs: Sequence[Job], folder: Path) -> list[Job]:
-    """Copy the inputs of jobs into a folder; the jobs with paths relative to it."""
+    """Copy the inputs of jobs into a folder and return the jobs with paths relative to it."""
     return [
         replace(
             job,
@@ -47,7 +47,7 @@ def located(job: Job, folder: Path) -> Job:
 
 
 def stage_city(source: str, folder: Path) -> str:
-    """A city folder copied under the hash of its manifest; an embedded city is its name."""
+    """Copy a city folder under the hash of its manifest; an embedded city keeps its name."""
     if source in PLANS:
         return source
     path = f"cities/{sha256(Path(source) / 'manifest.json')[:16]}"
@@ -57,7 +57,7 @@ def stage_city(source: str, folder: Path) -> str:
 
 
 def stage_policy(source: str, folder: Path) -> str:
-    """A bundle or the file of an own rule copied; a built-in policy is its name."""
+    """Copy a bundle or the file of the user's rule; a built-in policy keeps its name."""
     if (Path(source) / "policy.json").is_file():
         path = f"policies/{policy_digest(source)[:16]}"
         if not (folder / path).exists():
@@ -70,12 +70,16 @@ def stage_policy(source: str, folder: Path) -> str:
     if policy_digest(read_policy(source)) != policy_digest(
         read_policy(str(folder / copied) + source.removeprefix(place))
     ):
-        raise InputError(f"{source}: is not the same rule once copied; it must stand in one file")
+        raise InputError(
+            f"{source} is not the same rule after copying; put the whole rule into one file"
+        )
     return copied + source.removeprefix(place)
 
 
 def stage_own(source: str, folder: Path) -> str:
-    """The file behind the user's own code copied under its hash, and the name inside it."""
+    """Copy the file of the user's own code under its hash; return the path and the name inside
+    it.
+    """
     own = load_own(source)
     return f"{_copy(own.file, folder, 'own')}:{own.name}"
 

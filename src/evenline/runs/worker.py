@@ -1,8 +1,8 @@
-"""A process that runs days: one task a line in, progress and one answer a task out.
+"""A process that runs days: reads one task per line, writes progress and one answer per task.
 
-A task is a list of jobs that share everything but their cells. A simulator may crash or hang here
-without taking anyone else down, and may be of any installed version. The process ends when its
-owner does. Run as `python -m evenline.runs.worker`; `evenline.runs.executors` talks to it.
+A task is a list of jobs that differ only in their cells. A simulator that crashes or hangs here
+does no harm to other processes, and it may be any installed version. The process ends with its
+owner. Run as `python -m evenline.runs.worker`; `evenline.runs.executors` talks to it.
 """
 
 import os
@@ -22,7 +22,7 @@ from evenline.worlds.fast.world import FastWorld
 
 
 class Said(Record):
-    """A line from the worker: how far the day is, the answers, or why there are none."""
+    """A line from the worker: the progress of the day, the answers, or the failure."""
 
     now_s: int | None = None
     answers: tuple[Answer, ...] | None = None
@@ -30,7 +30,7 @@ class Said(Record):
 
 
 def run_task(jobs: list[Job], opened: Opened, out: BinaryIO) -> Said:
-    """Run the jobs of a task; a fleet where one call can decide for all."""
+    """Run the jobs of a task, as a fleet if one call can decide for all."""
     fast = isinstance(opened.world, FastWorld)
     files = any(job.tokens is not None or job.visits is not None for job in jobs)
     try:
@@ -46,7 +46,9 @@ def run_task(jobs: list[Job], opened: Opened, out: BinaryIO) -> Said:
 
 
 def serve(tasks: "queue.SimpleQueue[bytes]", out: BinaryIO) -> None:
-    """Answer tasks for ever. What the last task had opened is used again where it can be."""
+    """Answer tasks until the input ends. The next task reuses what the last one opened, if
+    possible.
+    """
     key, opened = None, None
     while True:
         jobs = from_line(tasks.get(), list[Job])
@@ -61,10 +63,8 @@ def serve(tasks: "queue.SimpleQueue[bytes]", out: BinaryIO) -> None:
         except InputError as error:
             said = Said(failure=Failure(kind="input", message=str(error)))
         except MemoryError:
-            said = Said(failure=Failure(kind="memory", message="out of the memory it may use"))
-        except (
-            Exception
-        ) as error:  # of ours, or of the user's own code: the reason must not be lost
+            said = Said(failure=Failure(kind="memory", message="exceeded its memory limit"))
+        except Exception as error:  # a bug of ours or of the user's code: keep the reason
             last = traceback.extract_tb(error.__traceback__)[-1]
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             message = f"{reason} ({last.filename} line {last.lineno})"
@@ -78,7 +78,7 @@ def _write(out: BinaryIO, said: Said) -> None:
 
 
 def _read(tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Hand on the lines of standard input; when it ends, so does this process, at once."""
+    """Forward the lines of standard input; exit as soon as it ends."""
     for line in sys.stdin.buffer:
         tasks.put(line)
     os._exit(0)
@@ -86,7 +86,7 @@ def _read(tasks: "queue.SimpleQueue[bytes]") -> None:
 
 def main() -> None:
     """Serve tasks until standard input ends; the argument is the memory to use, in GiB."""
-    out, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing but answers on the answer channel
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # only answers go to the answer channel
     memory = int(float(sys.argv[1]) * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()

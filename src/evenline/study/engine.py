@@ -1,9 +1,9 @@
-"""The order of it all: steps that know their inputs by hash, in one folder, resumable.
+"""The study engine: runs the steps whose inputs have changed, in one folder, and can continue.
 
-A step runs when what it depends on is not what it was made from, or when what it made is not as it
-was left; it says which. `state.json` is the only memory: what was begun with which inputs, what
-was finished with which outputs, and how long it took. A kill at any moment costs the work of the
-step under way since its own last safe point; the next run goes on there.
+A step runs if its inputs or its files have changed since it last ran, and it prints the reason.
+`state.json` is the only memory: which steps were started with which inputs, which were finished
+with which outputs, and how long they took. A kill loses only the work of the running step since its
+last checkpoint; the next run continues there.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import evenline
 from evenline.city.tables import digest
 from evenline.runs.executors import Executor, processes
 from evenline.study.plan import StudyPlan, read_study_plan
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 from evenline.support.files import (
     read_json,
     refuse_foreign,
@@ -44,7 +44,7 @@ Hashes = dict[str, str]
 
 @dataclass(frozen=True)
 class Study:
-    """A study under way: its folder, its plan, and who runs its days."""
+    """A running study: its folder, its plan, and its executor."""
 
     folder: Path
     plan: StudyPlan
@@ -52,19 +52,19 @@ class Study:
 
     @property
     def city(self) -> str:
-        """The city's folder, as every command takes it."""
+        """The city's folder."""
         return str(self.folder / "city")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what it needs, what of the plan it reads, what it makes and how.
+    """One step: the steps it needs, the settings it reads, the files it makes and how.
 
-    `run` does whatever is missing and returns one line. `owns` is the folder that is emptied when
-    the inputs have changed; a step without one looks after what is there itself. `leaves` names
-    what a step writes there besides, such as checkpoints; anything else is a stranger's and never
-    removed. Where `mends` is set, damaged files alone are removed (and the first of `makes`, the
-    seal) and made again. `stale` may tell of a reason to run that no input shows.
+    `run` does the missing work and returns one line. `owns` is the folder that is emptied when the
+    inputs have changed; a step without one manages its own files. `leaves` names other files that a
+    step writes there, such as checkpoints; any other file is foreign and never removed. If `mends`
+    is set, only damaged files (and the first of `makes`, the seal) are removed and made again.
+    `stale` may give a reason to run that no input shows.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Step:
 
 
 class Done(Record):
-    """A finished step: made from what, what it made, how long it took, what it said."""
+    """A finished step: its inputs, its outputs, how long it took, its message."""
 
     inputs: dict[str, str]
     outputs: Hashes
@@ -91,12 +91,12 @@ class Done(Record):
 
     @property
     def digest(self) -> str:
-        """One hash for everything the step made."""
+        """One hash of all files that the step made."""
         return hashlib.sha256(to_json(self.outputs).encode()).hexdigest()
 
 
 class State(Record, kw_only=True):
-    """What `state.json` remembers, by step."""
+    """The content of `state.json`, by step."""
 
     format: str = FORMAT
     begun: dict[str, dict[str, str]]
@@ -106,7 +106,7 @@ class State(Record, kw_only=True):
 
 
 class StepMade(Record):
-    """A step in the manifest: made from what, and one hash for what it made."""
+    """A step in the manifest: its inputs, and one hash of its outputs."""
 
     title: str
     inputs: dict[str, str]
@@ -116,7 +116,7 @@ class StepMade(Record):
 
 
 class Manifest(Record):
-    """What `manifest.json` of a finished study holds."""
+    """The content of `manifest.json` of a finished study."""
 
     format: str
     name: str
@@ -127,7 +127,7 @@ class Manifest(Record):
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a step stands: why it has to run (None: it is up to date), what it took or will."""
+    """The status of a step: why it has to run (None: up to date), and its past or expected time."""
 
     step: Step
     reason: str | None
@@ -139,7 +139,7 @@ class Standing:
 
 
 def load_state(folder: Path) -> State:
-    """The memory of a study's folder; empty if it has none."""
+    """Read the state of a study's folder; empty if it has none."""
     path = folder / STATE
     if not path.exists():
         return State(begun={}, done={}, took_s={})
@@ -151,12 +151,12 @@ def _save(folder: Path, state: State) -> None:
 
 
 def files_of(folder: Path, patterns: Sequence[str]) -> Hashes:
-    """The SHA-256 of every file that a pattern names, by path inside the folder."""
+    """The SHA-256 of every file that matches a pattern, by path inside the folder."""
     return {name: sha256(folder / name) for name in _names(folder, patterns)}
 
 
 def _names(folder: Path, patterns: Sequence[str]) -> list[str]:
-    """Every file that a pattern names, by path inside the folder; nothing hidden."""
+    """Every file that matches a pattern, by path inside the folder, without hidden files."""
     paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     inside = sorted(path.relative_to(folder) for path in paths)
     return [
@@ -165,22 +165,22 @@ def _names(folder: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def inputs_of(study: Study, step: Step, state: State) -> dict[str, str]:
-    """What a step depends on: settings as text, other steps by the hash of what they made."""
+    """The inputs of a step: settings as text, other steps by the hash of their outputs."""
     own = {key: json.dumps(value) for key, value in step.settings(study.plan).items()}
     needs = {name: state.done[name].digest for name in step.needs if name in state.done}
     return own | needs
 
 
 def why(study: Study, step: Step, state: State) -> tuple[str | None, list[str]]:
-    """Why a step has to run, or None; and which files are not as it left them."""
+    """Return why a step has to run, or None, and the files changed since it ran."""
     inputs, done = inputs_of(study, step, state), state.done.get(step.name)
     if done is None:
         begun = state.begun.get(step.name)
-        return ("goes on where it stopped" if begun == inputs else "not done yet"), []
+        return ("continues where it stopped" if begun == inputs else "not done yet"), []
     for name in dict.fromkeys([*done.inputs, *inputs]):
         before, now = done.inputs.get(name), inputs.get(name)
         if before != now and name in step.needs:
-            return f"step {name} has made something else", []
+            return f"step {name} has new results", []
         if before != now:
             return f"{name} is {now}, was {before}", []
     found = files_of(study.folder, step.makes)
@@ -188,14 +188,14 @@ def why(study: Study, step: Step, state: State) -> tuple[str | None, list[str]]:
     damaged = [name for name in names if found.get(name) != done.outputs.get(name)]
     if damaged:
         more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
-        what = "is not as it was left" if damaged[0] in found else "is gone"
+        what = "has changed" if damaged[0] in found else "is missing"
         what = what if damaged[0] in done.outputs else "was not made by this step"
         return f"{damaged[0]} {what}{more}", damaged
     return step.stale(study), []
 
 
 def strangers(study: Study, step: Step, state: State) -> list[str]:
-    """What lies in a step's folder and was not put there by it."""
+    """The files in a step's folder that the step did not write."""
     if not step.owns:
         return []
     done, ours = state.done.get(step.name), set[str]()
@@ -208,7 +208,7 @@ def strangers(study: Study, step: Step, state: State) -> list[str]:
 
 
 def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
-    """Every step with the reason it would run for; changes nothing."""
+    """List every step with the reason why it would run; changes nothing."""
     state, standings = load_state(study.folder), []
     waiting, resized = set[str](), set[str]()
     forced = False
@@ -216,12 +216,12 @@ def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -
         forced = forced or step.name == again_from
         reason, _ = why(study, step, state)
         if reason is None and forced:
-            reason = "asked for"
+            reason = "requested"
         if reason is None and (first := [name for name in step.needs if name in waiting]):
-            reason = f"if step {first[0]} makes something else"
+            reason = f"if step {first[0]} gives new results"
         if reason is not None:
             waiting.add(step.name)
-        # What the last run took says nothing of more days or another network.
+        # The last time is no estimate for more days or another network.
         if _is_resized(study, step, state) or not resized.isdisjoint(step.needs):
             resized.add(step.name)
         took_s = None if step.name in resized else state.took_s.get(step.name)
@@ -231,7 +231,7 @@ def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -
 
 
 def _is_resized(study: Study, step: Step, state: State) -> bool:
-    """Whether a step's own settings are others than when it was last begun."""
+    """Whether a step's own settings have changed since it was last started."""
     begun = state.begun.get(step.name)
     own = {key: json.dumps(value) for key, value in step.settings(study.plan).items()}
     return begun is not None and any(begun.get(key) != value for key, value in own.items())
@@ -241,19 +241,19 @@ def _is_resized(study: Study, step: Step, state: State) -> bool:
 
 
 def open_study(plan_path: Path, out: Path | None, executor: Executor | None = None) -> Study:
-    """A study from its plan; the folder is not touched yet."""
+    """Open a study from its plan; does not change the folder."""
     plan = read_study_plan(plan_path)
     folder = out or Path("results") / f"study-{plan.name}"
-    refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave no more than the lock
+    refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave only the lock
     return Study(folder, plan, executor or processes())
 
 
 def chosen(steps: Sequence[Step], first: str | None, last: str | None) -> list[Step]:
-    """The steps up to the last one asked for; refuses names that are not among them."""
+    """The steps up to the last requested one; refuses unknown names."""
     names = [step.name for step in steps]
     for name in (first, last):
         if name is not None and name not in names:
-            raise InputError(f"step {name!r}: there are {', '.join(names)}")
+            raise InputError(f"unknown step {name!r}; choose {choice(names)}")
     if first and last and names.index(first) > names.index(last):
         raise InputError(f"--from {first} comes after --until {last}")
     return list(steps[: names.index(last) + 1] if last else steps)
@@ -267,7 +267,7 @@ def run_study(
     until: str | None = None,
     say: Say = lambda line: None,
 ) -> bool:
-    """Run what has to run, in order; True if the whole study is done and its manifest written."""
+    """Run the steps that have to run, in order; return whether the whole study is done."""
     todo = chosen(steps, again_from, until)
     study.folder.mkdir(parents=True, exist_ok=True)
     with one_runner(study.folder, "study"):
@@ -284,7 +284,7 @@ def run_study(
             if reason is None:
                 say(f"{label}: up to date")
                 continue
-            say(f"{label}: {'asked for' if step in asked_for else reason}")
+            say(f"{label}: {'requested' if step in asked_for else reason}")
             done = _run_step(study, step, state, damaged)
             say(f"      {done.said} ({done.seconds:.1f} s)")
         if len(todo) < len(steps):
@@ -294,13 +294,13 @@ def run_study(
 
 
 def _asked_for(steps: Sequence[Step], again_from: str | None) -> list[Step]:
-    """The steps that are to be done again whatever is there."""
+    """The steps that are requested to run again."""
     names = [step.name for step in steps]
     return list(steps[names.index(again_from) :]) if again_from else []
 
 
 def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
-    """Forget that steps were done, all at once: whoever goes on after a stop does them all."""
+    """Mark all these steps as not done in one write, so that a later run repeats all of them."""
     for step in steps:
         _refuse_strangers(study, step, state)
     for step in steps:
@@ -315,13 +315,14 @@ def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
 def _refuse_strangers(study: Study, step: Step, state: State) -> None:
     if found := strangers(study, step, state):
         raise InputError(
-            f"{study.folder / found[0]}: is no file of step {step.name}, whose folder has to be "
-            "emptied; move it away"
+            f"{study.folder / found[0]} does not belong to step {step.name}, whose folder must "
+            "be "
+            "emptied; move the file away"
         )
 
 
 def _put_aside(study: Study, step: Step) -> None:
-    """Take a step's folder away in one stroke: no kill leaves half of it under its name."""
+    """Rename a step's folder before deleting it, so that a kill never leaves half of it."""
     if step.owns and (study.folder / step.owns).exists():
         aside = study.folder / f".old-{step.owns}"
         shutil.rmtree(aside, ignore_errors=True)
@@ -334,13 +335,13 @@ def _sweep(study: Study) -> None:
 
 
 def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Done:
-    """Make room, remember what is begun, run, remember what was made."""
+    """Clear the folder, record the start, run, record the outputs."""
     inputs, folder = inputs_of(study, step, state), study.folder
     resumes = state.begun.get(step.name) == inputs
     if damaged or not resumes:
         _refuse_strangers(study, step, state)
     if damaged and resumes and step.mends:
-        # Before anything is forgotten: a kill in here leaves damage that is found again.
+        # Before the state changes, so that damage from a kill here is found again.
         for name in [*damaged, *files_of(folder, step.makes[:1])]:
             (folder / name).unlink(missing_ok=True)
     elif damaged and step.owns:
@@ -363,20 +364,20 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Don
         raise
     outputs = files_of(folder, step.makes)
     if not outputs:
-        raise InputError(f"{folder}: step {step.name} has made nothing")
+        raise InputError(f"{folder}: step {step.name} wrote no files")
     seconds = round(before_s + time.monotonic() - began, 2)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     done = Done(inputs=inputs, outputs=outputs, seconds=seconds, finished_at=at, said=said)
     state.done[step.name] = done
     state.spent_s.pop(step.name, None)
-    # What a kill has cut short tells too little of how long the whole takes.
+    # The time of a killed run is no estimate of the whole.
     state.took_s[step.name] = max(seconds, state.took_s.get(step.name, 0.0) if resumes else 0.0)
     _save(folder, state)
     return done
 
 
 def refuse_seen(study: Study, steps: Sequence[Step], again_from: str | None = None) -> None:
-    """Once a trial has outcomes, its cells cannot judge policies that are made after them."""
+    """Once a trial has outcomes, its cells cannot test policies that are made later."""
     names = [step.name for step in steps]
     shared = _seen(study) & {seed for pair in study.plan.checked_trial().blocks for seed in pair}
     if not shared:
@@ -388,15 +389,16 @@ def refuse_seen(study: Study, steps: Sequence[Step], again_from: str | None = No
         done = state.done.get(step.name)
         changed = done is not None and done.inputs != inputs_of(study, step, state)
         if changed or step in asked_for:
-            reason = why(study, step, state)[0] if changed else "asked for"
+            reason = why(study, step, state)[0] if changed else "requested"
             raise InputError(
-                f"{study.folder}: its trial has seen the outcomes of seed {min(shared)}, and step "
-                f"{step.name} would be made anew ({reason}); {FRESH}"
+                f"{study.folder}: the trial already has outcomes of seed {min(shared)}, and step "
+                ""
+                f"{step.name} would run again ({reason}); {FRESH}"
             )
 
 
 def _seen(study: Study) -> set[int]:
-    """The seeds whose outcomes the study's trial has."""
+    """The seeds for which the study's trial has outcomes."""
     if not has_outcomes(study.folder):
         return set()
     registered = read_registered(study.folder / TRIAL)
@@ -404,7 +406,7 @@ def _seen(study: Study) -> set[int]:
 
 
 def _refuse_used(study: Study) -> None:
-    """Refuse cells that a trial elsewhere has used, before the work of days leads up to them."""
+    """Refuse cells that another trial has used, before any long work starts."""
     trial, city = study.plan.checked_trial(), digest(study.plan.open_city())
     try:
         check_fresh(trial.blocks, city, *other_ledgers(study.folder))
@@ -413,7 +415,7 @@ def _refuse_used(study: Study) -> None:
 
 
 def _write_manifest(study: Study, steps: Sequence[Step], state: State) -> None:
-    """Every file of the study with its hash, and what was made from what."""
+    """Every file of the study with its hash, and the inputs of each step."""
     kept = {
         name: study.folder / name
         for name in _names(study.folder, ("**/*",))

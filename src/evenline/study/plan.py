@@ -1,7 +1,8 @@
-"""What a study asks, as a person writes it: one short TOML plan, checked word by word.
+"""The plan of a study: one short TOML file, checked strictly.
 
-A plan names the city, the training seeds, how much of everything, the methods and the claim of the
-trial at the end. What it does not say has the paper's value; what is not known is refused.
+A plan names the city, the training seeds, the amounts of data and training, the methods and the
+claim of the final trial. Values that are not given have the paper's defaults; unknown keys are
+refused.
 """
 
 from pathlib import Path
@@ -27,7 +28,9 @@ CALIBRATION = "calibration/calibration.json"  # in a study's folder
 
 
 class Replay(Record):
-    """Days in SUMO to learn from; `reuse` names a sealed replay of the same city, if there."""
+    """Days in SUMO to learn from; `reuse` names a sealed replay of the same city, used if it
+    exists.
+    """
 
     blocks: int = 10
     reuse: str = ""
@@ -40,13 +43,13 @@ class Calibration(Record):
 
 
 class Fidelity(Record):
-    """Whether the study stops where the fast world is not accepted."""
+    """Whether the study stops if the fast world is not accepted."""
 
     required: bool = False
 
 
 class Training(Record):
-    """Who learns, how long, with how large a network, and where."""
+    """Learner, budget, network widths and device."""
 
     learner: str = "v14"
     iql_updates: Whole = 50_000
@@ -58,14 +61,14 @@ class Training(Record):
 
     @property
     def budget(self) -> Budget:
-        """The paper's phases in the length asked for."""
+        """The paper's phases with the planned lengths."""
         whole = Budget()
         warmup = round(self.events * whole.warmup_events / whole.events)
         return Budget(self.iql_updates, warmup, self.events)
 
 
 class Method(Record):
-    """One side of the trial: a chain on a learner's actor, or a policy by name."""
+    """One method of the trial: a chain on a learner's actor, or a policy by name or bundle."""
 
     source: str = ""
     learner: str = ""
@@ -73,14 +76,14 @@ class Method(Record):
 
 
 class Chain(Record):
-    """A method as the plan writes it: a chain on the actor of a learner, by default the plan's."""
+    """A method in the form of the plan: a chain on the actor of a learner (default: the plan's)."""
 
     chain: str = "raw"
     learner: str = ""
 
 
 class Trial(Record):
-    """Where the trial takes place."""
+    """The blocks, levels and world of the trial."""
 
     levels: Levels
     blocks: Blocks
@@ -88,7 +91,7 @@ class Trial(Record):
 
 
 class Tables(Record):
-    """What a plan says the way a study takes it."""
+    """The sections of a plan in the form that a study uses."""
 
     name: str
     city: str
@@ -102,7 +105,7 @@ class Tables(Record):
 
 
 class WrittenStudy(Tables, kw_only=True):
-    """A plan as its TOML file says it."""
+    """A plan in the form of its TOML file."""
 
     methods: dict[str, str | Chain]
     trial: Trial
@@ -122,7 +125,7 @@ class StudyPlan(Tables, kw_only=True):
         return open_city(self.city if self.city in EMBEDDED else self.place(self.city))
 
     def policy(self, method: Method) -> str:
-        """A method's built-in policy by name, or where its bundle or its own file lies."""
+        """A method's built-in policy by name, or the path of its bundle or own file."""
         place = parse_source(method.source).place
         if place in BUILT_IN:
             return method.source
@@ -130,7 +133,9 @@ class StudyPlan(Tables, kw_only=True):
         return self.place(file) + method.source.removeprefix(file)
 
     def place(self, named: str) -> str:
-        """Where a folder lies that the plan names: beside the plan, in a folder above, or here."""
+        """The path of a file that the plan names: next to the plan, in a folder above it, or
+        here.
+        """
         for base in (*self.file.resolve().parents, Path()):
             if (base / named).exists():
                 return str(base / named)
@@ -143,7 +148,7 @@ class StudyPlan(Tables, kw_only=True):
         return list(dict.fromkeys(named))
 
     def learner(self, method: Method) -> str:
-        """A method's learner by name, or where its own file lies."""
+        """A method's learner by name, or the path of its own file."""
         file, colon, name = method.learner.partition(":")
         return f"{self.place(file)}{colon}{name}" if is_own(method.learner) else method.learner
 
@@ -171,12 +176,14 @@ class StudyPlan(Tables, kw_only=True):
         }
 
     def checked_trial(self) -> TrialPlan:
-        """The trial as it will be registered, or one line that says what is wrong with it."""
+        """The trial as it will be registered, or an error that says what is wrong with it."""
         return plan_of(self.trial(Path()), "trial")
 
 
 def find_plan(name: str) -> Path:
-    """A plan of a study or a trial: by path, or by name in `plans/` here or in the package."""
+    """Find the plan of a study or a trial: by path, or by name in `plans/` here or in the
+    package.
+    """
     ours = Path(__file__).parent / "plans"
     for path in (Path(name), Path("plans", f"{name}.toml"), ours / f"{name}.toml"):
         if path.is_file():
@@ -186,7 +193,7 @@ def find_plan(name: str) -> Path:
 
 
 def read_study_plan(path: Path) -> StudyPlan:
-    """A plan from its TOML file, or one line that says what is wrong in it."""
+    """Read a plan from its TOML file, or raise an error that says what is wrong."""
     written = convert(WrittenStudy, exact_claim(read_toml(path)), str(path))
     with about(str(path)):
         plan = StudyPlan(
@@ -217,7 +224,7 @@ def _method(label: str, given: str | Chain, learner: str) -> Method:
 
 
 def _check(plan: StudyPlan) -> None:
-    """Refuse before any work what would be refused after hours of it."""
+    """Check everything that a later step would refuse, before any work starts."""
     trial = plan.checked_trial()
     with about("trial"):
         check_fresh(trial.blocks, "")
@@ -226,7 +233,7 @@ def _check(plan: StudyPlan) -> None:
     for level in plan.levels:
         with about("trial.levels"):
             if level <= 0:
-                raise InputError(f"demand {level}: nobody would travel")
+                raise InputError(f"demand {level}: no passenger travels at this level")
             realise(city, Cell(*trial.blocks[0], level))
     _check_methods(plan, city)
     _check_training(plan)
@@ -234,7 +241,9 @@ def _check(plan: StudyPlan) -> None:
 
 def _check_methods(plan: StudyPlan, city: City) -> None:
     if not plan.learners:
-        raise InputError("methods: none has a chain, so there is nothing to train")
+        raise InputError(
+            "methods: no method uses an actor, so there is nothing to train; give one a chain"
+        )
     for label, method in plan.methods.items():
         with about(f"methods.{label}"):
             if not method.source and is_own(method.learner):
@@ -243,14 +252,14 @@ def _check_methods(plan: StudyPlan, city: City) -> None:
                 _one_learner(method.learner)
             else:
                 bundle = read_policy(plan.policy(method))
-                if bundle.spec.kind == "actor" or bundle.tensors:  # of another city: refused now
+                if bundle.spec.kind == "actor" or bundle.tensors:  # refuses another city
                     open_policy(bundle, city)
 
 
 def _one_learner(name: str) -> Learner:
-    """A learner by its own name; a list of them, or all, is no method."""
+    """A single learner by name; a list, or all, is not a method."""
     if len(found := named_learners(name)) != 1:
-        raise InputError(f"learner {name!r}: name one")
+        raise InputError(f"learner {name!r}: name exactly one")
     return found[0]
 
 
@@ -268,7 +277,7 @@ def _check_training(plan: StudyPlan) -> None:
     for learner in (name for name in plan.learners if not is_own(name)):
         with about(f"train.events = {asked.events}"):
             check_schedule(scaled(_one_learner(learner), asked.budget), asked.budget)
-    if asked.device != "cpu":  # always there; asking for another takes seconds
+    if asked.device != "cpu":  # always available; checking another takes seconds
         from evenline.learn.run import chosen_device
 
         with about("train.device"):

@@ -1,8 +1,8 @@
-"""The steps of a study, from a city to its page. Each calls what the single commands call.
+"""The steps of a study, from a city to its page. Each uses the code of the single commands.
 
-Where things lie in a study's folder is fixed and written down here: `city/`, `replay/`,
-`replay-audit/`, `calibration/`, `fidelity/`, `train/`, `policies/<method>-<seed>/`, `trial/`,
-`report.html`. A trial with outcomes is never deleted: one that is replaced goes to `earlier/`.
+The layout of a study's folder is fixed: `city/`, `replay/`, `replay-audit/`, `calibration/`,
+`fidelity/`, `train/`, `policies/<method>-<seed>/`, `trial/`, `report.html`. A trial with outcomes
+is never deleted: when it is replaced, it moves to `earlier/`.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
 EARLIER, TRIAL_PLAN = "earlier", "trial.toml"
-BEHAVIOURS, LEVELS = 8, 3  # of the replay: episodes a block
+BEHAVIOURS, LEVELS = 8, 3  # of the replay, per block
 WriteReport = Callable[[Path], Path]
 
 
@@ -69,14 +69,16 @@ def _replay(study: Study) -> str:
 
 
 def _take_over(study: Study, source: Path, folder: Path) -> None:
-    """Copy a sealed replay, once it is known to be whole and of this city and size."""
+    """Copy a sealed replay after checking its files, city and size."""
     from evenline.replay.sealed import check_sealed
 
     asked = check_sealed(source).plan
     wanted = {"city": digest(open_city(study.city)), "blocks": study.plan.replay.blocks}
     for name, value in wanted.items():
         if getattr(asked, name) != value:
-            raise InputError(f"{source}: is a replay of another {name}; take `reuse` off the plan")
+            raise InputError(
+                f"{source} is a replay with another {name}; remove `reuse` from the plan"
+            )
     with new_folder(folder) as aside:
         shutil.copytree(
             source, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "log.txt")
@@ -89,9 +91,9 @@ def _replay_audit(study: Study) -> str:
     figures = write_audit(study.folder / "replay", study.city, study.folder / "replay-audit")
     failed = [figure.name for figure in figures if figure.passed is False]
     if failed:
-        raise InputError(f"{study.folder / 'replay'}: does not hold: {', '.join(failed)}")
+        raise InputError(f"{study.folder / 'replay'}: failed: {', '.join(failed)}")
     judged = sum(figure.passed is not None for figure in figures)
-    return f"{len(figures)} figures recomputed, all {judged} that can fail hold"
+    return f"{len(figures)} figures recomputed; all {judged} checks pass"
 
 
 def _calibration(study: Study) -> str:
@@ -116,7 +118,7 @@ def _fidelity(study: Study) -> str:
             f"{study.folder / 'fidelity'}: {outside} of {len(lines)} intervals are outside their "
             "limits, and the plan requires the fast world to be accepted"
         )
-    return f"{len(lines) - outside} of {len(lines)} intervals inside their limits"
+    return f"{len(lines) - outside} of {len(lines)} intervals within their limits"
 
 
 # -- learning -------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ def _policies(study: Study) -> str:
         target = folder / "policies" / label
         if method.source:
             source = study.plan.policy(method)
-            if read_policy(source).own is None:  # a bundle brings no code: a trial copies the file
+            if read_policy(source).own is None:  # a trial copies its file
                 origin = {"made_by": made_from["made_by"], "source": method.source}
                 origin |= {"city": digest(city)}
                 export_bundle(target, source, city, None, origin, opened.calibration)
@@ -185,7 +187,7 @@ def _policies(study: Study) -> str:
 def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
     """Whether an actor and every metric of its training are finite numbers from first to last.
 
-    A learner that does not go on in the simulator starts from IQL and adds no metrics of its own.
+    A learner that does not continue in the simulator starts from IQL and adds no metrics.
     """
     import pyarrow.parquet as pq
     from safetensors.numpy import load_file
@@ -203,13 +205,13 @@ def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
 
 
 def _register(study: Study) -> str:
-    """Freeze the trial. What was registered from the same stays; what has outcomes is kept."""
+    """Register the trial. Keeps an equal registration, and moves a trial with outcomes aside."""
     from evenline.trial.registration import register
     from evenline.trial.used import Ledger, check_fresh
 
     folder, trial = study.folder, study.folder / TRIAL
     if (trial / "trial.json").exists() and _is_registered(study):
-        return f"registered before as {sha256(trial / 'trial.json')}"
+        return f"already registered as {sha256(trial / 'trial.json')}"
     write_record(folder / LEDGER, Ledger(trials=_earlier(folder)))
     blocks, own = study.plan.checked_trial().blocks, digest(open_city(study.city))
     check_fresh(blocks, own, folder / LEDGER, *other_ledgers(folder))
@@ -220,10 +222,10 @@ def _register(study: Study) -> str:
 
 
 def _is_registered(study: Study) -> bool:
-    """Whether the trial that is there asks the same of the same policies."""
+    """Whether the existing trial tests the same claim about the same policies."""
     found = read_registered(study.folder / TRIAL)
     asked = study.plan.checked_trial()
-    # Where things lay is no part of the question.
+    # Paths do not matter here.
     lay = {name: getattr(found.plan, name) for name in ("city", "methods", "calibration")}
     trial = plan_of(study.plan.trial(study.folder), "trial")
     policies = {(p.method, p.digest) for p in found.policies}
@@ -233,9 +235,9 @@ def _is_registered(study: Study) -> bool:
 
 
 def _overtaken(study: Study) -> str | None:
-    """Why a trial without outcomes has to be registered anew: source or SUMO are others now.
+    """Why a trial without outcomes has to be registered again: source or SUMO have changed.
 
-    Once there are outcomes that is a deviation, which only a person can sign off.
+    Once there are outcomes, this is a deviation, which only a person can sign off.
     """
     from evenline.trial.registration import Trial, changed_source
 
@@ -244,7 +246,7 @@ def _overtaken(study: Study) -> str | None:
         return None
     found = read_registered(path.parent)
     if changed := changed_source(Trial(path.parent, found, "")):
-        return f"evenline/{changed[0][0]} is not the source that was registered"
+        return f"evenline/{changed[0][0]} differs from the registered source"
     sumo = installed_version()
     same = found.sumo in (None, sumo)
     return None if same else f"sumo is {sumo}, was {found.sumo}"
@@ -256,7 +258,7 @@ def trial_toml(plan: dict[str, Any]) -> str:
 
 
 def _earlier(folder: Path) -> tuple[Used, ...]:
-    """What trials of this study have seen: those replaced, and the present one."""
+    """The outcomes of this study's trials: the replaced ones and the current one."""
     places = [*sorted((folder / EARLIER).glob("*")), folder / TRIAL]
     seen = {place: read_registered(place) for place in places if any(place.glob("records/*.json"))}
     return tuple(
@@ -271,7 +273,7 @@ def _earlier(folder: Path) -> tuple[Used, ...]:
 
 
 def _retire(study: Study) -> None:
-    """Put a trial with outcomes aside; one without has told nobody anything and goes."""
+    """Keep a trial that has outcomes under another name; delete one that has none."""
     trial = study.folder / TRIAL
     if not trial.exists():
         return
@@ -324,7 +326,7 @@ def _verify(study: Study) -> str:
         raise InputError(f"{folder}: {opinion.problems[0]} ({len(opinion.problems)} problems)")
     if not (folder / CLOSEOUT).exists():
         write_text(folder / VERIFICATION, to_json(opinion.report))
-    return f"{opinion.report['records']:,} records: nothing wrong"
+    return f"{opinion.report['records']:,} records checked, no problems"
 
 
 def _closeout(study: Study) -> str:
@@ -361,7 +363,7 @@ def _train_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
-    """Methods by what they are: a bundle by its content, wherever it lies."""
+    """Methods by content: a bundle counts by its files, not by its path."""
     methods = {
         name: policy_digest(plan.policy(method)) if method.source else asdict(method)
         for name, method in plan.methods.items()
@@ -370,7 +372,7 @@ def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _report_settings(plan: StudyPlan) -> dict[str, Any]:
-    """The page prints the plan's hash and is drawn by our own source."""
+    """The page depends on the plan's hash and on our own source."""
     assets = [path for path in package_files() if path.parent.name == "assets"]
     page = [*closure("evenline.report.page"), *assets]
     return {"plan": sha256(plan.file), "source": digest_of(file_hashes(page))}
@@ -379,12 +381,12 @@ def _report_settings(plan: StudyPlan) -> dict[str, Any]:
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
     trial = plan.trial(Path())
     named = ("name", "seeds", "levels", "blocks", "limits", "world")
-    claim = {"claim": read_toml(plan.file)["claim"]}  # as earlier versions remember it
+    claim = {"claim": read_toml(plan.file)["claim"]}  # as in the state of earlier versions
     return {key: trial[key] for key in named} | claim | _sumo()
 
 
 def _day_s(study: Study, alone: bool = False) -> float:
-    """About how long a SUMO day takes here, on all cores together."""
+    """The approximate time of a SUMO day here, using all cores."""
     cores = os.cpu_count() or 1
     return (0.75 + 0.00075 * study.plan.open_city().decisions + 1.2 * alone) / cores
 
@@ -459,7 +461,7 @@ GRAPH = (
 
 
 def _versioned(step: Step) -> Step:
-    """The step, done again by another version of ours."""
+    """The step, which runs again for another version of Evenline."""
     return dataclasses.replace(
         step, settings=lambda plan: step.settings(plan) | {"evenline": evenline.__version__}
     )
@@ -469,7 +471,7 @@ STEPS = tuple(_versioned(step) for step in GRAPH)
 
 
 def steps_with(write_report: WriteReport | None = None) -> tuple[Step, ...]:
-    """The graph; the page can be written by something else than the report."""
+    """The graph of steps; another function may write the page."""
     if write_report is None:
         return STEPS
     page = dataclasses.replace(STEPS[-1], run=lambda study: str(write_report(study.folder)))

@@ -1,8 +1,8 @@
-"""How our hot functions are compiled: cached, without reference counts, helpers inlined.
+"""Compilation of our hot functions: cached, without reference counts, with helpers inlined.
 
-Nothing compiled here allocates, so counting references only costs time (five times the work, in
-the fast world's kernel). Helpers are inlined because a call passes every array header by value.
-The cache holds until a file changes that a function's file imports.
+Nothing compiled here allocates, so counting references only costs time (five times the work, in the
+fast world's kernel). Helpers are inlined because a call passes every array header by value. A
+cached function is compiled again when its file, or a file that it imports, changes.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
 _intrinsic = cast(Any, intrinsic)
 _cgutils = cast(Any, cgutils)
-# A division by zero gives inf or nan, which is no hold and refused, instead of a lost exception.
+# A division by zero gives inf or nan, which is refused as a hold, instead of an exception that is
+# lost.
 _FORMULA_OPTIONS = {"_nrt": False, "error_model": "numpy"}
 
 
 @cache
 def _sources(file: str) -> str:
-    """What compiled code of a file is made from: that file and all of ours that it imports.
+    """Identify what the compiled code of a file depends on: the file and our files that it imports.
 
-    Numba looks at a function's own file alone, and would go on with what it made of old helpers.
+    Numba checks only the function's own file, and would keep using code made from old helpers.
     """
     return " ".join(f"{path} {path.stat().st_mtime_ns}" for path in closure(Path(file)))
 
 
 def _kept(function: Any) -> Any:
-    if hasattr(function, "_cache"):  # it has none where Numba is told not to compile
+    if hasattr(function, "_cache"):  # absent when compilation is disabled
         file = function._cache._cache_file
         stamp = _sources(function.py_func.__code__.co_filename)
         file._source_stamp = (file._source_stamp, stamp)
@@ -44,17 +45,17 @@ def _kept(function: Any) -> Any:
 
 
 def compiled(function: F) -> F:
-    """Compile a function that Python calls; other threads of Python go on meanwhile."""
+    """Compile a function that Python calls; other Python threads can run meanwhile."""
     return cast(F, _kept(_njit(cache=True, _nrt=False, nogil=True)(function)))
 
 
 def inlined(function: F) -> F:
-    """Compile a function that becomes part of whatever compiled function calls it."""
+    """Compile a function that is inlined into the compiled functions that call it."""
     return cast(F, _kept(_njit(cache=True, _nrt=False, forceinline=True)(function)))
 
 
 def shared(function: F) -> F:
-    """Inlined in compiled code and plain Python elsewhere, where lists may stand for arrays."""
+    """Inline a function in compiled code; elsewhere it is plain Python and also accepts lists."""
     return register_jitable(_nrt=False, forceinline=True)(function)
 
 
@@ -65,7 +66,7 @@ _FORMULA = types.float64(_numbers, _numbers, types.float64)
 
 @cache
 def formula_entry(function: Callable[..., float], keep: bool) -> Any:
-    """A formula compiled for calls through its address; `keep` caches it beside its file."""
+    """Compile a formula for calls through its address; `keep` caches it next to its file."""
     compiling: Any = CFunc(function, (_FORMULA.args, _FORMULA.return_type), {}, _FORMULA_OPTIONS)
     if keep:
         compiling.enable_caching()
@@ -91,7 +92,7 @@ def call_formula(_context: Any, address: Any, raw: Any, constants: Any, late_s: 
 
 @_intrinsic
 def lowest_bit(_context: Any, bits: Any) -> Any:
-    """The number of the lowest bit that is set, of 64 of which one must be."""
+    """The index of the lowest set bit of 64 bits; at least one must be set."""
 
     def code(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -100,7 +101,7 @@ def lowest_bit(_context: Any, bits: Any) -> Any:
 
 
 def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[Any, Any]:
-    """Where a row of a table begins, and the bytes from one row to the next."""
+    """The address of a row of a table, and the number of bytes per row."""
     array = context.make_array(kind)(context, builder, table)
     stride = builder.extract_value(array.strides, 0)
     start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
@@ -109,7 +110,7 @@ def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[A
 
 @_intrinsic
 def copy_rows(_context: Any, to: Any, source: Any, low: Any, high: Any) -> Any:
-    """Copy the rows from `low` to before `high` of a table into another of the same form."""
+    """Copy the rows `low` to `high - 1` of a table to another table of the same shape."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         here, _ = _row(context, builder, signature.args[0], args[0], args[2])
@@ -135,7 +136,7 @@ def clear_rows(_context: Any, table: Any) -> Any:
 
 @_intrinsic
 def fetch_row(_context: Any, table: Any, row: Any) -> Any:
-    """Ask for the line of memory where a row of a table begins, without waiting for it."""
+    """Prefetch the memory line at the start of a row of a table."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -1,22 +1,22 @@
-"""The one kind of error a user is meant to read.
+"""The error that users see.
 
-`InputError` carries a single line that names the file, row or value at fault and, where it
-helps, what to do next. The command line prints it and exits with code 2; everything else that
-is raised is a defect of ours and keeps its traceback.
+The message of an `InputError` is one line that names the file, row or value at fault and says what
+to do. The command line prints it and exits with code 2. Any other exception is a bug and keeps its
+traceback.
 """
 
 from collections.abc import Iterable
 
 
 class InputError(Exception):
-    """Bad input, said in one line."""
+    """Bad input, described in one line."""
 
 
 class SimulatorError(InputError):
-    """A simulator that gave up on a day: the same day may pass at the next try."""
+    """A simulator failed during a day; the same day may succeed at the next try."""
 
 
 def choice(names: Iterable[str]) -> str:
-    """Names to choose from, as a message says them: 'a', 'b' or 'c'."""
+    """Format names to choose from for a message: 'a', 'b' or 'c'."""
     *most, last = [repr(name) for name in names] or ["none"]
     return f"{', '.join(most)} or {last}" if most else last

@@ -1,6 +1,6 @@
-"""Lasting files: written aside, synced, renamed, hashed; and folders that are not to last.
+"""Atomic writing and hashing of files, and temporary folders.
 
-A reader sees either the old content or the whole new one, whatever kills the writer.
+A reader sees either the old content or all of the new content, even if the writer is killed.
 """
 
 import fcntl
@@ -45,7 +45,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file's content whole."""
+    """Replace a file's content atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -62,24 +62,24 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Replace a text file whole, as UTF-8."""
+    """Replace a text file atomically, as UTF-8."""
     write_bytes(path, content.encode())
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Replace a Parquet file whole."""
+    """Replace a Parquet file atomically."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     write_bytes(path, sink.getvalue().to_pybytes())
 
 
 def to_json(value: Any) -> str:
-    """JSON the way we keep it: readable, keys in a fixed order, no NaN."""
+    """Format a value as our JSON: readable, keys in a fixed order, no NaN."""
     return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, or say in one line why it cannot be read. Numbers are finite."""
+    """Read a JSON file, or raise an error that says why not. Numbers must be finite."""
     try:
         text = path.read_text(encoding="utf-8")
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
@@ -99,23 +99,23 @@ def _finite(number: str) -> float:
 
 
 def refuse_foreign(target: Path, mark: str, hidden: bool = True) -> None:
-    """Refuse to replace what is not ours: an existing folder must be empty or hold `mark`.
+    """Refuse to replace a folder that is not ours: it must be empty or contain `mark`.
 
-    Without `hidden`, a folder of hidden files alone passes for empty: for those who leave them be.
+    Without `hidden`, a folder that contains only hidden files counts as empty.
     """
     if target.is_dir():
         there = (path for path in target.iterdir() if hidden or not path.name.startswith("."))
         if (target / mark).is_file() or not any(there):
             return
     if target.exists():
-        raise InputError(f"{target}: is there already and holds no {mark}; choose another --out")
+        raise InputError(f"{target} already exists and has no {mark}; choose another --out")
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Fill a folder aside; it appears under its name only when the block ends without error.
+    """Fill a temporary folder; it gets its name only when the block ends without error.
 
-    An existing folder of that name is replaced at that moment and not before.
+    An existing folder of that name is replaced only then.
     """
     target = target.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _put_in_place(aside: Path, target: Path) -> None:
-    """Rename a folder over another; if that fails, the old one is back under its name."""
+    """Replace a folder by renaming; if that fails, the old one gets its name back."""
     if not target.exists():
         os.replace(aside, target)
         return
@@ -154,9 +154,9 @@ def _put_in_place(aside: Path, target: Path) -> None:
 
 
 class ScratchFolder(tempfile.TemporaryDirectory[str]):
-    """A folder for files of the moment. What killed processes left of theirs goes at the next one.
+    """A temporary folder. Creating one also removes the folders of processes that were killed.
 
-    Its owner holds a lock inside for as long as it lives, so nobody takes it for left behind; one
+    The owner holds a lock inside while it lives, so no other process removes the folder. A folder
     whose owner dies before it has its lock stays.
     """
 
@@ -166,7 +166,7 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
         own = Path(self.name, ".new")
         self._lock = own.open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        own.rename(own.with_name(IN_USE))  # it has its lock before others look for it
+        own.rename(own.with_name(IN_USE))  # it has its lock before others can see it
 
     def cleanup(self) -> None:
         """Remove it now."""
@@ -176,7 +176,7 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
 
 def _remove_abandoned() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*/{IN_USE}"):
-        with suppress(OSError):  # another's, or in use
+        with suppress(OSError):  # in use, or owned by somebody else
             lock = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Locks between processes. A lock goes with the process that holds it, however that ends.
+"""Locks between processes. A lock ends with the process that holds it.
 
-The file of a lock stays where it is and blocks nobody. These are the system's own locks (`flock`):
-they can be shared, as shards of one folder need it, and a killed process leaves none behind.
+The file of a lock stays and blocks nobody. We use the system's locks (`flock`): they can be shared,
+which the shards of one folder need, and a killed process leaves none behind.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def one_runner(folder: Path, who: str, index: int = 1, count: int = 1) -> Iterator[None]:
-    """One runner for each shard of a folder, and none beside a runner of the whole."""
+    """Allow one runner per shard of a folder, or one runner of the whole folder."""
     if count == 1:
         modes = {".lock": fcntl.LOCK_EX}
     else:
@@ -34,5 +34,7 @@ def one_runner(folder: Path, who: str, index: int = 1, count: int = 1) -> Iterat
             try:
                 fcntl.flock(file, mode | fcntl.LOCK_NB)
             except OSError:
-                raise InputError(f"{folder}: another {who} is at work here") from None
+                raise InputError(
+                    f"{folder}: another {who} is running here; wait until it ends"
+                ) from None
         yield

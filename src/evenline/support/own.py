@@ -1,7 +1,7 @@
-"""Code of the user's own, named on the command line or in a plan: `FILE.py:NAME`, `MODULE:NAME`.
+"""The user's own code, named on the command line or in a plan: `FILE.py:NAME`, `MODULE:NAME`.
 
-Only what the user names is loaded, and never anything that a data file names. The source is
-hashed, so that results can say what made them.
+We load only code that the user names, never code that a data file names. The source is hashed, so
+that results can say which code made them.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from evenline.support.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """Something of the user's own: its name, the file it is from, the hash of that file."""
+    """An object of the user's own: its name, its file, and the hash of that file."""
 
     name: str
     thing: Any
@@ -34,17 +34,19 @@ def is_own(source: str) -> bool:
 
 
 def load_own(source: str) -> Own:
-    """Load what `FILE.py:NAME` or `MODULE:NAME` names; in a file with one public thing, that."""
+    """Load the object that `FILE.py:NAME` or `MODULE:NAME` names; NAME may be left out if it is the
+    only public one.
+    """
     place, _, name = source.partition(":")
     module = _of_file(Path(place)) if place.endswith(".py") else _of_module(place)
     file = Path(str(module.__file__))
     if not name:
         own = [n for n, v in vars(module).items() if _defined_in(module, n, v)]
         if len(own) != 1:
-            raise InputError(f"{source}: name what to use, as in {source}:NAME")
+            raise InputError(f"{source}: name the object to use, as in {source}:NAME")
         name = own[0]
     if not hasattr(module, name):
-        raise InputError(f"{place}: has no {name!r}")
+        raise InputError(f"{place} has no {name!r}; check the name")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return Own(name, getattr(module, name), file, digest)
 
@@ -90,5 +92,5 @@ def _of_module(name: str) -> ModuleType:
         said = (f"{type(error).__name__}: {error}").splitlines()[0]
         raise InputError(f"module {name}: cannot be imported ({said})") from error
     if getattr(module, "__file__", None) is None:
-        raise InputError(f"module {name}: has no source file")
+        raise InputError(f"module {name} has no source file")
     return module

@@ -1,4 +1,4 @@
-"""Progress bars that say how much time is left; silent where nobody watches."""
+"""Progress bars that show the remaining time; silent if standard error is not a terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

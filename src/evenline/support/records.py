@@ -31,30 +31,30 @@ Sha256 = Annotated[str, msgspec.Meta(pattern=_SHA256)]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record: frozen, fields by name, nothing besides them.
+    """A record: frozen, with named fields and no unknown keys.
 
-    A subclass says `kw_only=True` where a field without a default follows one with a default.
+    A subclass needs `kw_only=True` where a field without a default follows one with a default.
     """
 
 
 def plain(value: Any) -> Any:
-    """A record as plain lists and dictionaries, ready for JSON or TOML."""
+    """Convert a record to plain lists and dictionaries, ready for JSON or TOML."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def convert(kind: type[T], value: Any, where: str) -> T:
-    """A plain value as a record, or one line that says where it does not fit."""
+    """Convert a plain value to a record, or raise an error that names the value at fault."""
     _refuse_infinite(value, where)
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {_said(kind, value, str(error))}") from None
-    except InputError as error:  # of a dataclass inside, such as a cell
+    except InputError as error:  # from a dataclass inside, such as a cell
         raise InputError(f"{where}: {error}") from None
 
 
 def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
-    """A record from its JSON file; with `format`, a file of another format is refused first."""
+    """Read a record from its JSON file; with `format`, refuse a file of another format first."""
     value = read_json(path)
     if format is not None and (not isinstance(value, dict) or value.get("format") != format):
         raise InputError(f"{path}: format is not {format!r}")
@@ -74,7 +74,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record as JSON, whole or not at all."""
+    """Write a record as JSON, atomically."""
     write_text(path, to_json(plain(record)))
 
 
@@ -122,7 +122,7 @@ def _at(value: Any, path: list[str | int]) -> Any:
 
 
 def _replaced(value: Any, path: list[str | int], new: Any) -> Any:
-    """A value in which what is at the end of a path is another."""
+    """A copy of a value with the item at the end of a path replaced."""
     if not path:
         return new
     copy = value.copy()
@@ -131,7 +131,7 @@ def _replaced(value: Any, path: list[str | int], new: Any) -> Any:
 
 
 def _refuse_infinite(value: Any, where: str, place: str = "") -> None:
-    """Refuse numbers that are not finite, which TOML can write and no field of ours means."""
+    """Refuse numbers that are not finite, which TOML allows and no field of ours accepts."""
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{where}: {place.lstrip('.')}: {value} is not a finite number")
     if isinstance(value, dict):

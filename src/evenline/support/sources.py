@@ -1,7 +1,7 @@
-"""Which of our source files a piece of code depends on: the closure of its imports, and hashes.
+"""The source files of ours that a piece of code depends on (the closure of its imports).
 
-Imports are read from the text of the files, those inside functions included, so that nothing has
-to be imported to know what it would load. A change outside the closure cannot change a result.
+We read imports, including those inside functions, from the text of the files, so nothing has to be
+imported. A change outside the closure cannot change a result.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _IMPORT = re.compile(
 
 @cache
 def imports_of(path: Path) -> tuple[Path, ...]:
-    """The files of ours that a file imports, with the packages they lie in."""
+    """The files of ours that a file imports, with their packages."""
     found: dict[Path, None] = {}
     for source, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
         module = source or plain
@@ -31,7 +31,7 @@ def imports_of(path: Path) -> tuple[Path, ...]:
 
 
 def _files_of(module: str) -> Iterator[Path]:
-    """The file of a module and those of its packages; none if there is no such module."""
+    """The file of a module and those of its packages; empty if the module does not exist."""
     parts = module.split(".")[1:]
     for end in range(len(parts) + 1):
         base = PACKAGE.joinpath(*parts[:end])
@@ -42,20 +42,21 @@ def _files_of(module: str) -> Iterator[Path]:
 
 
 def closure(start: str | Path) -> list[Path]:
-    """All files of ours that a module or a file depends on, itself included, sorted."""
+    """All files of ours that a module or a file depends on, including itself, sorted."""
     todo = list(_files_of(start)) if isinstance(start, str) else [start] * start.is_file()
     found: set[Path] = set()
     while todo:
         path = todo.pop()
         if path not in found:
             found.add(path)
-            # The front door only names what it loads on demand; whoever asks imports it.
+            # The package itself only names what it loads on demand; a file that uses a name imports
+            # it.
             todo += () if path == PACKAGE / "__init__.py" else imports_of(path)
     return sorted(found)
 
 
 def package_files() -> list[Path]:
-    """All files of the package but what Python and Numba keep beside them."""
+    """All files of the package except the caches of Python and Numba."""
     paths = (path for path in PACKAGE.rglob("*") if path.is_file())
     return sorted(path for path in paths if "__pycache__" not in path.parts)
 

@@ -21,7 +21,7 @@ DESCRIPTIVE = "descriptive; not part of the registered claim"
 
 @dataclass(frozen=True)
 class Key:
-    """Which episode: a method under a training seed in a block at a demand level."""
+    """The key of a day: a method with a training seed, in a block at a demand level."""
 
     method: str
     seed: int
@@ -52,7 +52,7 @@ class SignTest(Record):
 
 
 class ClaimFound(Record):
-    """Both parts of the claim; it takes both."""
+    """Both parts of the claim; both must pass."""
 
     primary: SignTest
     completion: SignTest
@@ -70,7 +70,7 @@ class Control(Record):
 
 
 class Effect(Record):
-    """How large the difference in an endpoint is, over blocks."""
+    """The size of the difference in an endpoint, over blocks."""
 
     note: str
     hodges_lehmann: Interval
@@ -92,7 +92,7 @@ class Findings(Record):
 
 
 class Analysis(Findings):
-    """What `analysis.json` holds."""
+    """The content of `analysis.json`."""
 
     format: str
     trial: str
@@ -103,7 +103,7 @@ class Analysis(Findings):
 def endpoints_of(
     records: Iterable[JobRecord], seeds: Sequence[int]
 ) -> dict[Key, dict[str, Fraction]]:
-    """Y, completion and unfinished passengers of each record, exactly, from its whole numbers.
+    """Y, completion and unfinished passengers of each record, exact, from its whole numbers.
 
     A method without training seeds counts as the same under every seed.
     """
@@ -122,7 +122,7 @@ def endpoints_of(
 
 
 def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> Findings:
-    """The verdict and every table. `checks` are the gates that are not about endpoints."""
+    """The verdict and every table. `checks` are the gates that do not concern endpoints."""
     candidate, parent = claim.candidate, claim.parent
     pairs = differences(endpoints, candidate, parent)
     levels = sorted({key.level for key in pairs})
@@ -163,7 +163,7 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
 
 
 def differences(endpoints: Endpoints, one: str, other: str) -> dict[Key, dict[str, Fraction]]:
-    """One method minus another in every environment and seed they share."""
+    """One method minus another in every cell and seed that they share."""
     found = {}
     for key, values in endpoints.items():
         if key.method == one:
@@ -185,8 +185,8 @@ def mean(values: Iterable[Fraction]) -> Fraction:
 
 
 def sign_test(wins: Sequence[bool], claim: Claim, blocks: Sequence[Fraction] = ()) -> SignTest:
-    """The exact one-sided sign test; whatever is not a win, a tie included, is a nonwin."""
-    assert claim.required_wins is not None, "a claim that was read from a plan has them"
+    """The exact one-sided sign test; a tie counts as a nonwin."""
+    assert claim.required_wins is not None, "a claim that was read from a plan has required wins"
     count, p = sum(wins), sign_probability(sum(wins), len(wins))
     return SignTest(
         wins=count,
@@ -215,7 +215,7 @@ def _effect(blocks: Sequence[float]) -> Effect:
 
 
 def means(values: Endpoints, **where: object) -> dict[str, Fraction]:
-    """Exact means over the episodes whose method, seed or level is as said."""
+    """Exact means over the days with the given method, seed or level."""
     rows = [
         row
         for key, row in values.items()
@@ -225,7 +225,7 @@ def means(values: Endpoints, **where: object) -> dict[str, Fraction]:
 
 
 def figures(row: Mapping[str, Fraction]) -> Figures:
-    """Exact endpoints as they are written."""
+    """Exact endpoints in the form of the file."""
     return Figures(**{name: float(value) for name, value in row.items()})
 
 

@@ -1,7 +1,8 @@
-"""Binds source, plan, cells, methods, records and both analyses under one Merkle root.
+"""Close a trial: hash source, plan, cells, methods, records and both analyses under one Merkle
+root.
 
 A leaf is a line of `sha256sum` (hash, two spaces, path), leaves are in order of path, and the tree
-is that of RFC 6962. Whoever keeps the root can tell later whether anything was changed. The same
+is that of RFC 6962. With the root, anyone can check later whether anything was changed. The same
 facts are written as an in-toto statement with SLSA provenance.
 """
 
@@ -34,7 +35,9 @@ STATEMENT = "provenance.intoto.json"
 
 
 def merkle_root(leaves: list[bytes]) -> str:
-    """The root of RFC 6962: leaves and nodes are hashed apart, so that none passes for another."""
+    """The root of RFC 6962: leaves and nodes have different prefixes, so one cannot pass as the
+    other.
+    """
     return _subtree([hashlib.sha256(b"\0" + leaf).digest() for leaf in leaves]).hex()
 
 
@@ -53,7 +56,7 @@ def root_of(files: dict[str, str]) -> str:
 
 
 def closeout(folder: Path) -> Closeout:
-    """Close a trial for good: check everything once more, bind it, make it read-only."""
+    """Close a trial: check everything again, write the manifest, make the folder read-only."""
     trial = open_trial(folder)
     if (folder / CLOSEOUT).exists():
         _refuse(verify(folder).problems)
@@ -75,22 +78,26 @@ def closeout(folder: Path) -> Closeout:
     write_text(folder / STATEMENT, to_json(statement(trial, manifest)))
     write_record(folder / CLOSEOUT, manifest)
     for path in folder.rglob("*"):
-        if path.is_file() and not path.name.startswith("."):  # locks are no evidence
+        if path.is_file() and not path.name.startswith("."):  # locks are not evidence
             os.chmod(path, 0o444)
     return manifest
 
 
 def _check_analyses(trial: Trial) -> None:
-    """Both analyses must be there, be what the records give, and agree."""
+    """Check that both analyses exist, follow from the records, and agree."""
     for name, command in ((ANALYSIS, "analyse"), (VERIFICATION, "verify")):
         if not (trial.folder / name).exists():
-            raise InputError(f"{trial.folder}: no {name} yet; first: evenline trial {command}")
+            raise InputError(f"{trial.folder} has no {name} yet; run: evenline trial {command}")
     if read_analysis(trial.folder) != analysis_of(trial):
-        raise InputError(f"{trial.folder / ANALYSIS}: is not what the records give; analyse again")
+        raise InputError(
+            f"{trial.folder / ANALYSIS} disagrees with the records; run: evenline trial analyse"
+        )
     again = verify(trial.folder)
     _refuse(again.problems)
     if read_json(trial.folder / VERIFICATION) != again.report:
-        raise InputError(f"{trial.folder / VERIFICATION}: is out of date; verify again")
+        raise InputError(
+            f"{trial.folder / VERIFICATION} is out of date; run: evenline trial verify"
+        )
 
 
 def _refuse(problems: list[str]) -> None:
@@ -99,7 +106,7 @@ def _refuse(problems: list[str]) -> None:
 
 
 def _bound_files(folder: Path) -> dict[str, str]:
-    """Every file that counts, by path; our own source as it is now under `source/`."""
+    """Every file of the trial, by path; our current source is under `source/`."""
     names = (TRIAL, PLAN, JOURNAL, MATRIX, ANALYSIS, VERIFICATION)
     files = {name: sha256(folder / name) for name in names}
     for part in (INPUTS, RECORDS, QUARANTINE):

@@ -1,7 +1,7 @@
-"""From a finished matrix to a written verdict, and the one way to look before it is finished.
+"""Write the verdict of a finished matrix, or show results before it is finished.
 
-`analysis.json` is a function of the records and the registration alone: writing it twice gives
-the same bytes. Looking early is possible, and stays in the journal for good.
+`analysis.json` depends only on the records and the registration: writing it twice gives the same
+bytes. The journal permanently records an early look.
 """
 
 from pathlib import Path
@@ -47,15 +47,15 @@ def analysis_of(trial: Trial) -> Analysis:
 
 
 def read_analysis(folder: Path) -> Analysis:
-    """The verdict as it was written."""
+    """Read the written verdict."""
     return read_file(folder / ANALYSIS, Analysis, FORMAT)
 
 
 def write_analysis(folder: Path) -> Analysis:
-    """Analyse a complete matrix and write the verdict into its folder.
+    """Analyse a complete matrix and write the verdict to its folder.
 
-    The verdict of a closed trial is the one it was closed with, whatever our source is by now: it
-    is verified against the records, by the code that shares nothing with ours, and read.
+    A closed trial keeps its verdict, even if our source has changed since: it is verified against
+    the records by the independent verifier, and read.
     """
     if (folder / CLOSEOUT).exists():
         for problem in verify(folder).problems:
@@ -67,7 +67,7 @@ def write_analysis(folder: Path) -> Analysis:
 
 
 def peek(folder: Path) -> dict[str, Figures]:
-    """Break the seal: means by method of whatever is done. The journal keeps that it happened."""
+    """Return means by method of the finished jobs, and record the early look in the journal."""
     trial = open_trial(folder)
     refuse_closed(folder)
     done = standing(trial).done

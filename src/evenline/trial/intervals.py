@@ -1,4 +1,4 @@
-"""How large an effect is, at block level: beyond the registered claim, and labelled so.
+"""The size of an effect over blocks: not part of the registered claim, and labelled so.
 
 Hodges-Lehmann: the median of all pairwise means, with the interval that inverts the exact
 signed-rank test. BCa: SciPy's bias-corrected and accelerated bootstrap of the mean over blocks.
@@ -14,11 +14,11 @@ from evenline.support.records import Record
 
 CONFIDENCE = 0.95
 RESAMPLES = 9_999
-BOOTSTRAP_SEED = 20_250  # an interval is to be the same whenever it is computed
+BOOTSTRAP_SEED = 20_250  # fixed, so that an interval is always the same
 
 
 class Interval(Record):
-    """An estimate and where it may lie."""
+    """An estimate and its interval."""
 
     estimate: float
     low: float
@@ -27,7 +27,7 @@ class Interval(Record):
 
 
 def signed_rank_tail(n: int, most: int) -> Fraction:
-    """The chance that the exact signed-rank sum of n pairs is at most so much."""
+    """The probability that the exact signed-rank sum of n pairs is at most `most`."""
     counts = [1]
     for rank in range(1, n + 1):
         longer = counts + [0] * rank
@@ -38,7 +38,7 @@ def signed_rank_tail(n: int, most: int) -> Fraction:
 
 
 def hodges_lehmann(differences: Sequence[float]) -> Interval:
-    """The estimate and the narrowest exact interval of at least 95 %, or the widest there is."""
+    """The estimate and the narrowest exact interval of at least 95 %, or the widest possible."""
     d = np.asarray(differences, float)
     n = len(d)
     first, second = np.triu_indices(n)
@@ -56,7 +56,7 @@ def hodges_lehmann(differences: Sequence[float]) -> Interval:
 
 
 def bca(differences: Sequence[float]) -> Interval | None:
-    """The mean over blocks with its BCa interval; none where all blocks agree exactly."""
+    """The mean over blocks with its BCa interval; None if all blocks are equal."""
     d = np.asarray(differences, float)
     if len(d) < 2 or np.ptp(d) == 0:
         return None

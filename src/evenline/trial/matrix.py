@@ -1,10 +1,10 @@
 """The matrix: every job of a registered trial, run once, one sealed JSON record each.
 
-A record is named by its job's address; a record that is there is whole. Killing the runner loses
-at most the jobs under way; the next run does what is missing, and the finished matrix is the same
-bytes but for the `run` part of a record (times, host, failed tries) and the seals over it. What
-fails every try is quarantined by name. When all records are there, `matrix.json` lists them by
-block with their hashes.
+A record is named by its job's address and written atomically. Killing the runner loses at most the
+running jobs; the next run continues with the missing ones. The finished matrix has the same bytes,
+except for the `run` part of a record (times, host, failed tries) and the seals over it. A job that
+fails every try is quarantined by name. When all records exist, `matrix.json` lists them by block
+with their hashes.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a matrix is: jobs by address, in the matrix's order. Says nothing of outcomes."""
+    """The progress of a matrix: jobs by address, in order, without outcomes."""
 
     done: dict[str, Job]
     quarantined: dict[str, Job]
@@ -58,17 +58,17 @@ class Standing:
 
 
 def record_path(trial: Trial, address: str) -> Path:
-    """Where a job's record lies."""
+    """The path of a job's record."""
     return trial.folder / RECORDS / f"{address}.json"
 
 
 def quarantine_path(trial: Trial, address: str) -> Path:
-    """Where a job is named that has failed every try."""
+    """The path of the quarantine entry of a job that has failed every try."""
     return trial.folder / QUARANTINE / f"{address}.json"
 
 
 def standing(trial: Trial) -> Standing:
-    """What is done, quarantined and missing, by the files that are there."""
+    """Find the done, quarantined and missing jobs from the files."""
     found = Standing({}, {}, {})
     for address, job in trial.jobs().items():
         if record_path(trial, address).exists():
@@ -81,7 +81,7 @@ def standing(trial: Trial) -> Standing:
 
 
 def quarantine_lines(trial: Trial, found: Standing) -> list[str]:
-    """What has failed every try, and why the last one did."""
+    """The jobs that failed every try, with their last errors."""
     return [
         f"quarantined: {job.name}: {entry.errors[-1]}"
         for address, job in found.quarantined.items()
@@ -99,7 +99,9 @@ def run(
     retry: bool = False,
     on_end: Callable[[Job, bool], None] = lambda job, done: None,
 ) -> Standing:
-    """Run what is missing of a shard (with `retry` also what is quarantined); list it when done."""
+    """Run the missing jobs of a shard (with `retry` also quarantined ones); list records when
+    done.
+    """
     trial = open_trial(folder)
     with one_runner(folder, "runner", shard.index, shard.count):
         before = standing(trial)
@@ -118,14 +120,14 @@ def run(
                     on_end(jobs[address], _keep(trial, address, jobs[address], ended))
     after = standing(trial)
     if after.complete and not (folder / MATRIX).exists():
-        for left_aside in (folder / RECORDS).glob(".*"):  # by a writer that was killed
+        for left_aside in (folder / RECORDS).glob(".*"):  # temporary files of killed processes
             left_aside.unlink(missing_ok=True)
         write_record(folder / MATRIX, matrix_of(trial))
     return after
 
 
 def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
-    """Write a job's record, or its name into the quarantine. True if it is done."""
+    """Write a job's record, or quarantine it. Returns True if it is done."""
     errors = [failure.message for failure in ended.failures]
     if ended.answer is not None:
         record = make_record(trial, job, ended.answer, ended)
@@ -145,7 +147,7 @@ def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
 
 
 def _foreign(trial: Trial, job: Job, found: JobRecord) -> str | None:
-    """What the machine that ran a job has otherwise than registered, if anything."""
+    """What differs from the registration on the machine that ran a job, if anything."""
     host = found.run.host["name"]
     pairs: list[tuple[str, object, object]] = [
         ("city", found.city, job.city),
@@ -161,14 +163,14 @@ def _foreign(trial: Trial, job: Job, found: JobRecord) -> str | None:
         if measured != registered:
             return f"{host} has another {what} than registered: {measured}, not {registered}"
     if found.evaluator not in trial.evaluators():
-        return f"{host} has other source files of evenline than registered: install the same there"
+        return f"{host} has other source files of evenline than registered; install the same"
     return None
 
 
 def make_record(trial: Trial, job: Job, answer: Answer, ended: Ended) -> dict[str, object]:
-    """A job's result with all it is bound to, under two seals.
+    """A job's result with everything it depends on, under two seals.
 
-    The inner one leaves out trial and `run`: whoever repeats the trial gets the same again.
+    The inner seal leaves out trial and `run`, so a repeated trial gives the same seal.
     """
     result: dict[str, object] = {
         "format": RECORD_FORMAT,
@@ -207,7 +209,7 @@ def ledger_totals(outcome: Outcome) -> dict[str, int]:
 
 
 def seal_of(value: Any) -> str:
-    """The SHA-256 of a value as we write it."""
+    """The SHA-256 of a value in the form of our files."""
     return hashlib.sha256(to_json(value).encode()).hexdigest()
 
 
@@ -215,14 +217,14 @@ def seal_of(value: Any) -> str:
 
 
 def read_record(trial: Trial, address: str, job: Job) -> JobRecord:
-    """A record that is whole and belongs to its job, or one line that says what is wrong."""
+    """Read a record and check that it belongs to its job, or raise an error."""
     path = record_path(trial, address)
     found = read_json(path)
     if not isinstance(found, dict) or found.get("format") != RECORD_FORMAT:
         raise InputError(f"{path}: format is not {RECORD_FORMAT!r}")
     bare = {key: value for key, value in found.items() if key != "record_sha256"}
     if found.get("record_sha256") != seal_of(bare):
-        raise InputError(f"{path}: changed since it was written (its seal differs)")
+        raise InputError(f"{path} has changed since it was written (its seal differs)")
     record = convert(JobRecord, found, str(path))
     expected = {
         "trial": trial.sha256,
@@ -234,14 +236,14 @@ def read_record(trial: Trial, address: str, job: Job) -> JobRecord:
     }
     for key, value in expected.items():
         if getattr(record, key) != value:
-            raise InputError(f"{path}: holds another {key} than its job: {found[key]!r}")
+            raise InputError(f"{path} has another {key} than its job: {found[key]!r}")
     if foreign := _foreign(trial, job, record):
         raise InputError(f"{path}: {foreign}")
     return record
 
 
 def matrix_of(trial: Trial) -> Matrix:
-    """Every record's hash by block, and one hash for all results, times and hosts left out."""
+    """Every record's hash by block, and one hash for all results, without times and hosts."""
     blocks: dict[str, dict[str, str]] = {}
     results = {}
     for address, job in trial.jobs().items():
@@ -259,7 +261,7 @@ def matrix_of(trial: Trial) -> Matrix:
 
 
 def read_matrix(trial: Trial) -> Matrix:
-    """The list of records that was written when the last job was done."""
+    """Read the list of records that was written when the last job was done."""
     return read_file(trial.folder / MATRIX, Matrix, MATRIX_FORMAT)
 
 
@@ -270,15 +272,15 @@ def finished(trial: Trial) -> dict[str, JobRecord]:
         left, every = len(found.missing) + len(found.quarantined), trial.registered.jobs
         raise InputError(
             f"{trial.folder}: {left} of {every} jobs are not done, and outcomes stay sealed until "
-            "they are; go on with: evenline trial run"
+            "they are; continue with: evenline trial run"
         )
     if not (trial.folder / MATRIX).exists():
-        raise InputError(f"{trial.folder}: no {MATRIX} yet; it comes with: evenline trial run")
+        raise InputError(f"{trial.folder} has no {MATRIX} yet; run: evenline trial run")
     listed = read_matrix(trial).blocks
     records = {}
     for address, job in found.done.items():
         path = record_path(trial, address)
         if listed["{}-{}".format(*job.block)].get(address) != sha256(path):
-            raise InputError(f"{path}: changed since the matrix was finished (SHA-256 differs)")
+            raise InputError(f"{path} has changed since the matrix was finished (SHA-256 differs)")
         records[address] = read_record(trial, address, job)
     return records

@@ -1,7 +1,7 @@
-"""What a trial asks, as a person writes it: a TOML plan, checked word by word.
+"""The plan of a trial: a TOML file, checked strictly.
 
-A plan names methods, training seeds, blocks, demand levels and the claim; it holds no hash and no
-outcome. `read_plan` refuses what it does not know, so that a misspelt rule is never a silent one.
+A plan names methods, training seeds, blocks, demand levels and the claim; it contains no hash and
+no outcome. `read_plan` refuses unknown keys, so that a misspelt one is never ignored.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from evenline.city.demand import Cell
 from evenline.runs.job import Limits
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 from evenline.support.records import Record, Word, convert, read_toml
 
 ENDPOINT = "generalized_s"  # Y; lower is better
@@ -27,7 +27,7 @@ GATES = (
     "artifacts",
     "stability",
 )
-MOST_BLOCKS = 200  # the exact sign test of many more takes very long
+MOST_BLOCKS = 200  # the exact sign test of more takes very long
 
 Seed = Annotated[int, Meta(ge=0, lt=2**31)]
 Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1)]
@@ -35,7 +35,7 @@ Levels = Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(min_length=1
 
 
 class Claim(Record):
-    """Candidate against direct parent: what has to hold, and how it is tested."""
+    """The claim: candidate and parent, the conditions, and their tests."""
 
     candidate: str
     parent: str
@@ -52,7 +52,7 @@ class Claim(Record):
         if self.candidate == self.parent:
             raise ValueError("candidate and parent must differ")
         if not 0 < _fraction("level", self.level) < 1:
-            raise ValueError(f"level = {self.level!r}: must lie between 0 and 1")
+            raise ValueError(f"level = {self.level!r}: must be between 0 and 1")
         if not 0 <= _fraction("completion_margin", self.completion_margin) < 1:
             raise ValueError(f"completion_margin = {self.completion_margin!r}: must be in [0, 1)")
         fixed = dict(zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True))
@@ -60,11 +60,11 @@ class Claim(Record):
             if getattr(self, key) != fixed[key]:
                 raise ValueError(f"{key} can only be {fixed[key]!r}")
         if unknown := [gate for gate in self.gates if gate not in GATES]:
-            raise ValueError(f"unknown gate {unknown[0]!r}; choose from {list(GATES)}")
+            raise ValueError(f"unknown gate {unknown[0]!r}; choose {choice(GATES)}")
 
 
 class Blocks(Record):
-    """The blocks of a trial: the seeds of the first one, counted up from there."""
+    """The blocks of a trial: the seeds of the first block, and how many follow."""
 
     sumo_seed: Seed
     demand_seed: Seed
@@ -75,7 +75,7 @@ class Blocks(Record):
 
 
 class WrittenPlan(Record):
-    """A plan as its TOML file says it."""
+    """A plan in the form of its TOML file."""
 
     name: Word
     city: str
@@ -87,7 +87,7 @@ class WrittenPlan(Record):
     limits: Limits = Limits()
     sumo: str | None = None
     world: str = "sumo"
-    calibration: str | None = None  # a file; the city's own if not named
+    calibration: str | None = None  # a file (default: the city's own)
 
 
 class Plan(Record):
@@ -111,40 +111,42 @@ class Plan(Record):
         return policies * len(self.blocks) * len(self.levels)
 
     def cells(self) -> list[Cell]:
-        """Every environment of the trial, block by block."""
+        """Every cell of the trial, block by block."""
         return [Cell(*block, level) for block in self.blocks for level in self.levels]
 
 
 def sign_probability(wins: int, blocks: int) -> Fraction:
-    """p(w): the chance of at least so many wins if each block is a fair coin."""
+    """p(w): the probability of at least `wins` wins if each block is a fair coin."""
     return Fraction(sum(comb(blocks, count) for count in range(wins, blocks + 1)), 2**blocks)
 
 
 def wins_required(blocks: int, level: str) -> int:
-    """The fewest wins whose one-sided sign test stays within the level."""
+    """The fewest wins whose one-sided sign test reaches the level."""
     for wins in range(blocks + 1):
         if sign_probability(wins, blocks) <= Fraction(level):
             return wins
-    raise InputError(f"{blocks} blocks: not even {blocks} wins reach level {level}; plan more")
+    raise InputError(
+        f"{blocks} blocks are too few: even {blocks} wins do not reach level {level}; plan more"
+    )
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from its TOML file, or one line that says what is wrong in it."""
+    """Read a plan from its TOML file, or raise an error that says what is wrong."""
     return plan_of(read_toml(path), str(path))
 
 
 def plan_of(raw: dict[str, Any], where: str) -> Plan:
-    """A plan from the values of its TOML; `where` they come from begins each refusal."""
+    """Make a plan from the values of its TOML; each error starts with `where`."""
     written = convert(WrittenPlan, exact_claim(raw), where)
     with about(where):
         plan = _settled(written)
-        plan.cells()  # a seed that no cell can have is refused here
+        plan.cells()  # refuses seeds that no cell can have
     return plan
 
 
 @contextmanager
 def about(what: str) -> Iterator[None]:
-    """Put before a refusal what it is about."""
+    """Prefix an error with its subject."""
     try:
         yield
     except InputError as error:
@@ -152,7 +154,7 @@ def about(what: str) -> Iterator[None]:
 
 
 def exact_claim(raw: dict[str, Any]) -> dict[str, Any]:
-    """A plan's values with the decimal numbers of the claim as the text they are written as."""
+    """A plan's values, with the decimal numbers of the claim as text."""
     claim = raw.get("claim")
     if not isinstance(claim, dict):
         return raw
@@ -169,7 +171,7 @@ def _fraction(key: str, text: str) -> Fraction:
 
 
 def _settled(written: WrittenPlan) -> Plan:
-    """The plan with everything spelt out: blocks, a source for each seed, the wins required."""
+    """The complete plan: all blocks, a source for each seed, the required wins."""
     for name, values in (("seeds", written.seeds), ("levels", written.levels)):
         if len(set(values)) < len(values):
             raise InputError(f"{name}: {list(values)} names a value twice")
@@ -201,16 +203,14 @@ def _sources(label: str, given: str | tuple[str, ...], seeds: tuple[int, ...]) -
     if isinstance(given, str):
         return tuple(given.replace("{seed}", str(seed)) for seed in seeds)
     if len(given) != len(seeds):
-        raise InputError(
-            f"methods.{label}: needs one source, or one for each of {len(seeds)} seeds"
-        )
+        raise InputError(f"methods.{label}: give one source, or one for each of {len(seeds)} seeds")
     return given
 
 
 def _settled_claim(claim: Claim, methods: dict[str, tuple[str, ...]], blocks: int) -> Claim:
     for label in (claim.candidate, claim.parent):
         if label not in methods:
-            raise InputError(f"claim: unknown method {label!r}; choose from {list(methods)}")
+            raise InputError(f"claim: unknown method {label!r}; choose {choice(methods)}")
     wins = wins_required(blocks, claim.level)
     if claim.required_wins not in (None, wins):
         raise InputError(

@@ -1,7 +1,7 @@
-"""What the files of a trial's folder hold: `trial.json`, the journal, records and the rest.
+"""The content of the files in a trial's folder: `trial.json`, the journal, records and the rest.
 
-Files of earlier versions are read with defaults for what is new. The second opinion
-(`trial/verify.py`) reads the same files on its own and shares none of this.
+Files of earlier versions are read with defaults for new fields. The verifier (`trial/verify.py`)
+reads the same files on its own and does not use this module.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ class Source(Record):
 
 
 class Registered(Record):
-    """What was frozen before any outcome existed."""
+    """The registration: everything that was frozen before any outcome existed."""
 
     format: str
     name: str
@@ -65,11 +65,11 @@ class Registered(Record):
     jobs: int
     world: str = "sumo"  # as a source below the inputs
     calibration: Sha256 | None = None
-    versions: dict[str, str] | None = None  # None: registered before they were
+    versions: dict[str, str] | None = None  # None: registered before versions were recorded
 
 
 def read_registered(folder: Path) -> Registered:
-    """What a trial's folder has registered."""
+    """Read the registration of a trial's folder."""
     return read_record(folder / TRIAL, Registered, TRIAL_FORMAT)
 
 
@@ -77,7 +77,7 @@ def read_registered(folder: Path) -> Registered:
 
 
 class _Event(Record, kw_only=True, tag_field="event"):
-    """A line of the journal; `previous` is the hash of the line before."""
+    """A line of the journal; `previous` is the hash of the previous line."""
 
     at: str = ""
     previous: str = ""
@@ -92,7 +92,7 @@ class RegisteredEvent(_Event, kw_only=True, tag="registered"):
 
 
 class Deviation(_Event, kw_only=True, tag="deviation"):
-    """A difference that a person has signed off: files with their new hash (none: it is gone)."""
+    """A difference that a person has signed off: files with their new hashes (None: deleted)."""
 
     why: str
     by: str
@@ -128,7 +128,7 @@ class Journal(Record):
 
 
 class Day(msgspec.Struct, frozen=True):
-    """What the analysis reads of an outcome; its other figures are sealed with it."""
+    """The part of an outcome that the analysis reads; its other figures are sealed with it."""
 
     departed: Whole
     completed: Whole
@@ -150,7 +150,7 @@ class SumoRun(Record):
 
 
 class Measured(Record):
-    """A day's outcome, and what the process that made it depends on, measured by itself."""
+    """A day's outcome, and everything it depends on, hashed by the process that ran it."""
 
     city: str
     policy: PolicyFiles
@@ -164,7 +164,7 @@ class Measured(Record):
 
 
 class RunFacts(Record):
-    """What may differ when a job is repeated."""
+    """The values that may differ when a job is repeated."""
 
     finished_at: str
     duration_s: float
@@ -209,7 +209,7 @@ class Matrix(Record):
 
 
 class Closeout(Record):
-    """Everything a closed trial consists of, under one Merkle root."""
+    """All files of a closed trial, under one Merkle root."""
 
     format: str
     trial: str

@@ -1,9 +1,9 @@
-"""The registered trial: frozen before any outcome exists, compared with at every later command.
+"""The registered trial: frozen before any outcome exists, and checked by every later command.
 
-`register` writes a folder that stands alone: `trial.json` (the claim and every hash), `inputs/`
-(the city's tables and the policies' bundles, copied) and `journal.jsonl`, in which each line holds
-the hash of the one before. Whatever differs later stops the trial and is named; only a difference
-of our own source can be signed off, and then every later output shows it.
+`register` writes a self-contained folder: `trial.json` (the claim and every hash), `inputs/`
+(copies of the city's tables and the policies' bundles) and `journal.jsonl`, in which each line has
+the hash of the previous line. Any later difference stops the trial and is named. Only a change of
+our own source can be signed off, and then every later output shows it.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ JOURNAL, INPUTS, PLAN, CLOSEOUT = "journal.jsonl", "inputs", "plan.toml", "close
 
 @dataclass(frozen=True)
 class Job:
-    """One episode of the matrix, with the hashes of all that its outcome depends on."""
+    """One day of the matrix, with the hashes of everything that its outcome depends on."""
 
     method: str
     seed: int | None
@@ -75,9 +75,9 @@ class Job:
 
     @property
     def address(self) -> str:
-        """The job's name: a hash of what it depends on."""
+        """The job's address: a hash of everything it depends on."""
         parts = asdict(self)
-        if self.versions is None:  # registered before these were
+        if self.versions is None:  # registered before versions were recorded
             for later in ("world", "calibration", "versions"):
                 del parts[later]
         return hashlib.sha256(to_json(parts).encode()).hexdigest()
@@ -94,7 +94,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Trial:
-    """A registered trial: its folder, what `trial.json` says, and that file's hash."""
+    """A registered trial: its folder, the content of `trial.json`, and that file's hash."""
 
     folder: Path
     registered: Registered
@@ -109,7 +109,7 @@ class Trial:
         return self.registered.plan
 
     def jobs(self) -> dict[str, Job]:
-        """Every job by address, block by block; none merged, however alike two may be."""
+        """Every job by address, block by block. Equal jobs are not merged."""
         found = self.registered
         every = [
             Job(
@@ -130,7 +130,7 @@ class Trial:
         return {job.address: job for job in every}
 
     def order(self, job: Job) -> Order:
-        """A job as an executor takes it."""
+        """A job in the form of the executors."""
         paths = {(p.method, p.seed): p.path for p in self.registered.policies}
         return Order(
             city="./city",
@@ -141,7 +141,7 @@ class Trial:
         )
 
     def evaluators(self) -> set[str]:
-        """The evaluator's hash as registered, and as signed off since."""
+        """The registered hash of the evaluator, and those signed off since."""
         signed = {event.evaluator for event in deviations(self.folder)}
         return {self.registered.evaluator.sha256} | signed
 
@@ -150,17 +150,15 @@ class Trial:
 
 
 def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
-    """Freeze a plan into a folder. Nothing is run, and the cells count as used from now on."""
+    """Register a plan into a folder. Runs nothing; the cells count as used from now on."""
     plan = read_plan(plan_path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder}: is there already; a trial is registered once, into a new folder"
-        )
+        raise InputError(f"{folder} already exists; register a trial into a new folder")
     named = None if plan.calibration is None else Path(plan.calibration)
     opened, sumo = open_city(plan.city, named), _sumo_of(plan)
     city = opened.city
     if plan.world != "sumo":
-        open_world(plan.world, opened)  # a world that cannot be opened is refused now
+        open_world(plan.world, opened)  # refuse a world that cannot be opened
     with locked(ledger.with_name(f".{ledger.name}.lock")):
         check_fresh(plan.blocks, digest(city), *ledgers_around(ledger))
         with new_folder(folder) as aside:
@@ -197,11 +195,11 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
 
 
 def _sumo_of(plan: Plan) -> str | None:
-    """The SUMO version of a trial that runs in SUMO; one that is not installed is refused."""
+    """The SUMO version of a trial in SUMO; refuses a version that is not installed."""
     check_world_name(plan.world)
     if plan.world != "sumo":
         if plan.sumo is not None:
-            raise InputError(f"sumo: goes with world 'sumo', and the world is {plan.world!r}")
+            raise InputError(f"sumo: needs world 'sumo', but the world is {plan.world!r}")
         return None
     sumo = plan.sumo or installed_version()
     if sumo is None:
@@ -211,13 +209,13 @@ def _sumo_of(plan: Plan) -> str | None:
 
 
 def _freeze_policies(plan: Plan, opened: OpenCity, inputs: Path) -> tuple[FrozenPolicy, ...]:
-    """Copy every bundle and own rule beside the city; a built-in policy is its name."""
+    """Copy every bundle and own rule next to the city; a built-in policy keeps its name."""
     frozen = []
     for method, sources in plan.methods.items():
         seeds = plan.seeds if len(sources) == len(plan.seeds) else (None,)
         for seed, source in zip(seeds, sources, strict=True):
             bundle = read_policy(source)
-            # A policy that cannot be run in this city is refused now.
+            # Refuse a policy that cannot run in this city.
             open_policy(bundle, opened.city, opened.calibration)
             path = stage_policy(source, inputs)
             copied = source if path == source else str(inputs / path)
@@ -236,13 +234,13 @@ def _freeze_policies(plan: Plan, opened: OpenCity, inputs: Path) -> tuple[Frozen
 
 
 def is_stable(spec: Spec) -> bool:
-    """Whether a policy's training is on record as stable; what was never trained is."""
+    """Whether a policy's training is recorded as stable; an untrained policy counts as stable."""
     told = spec.provenance if isinstance(spec.provenance, dict) else {}
     return spec.kind != "actor" or told.get("stable") is True
 
 
 def analyser_files() -> dict[str, str]:
-    """The hashes of our source files that make a verdict of the outcomes."""
+    """The hashes of our source files that turn outcomes into a verdict."""
     return file_hashes(closure("evenline.trial.analyse"))
 
 
@@ -254,33 +252,36 @@ def _source(files: dict[str, str]) -> Source:
 
 
 def open_trial(folder: Path) -> Trial:
-    """A trial whose folder and source are as registered, or one line that names a difference."""
+    """Open a trial and check its folder and our source, or raise an error that names a
+    difference.
+    """
     trial = _read(folder)
     differing = _input_differences(trial)
     if differing:
         raise InputError(
-            f"{folder / INPUTS / differing[0]}: is not the file that was registered"
-            f"{_and_more(differing)}; bring it back"
+            f"{folder / INPUTS / differing[0]} differs from the registered file"
+            f"{_and_more(differing)}; restore it"
         )
     signed = {pair for event in deviations(folder) for pair in event.source.items()}
     unsigned = sorted(name for name, found in changed_source(trial) if (name, found) not in signed)
     if unsigned:
         raise InputError(
-            f"evenline/{unsigned[0]}: is not the source that was registered{_and_more(unsigned)}; "
-            "bring it back, or sign it off with: evenline trial deviate"
+            f"evenline/{unsigned[0]} differs from the registered source{_and_more(unsigned)}; "
+            ""
+            "restore it, or sign it off with: evenline trial deviate"
         )
     return trial
 
 
 def _read(folder: Path) -> Trial:
     if not (folder / TRIAL).is_file():
-        raise InputError(f"{folder}: no {TRIAL} in it; begin with: evenline trial register PLAN")
+        raise InputError(f"{folder} has no {TRIAL}; start with: evenline trial register PLAN")
     first, own = journal(folder)[0], sha256(folder / TRIAL)
     if not isinstance(first, RegisteredEvent) or first.trial != own:
-        raise InputError(f"{folder / TRIAL}: changed since it was registered (SHA-256 differs)")
+        raise InputError(f"{folder / TRIAL} has changed since it was registered (SHA-256 differs)")
     registered = read_registered(folder)
     if sha256(folder / PLAN) != registered.plan_sha256:
-        raise InputError(f"{folder / PLAN}: changed since it was registered (SHA-256 differs)")
+        raise InputError(f"{folder / PLAN} has changed since it was registered (SHA-256 differs)")
     return Trial(folder, registered, own)
 
 
@@ -291,7 +292,7 @@ def _input_differences(trial: Trial) -> list[str]:
 
 
 def changed_source(trial: Trial) -> list[tuple[str, str | None]]:
-    """Our files that are not as registered, each with the hash it has now (none: it is gone)."""
+    """Our files that differ from the registration, with their current hashes (None: deleted)."""
     changed: dict[str, str | None] = {}
     parts = (
         (trial.registered.evaluator, evaluator_files()),
@@ -313,12 +314,12 @@ def _and_more(names: list[str]) -> str:
 
 
 def now() -> str:
-    """The time of day as we keep it."""
+    """The current time in the form of our files."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def journal(folder: Path) -> tuple[Event, ...]:
-    """What has happened to a trial, oldest first, once the chain of hashes has been checked."""
+    """Read the journal of a trial, oldest event first, and check its chain of hashes."""
     path = folder / JOURNAL
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -330,15 +331,17 @@ def journal(folder: Path) -> tuple[Event, ...]:
     events, before = convert(Journal, {"lines": found}, str(path)).lines, ""
     for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):
         if event.previous != before:
-            raise InputError(f"{path}: line {number} does not follow from the line before it")
+            raise InputError(
+                f"{path}: line {number} does not contain the hash of the previous line"
+            )
         before = hashlib.sha256(line).hexdigest()
     if not events:
-        raise InputError(f"{path}: is empty")
+        raise InputError(f"{path} is empty")
     return events
 
 
 def append_event(folder: Path, event: Event) -> None:
-    """Add a line to the journal for good; shards that do so at once take turns."""
+    """Add a line to the journal; shards take turns."""
     path = folder / JOURNAL
     with locked(folder / ".journal.lock"):
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -353,7 +356,7 @@ def deviations(folder: Path) -> list[Deviation]:
 
 
 def deviate(folder: Path, why: str, by: str) -> None:
-    """Sign off whatever of our source differs now; or, if nothing does, note what was done."""
+    """Sign off the current changes of our source; without changes, record a note."""
     refuse_closed(folder)
     trial = _read(folder)
     if not why.strip() or not by.strip():
@@ -368,13 +371,13 @@ def deviate(folder: Path, why: str, by: str) -> None:
 
 
 def refuse_closed(folder: Path) -> None:
-    """What has been closed stays as it is."""
+    """Refuse to change a closed trial."""
     if (folder / CLOSEOUT).exists():
         raise InputError(f"{folder}: the trial is closed; register another one")
 
 
 def notices(folder: Path) -> list[str]:
-    """What every output has to show: another world than SUMO, deviations, broken seals."""
+    """The notices that every output shows: a world other than SUMO, deviations, broken seals."""
     told, world = [], read_registered(folder).plan.world
     if world != "sumo":
         told.append(f"run in the world {world!r}, not in SUMO")

@@ -1,8 +1,8 @@
-"""Which cells are no longer fresh: a registry of purposes, and a ledger of earlier trials.
+"""Which cells have been used: by other purposes, and by earlier trials.
 
-Every purpose of `evenline.city.cells` but the trial's own counts as used in every city. A trial
-uses its blocks in its city from the moment it is registered, whatever becomes of it. A study keeps
-the ledger of its own trials in its folder.
+Every purpose of `evenline.city.cells` except the trial's own counts as used in every city. A trial
+uses its blocks in its city from its registration on, even if it never runs. A study keeps the list
+of cells used by its own trials in its folder.
 """
 
 from pathlib import Path
@@ -33,12 +33,12 @@ class Ledger(Record):
 
 
 def ledgers_around(ledger: Path) -> list[Path]:
-    """A ledger, and those of the studies that lie beside it."""
+    """A list of used cells, and those of the studies next to it."""
     return [ledger, *sorted(ledger.parent.glob(f"*/{ledger.name}"))]
 
 
 def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
-    """Refuse blocks that share a SUMO seed or a demand seed with anything seen before."""
+    """Refuse blocks that share a SUMO seed or a demand seed with used cells."""
     for purpose in PURPOSES.values():
         if purpose.name != "trial":
             theirs = tuple(
@@ -58,22 +58,22 @@ def _refuse_shared(blocks: Blocks, used: Blocks, why: str) -> None:
         for block in blocks:
             if block[place] in seen:
                 raise InputError(
-                    f"{kind} seed {block[place]}: {why}; a trial needs seeds nobody has seen"
+                    f"{kind} seed {block[place]}: {why}; choose seeds that have not been used"
                 )
 
 
 def used_by_trials(ledger: Path) -> tuple[Used, ...]:
-    """The entries of the ledger, oldest first."""
+    """The entries of a list of used cells, oldest first."""
     return read_record(ledger, Ledger, FORMAT).trials if ledger.exists() else ()
 
 
 def note_used(ledger: Path, used: Used) -> None:
-    """Add a trial to the ledger."""
+    """Add a trial to the list of used cells."""
     write_record(ledger, Ledger(trials=(*used_by_trials(ledger), used)))
 
 
 def other_ledgers(folder: Path) -> list[Path]:
-    """The ledgers of trials outside a study: the trial commands', and those of studies beside."""
+    """The lists of cells used outside a study: by trial commands, and by studies next to it."""
     places = [folder.resolve().parent, Path("results").resolve()]
     found = [path for place in places for path in ledgers_around(place / LEDGER)]
     return [path for path in dict.fromkeys(found) if path.parent != folder.resolve()]

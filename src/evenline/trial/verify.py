@@ -1,11 +1,11 @@
-"""A second opinion on a trial: stands alone, needs Python and nothing else, shares no code of ours.
+"""Independent verification of a trial. Uses only the standard library, and no other code of ours.
 
     python verify.py FOLDER [--source PACKAGE] [--root MERKLE_ROOT]
 
-Reads the JSON files of a trial's folder, recounts the records, checks every hash, recomputes
-means, differences, wins, p-values and gates in exact arithmetic, and compares them with
-`analysis.json` and `closeout.json`. Every problem is one line that says where and what. It is one
-file on purpose, to be read from top to bottom; nothing in the folder is executed or changed.
+Reads the JSON files of a trial's folder, recounts the records, checks every hash, recomputes means,
+differences, wins, p-values and gates in exact arithmetic, and compares them with `analysis.json`
+and `closeout.json`. Every problem is one line that says where and what. It is one file, to be read
+from top to bottom. It executes and changes nothing in the folder.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 VERIFICATION = "verification.json"
-PACKAGE = Path(__file__).resolve().parents[1]  # if this file lies where it was made
+PACKAGE = Path(__file__).resolve().parents[1]  # if this file is inside the package
 FIGURES = ("generalized_s", "completion", "unfinished")
 Episode = tuple[str, int, int, int, float]  # method, training seed, SUMO seed, demand seed, level
 
 
 @dataclass
 class Opinion:
-    """What was found: problems by line, and the figures as recomputed here."""
+    """The result: problems by line, and the recomputed figures."""
 
     problems: list[str] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Opinion:
 
 
 def verify(folder: Path, source: Path | None = None, root: str | None = None) -> Opinion:
-    """Everything, in order; later checks are left out only where they have nothing to stand on."""
+    """Run all checks in order; skip a check only if its inputs cannot be read."""
     opinion = Opinion()
     trial = load(folder / "trial.json", opinion)
     events = read_journal(folder / "journal.jsonl", opinion)
@@ -72,7 +72,7 @@ def verify(folder: Path, source: Path | None = None, root: str | None = None) ->
 
 
 def load(path: Path, opinion: Opinion) -> Any:
-    """The content of a JSON file; None, and a problem, if it cannot be read."""
+    """Read a JSON file; return None, and note a problem, if it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ def hashes_below(folder: Path) -> dict[str, str]:
 
 
 def read_journal(path: Path, opinion: Opinion) -> list[dict[str, Any]]:
-    """The journal's lines, each of which holds the hash of the line before."""
+    """Read the journal's lines, each of which has the hash of the previous line."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
         events: list[dict[str, Any]] = [json.loads(line) for line in lines]
@@ -112,7 +112,7 @@ def read_journal(path: Path, opinion: Opinion) -> list[dict[str, Any]]:
 
 
 def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) -> None:
-    """City, bundles and plan are the files that were registered."""
+    """Check that city, bundles and plan are the registered files."""
     if (folder / "plan.toml").is_file():
         same = file_hash(folder / "plan.toml") == trial["plan_sha256"]
         opinion.expect(same, "plan.toml", "changed since it was registered")
@@ -132,7 +132,7 @@ def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) ->
     opinion.expect(city == trial["city"]["digest"], "inputs/city", "is not the registered city")
     for policy in trial["policies"]:
         where = f"policy of {policy['method']} {policy['seed']}"
-        place = policy["path"].partition(":")[0]  # of a rule of one's own, the copied file
+        place = policy["path"].partition(":")[0]  # for the user's own rule, the copied file
         for name, own in policy["files"].items():
             path = place if place.endswith(".py") else f"{place}/{name}"
             same = registered.get(path) == own
@@ -142,7 +142,7 @@ def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) ->
 
 
 def is_stable(path: Path) -> bool:
-    """A trained actor must be on record as stable; what was never trained is."""
+    """Whether a trained actor is recorded as stable; an untrained policy counts as stable."""
     if not path.is_file():
         return True
     spec = json.loads(path.read_text(encoding="utf-8"))
@@ -150,7 +150,7 @@ def is_stable(path: Path) -> bool:
 
 
 def source_hashes(folder: Path, source: Path | None, opinion: Opinion) -> dict[str, str] | None:
-    """Source files as they are: in the package named, else as closed, else beside this program."""
+    """Hashes of source files: of the given package, else as closed, else next to this program."""
     if source is None and (folder / "closeout.json").is_file():
         manifest = load(folder / "closeout.json", opinion)
         files = manifest["files"] if isinstance(manifest, dict) else {}
@@ -166,7 +166,7 @@ def check_source(
     source: Path | None,
     opinion: Opinion,
 ) -> None:
-    """The software's files are as registered, or as signed off since."""
+    """Check that the source files are as registered, or as signed off since."""
     signed = {
         (name, own)
         for event in events
@@ -179,7 +179,7 @@ def check_source(
         same = value_hash(files) == trial[part]["sha256"]
         opinion.expect(same, "trial.json", f"hash of the {part} is not that of its files")
     if found is None:
-        return  # this program stands alone: there is no source to compare with
+        return  # this program was copied alone: there is no source to compare with
     for name, own in sorted((trial["evaluator"]["files"] | trial["analyser"]["files"]).items()):
         now = found.get(name)
         same = now == own or (name, now) in signed
@@ -190,7 +190,7 @@ def check_source(
 
 
 def expected_jobs(trial: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What every record must be bound to, by the hash that names it."""
+    """The jobs that records must belong to, by the hash that names them."""
     jobs = {}
     for sumo_seed, demand_seed in trial["plan"]["blocks"]:
         for level in trial["plan"]["levels"]:
@@ -217,7 +217,7 @@ def check_records(
     events: list[dict[str, Any]],
     opinion: Opinion,
 ) -> dict[str, dict[str, Any]]:
-    """Every job has one record, no record is without a job, and each is what it claims to be."""
+    """Check that every job has one record, every record has a job, and each record is valid."""
     jobs = expected_jobs(trial)
     plan = trial["plan"]
     policies = sum(len(sources) for sources in plan["methods"].values())
@@ -246,7 +246,7 @@ def check_records(
 
 
 def policy_files(trial: dict[str, Any], job: dict[str, Any]) -> dict[str, str]:
-    """The registered files of a job's bundle, tensors included."""
+    """The registered files of a job's bundle, including tensors."""
     for policy in trial["policies"]:
         if (policy["method"], policy["seed"]) == (job["method"], job["seed"]):
             return dict(policy["files"])
@@ -263,7 +263,7 @@ def check_record(
     files: dict[str, str],
     opinion: Opinion,
 ) -> bool:
-    """One record: its two seals, what it is bound to, and its arithmetic."""
+    """Check one record: its two seals, its job, and its arithmetic."""
     where, before = f"records/{path.name}", len(opinion.problems)
     try:
         outer = {k: v for k, v in record.items() if k != "record_sha256"}
@@ -301,7 +301,7 @@ def check_record(
 def check_arithmetic(
     where: str, day: dict[str, Any], ledger: dict[str, Any], opinion: Opinion
 ) -> None:
-    """The ledger adds up, and the endpoints follow from it."""
+    """Check that the ledger adds up and that the endpoints follow from it."""
     cost = 2 * day["waiting_s"] + day["riding_s"]
     opinion.expect(
         cost == day["cost"] == day["pre_control_cost"] + day["token_cost"],
@@ -319,7 +319,7 @@ def check_arithmetic(
 
 
 def check_same_days(records: dict[str, dict[str, Any]], opinion: Opinion) -> None:
-    """All methods of a cell met the same passengers."""
+    """Check that all methods of a cell met the same passengers."""
     departed: dict[str, int] = {}
     for address, record in records.items():
         cell = json.dumps(record["cell"], sort_keys=True)
@@ -331,7 +331,7 @@ def check_same_days(records: dict[str, dict[str, Any]], opinion: Opinion) -> Non
 def check_matrix(
     folder: Path, own: str, records: dict[str, dict[str, Any]], opinion: Opinion
 ) -> None:
-    """The list that was written when the last job was done names these very files."""
+    """Check that `matrix.json`, written when the last job was done, lists these files."""
     matrix = load(folder / "matrix.json", opinion)
     if not isinstance(matrix, dict):
         return
@@ -367,7 +367,7 @@ def average(values: list[Fraction]) -> Fraction:
 
 
 def tail(wins: int, blocks: int) -> Fraction:
-    """The chance of at least so many heads among fair coins."""
+    """The probability of at least `wins` heads among fair coins."""
     return sum((Fraction(comb(blocks, k), 2**blocks) for k in range(wins, blocks + 1)), Fraction(0))
 
 
@@ -401,7 +401,7 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         "mean direction": overall["generalized_s"] < 0,
         "demand direction": all(row["generalized_s"] < 0 for row in by_level.values()),
         "completeness": len(records) == trial["jobs"],
-        "artifacts": True,  # reached only when every hash has been found right
+        "artifacts": True,  # reached only if every hash is right
         "stability": all(p["stable"] for p in trial["policies"] if p["method"] in roles),
     }
     gates = {name: gates[name] for name in claim["gates"]}
@@ -449,7 +449,7 @@ def gap_table(
 def means(
     table: dict[Episode, dict[str, Fraction]], place: int | None = None, wanted: object = None
 ) -> dict[str, float]:
-    """Means over all rows, or over those whose key has a certain value at a certain place."""
+    """Means over all rows, or over those whose key has a given value at a given position."""
     rows = [row for key, row in table.items() if place is None or key[place] == wanted]
     return {name: float(average([row[name] for row in rows])) for name in FIGURES}
 
@@ -471,7 +471,7 @@ def sign_test(wins: int, claim: dict[str, Any], blocks: int) -> dict[str, Any]:
 
 
 def notices(trial: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
-    """Another world than SUMO, deviations and broken seals, which every output has to show."""
+    """The notices that every output shows: a world other than SUMO, deviations, broken seals."""
     world = trial["plan"].get("world", "sumo")
     told = [] if world == "sumo" else [f"run in the world {world!r}, not in SUMO"]
     for event in events:
@@ -489,7 +489,7 @@ def check_analysis(
     figures: dict[str, Any],
     opinion: Opinion,
 ) -> None:
-    """Every registered figure of `analysis.json` is the one recomputed here."""
+    """Check that every registered figure of `analysis.json` equals the recomputed one."""
     analysis = load(folder / "analysis.json", opinion)
     if not isinstance(analysis, dict):
         return
@@ -500,7 +500,7 @@ def check_analysis(
 
 
 def compare(where: str, mine: Any, theirs: Any, opinion: Opinion) -> None:
-    """Go down to the single figure that differs, and name it."""
+    """Compare two values recursively, and name each figure that differs."""
     if isinstance(mine, dict):
         for name, value in mine.items():
             other = theirs.get(name) if isinstance(theirs, dict) else None
@@ -514,7 +514,7 @@ def compare(where: str, mine: Any, theirs: Any, opinion: Opinion) -> None:
 
 
 def check_closeout(folder: Path, root: str | None, opinion: Opinion) -> None:
-    """The manifest names every file with its hash, and its root is theirs (and the one kept)."""
+    """Check that the manifest lists every file with its hash, and that its Merkle root is right."""
     if not (folder / "closeout.json").is_file():
         opinion.expect(root is None, "closeout.json", "is missing; there is no root to compare")
         return
@@ -563,7 +563,7 @@ def main() -> int:
         print(problem)
     if opinion.problems:
         return 1
-    print(f"{opinion.report['records']} records: nothing wrong")
+    print(f"{opinion.report['records']} records checked, no problems")
     return 0
 
 

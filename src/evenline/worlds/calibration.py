@@ -1,10 +1,10 @@
-"""What the fast world knows of the target: running times and their spread, fitted from stop visits.
+"""The calibration of the fast world: running times and their spread, fitted to stop visits in SUMO.
 
 The running time of a segment is a mean for the hour, plus a share of the trip's own pace (a slow
-driver is slow all day), plus an effect of where in the signal cycle the bus sets off (so that
-buses close together fare alike), plus noise with the segment's own distribution, in which a trip
-at times shares the luck of the one before. All are read off stop-visit logs; the file is readable
-JSON and names the logs it came from.
+driver is slow all day), plus an effect of the phase of the signal cycle at departure (so that buses
+close together behave similarly), plus noise with the segment's own distribution, which a trip
+sometimes copies from the previous trip. All are fitted to stop-visit logs; the file is readable
+JSON and names its logs.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ PHASE_S = 10
 PHASES = CYCLE_S // PHASE_S
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
-MOST_S = 1e6  # no running time or pace is beyond this
-HOUR_PRIOR = 20.0  # visits at which an hour's own mean counts as much as the day's
+MOST_S = 1e6  # upper limit of running times and paces
+HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Fitted running times. Rows are service-stops laid end to end; a last stop's row is unused."""
+    """Fitted running times. There is one row per service-stop; the row of a last stop is unused."""
 
     network: str  # what it was fitted to: see `evenline.city.tables.network_digest`
     start_delay_s: int
@@ -47,14 +47,14 @@ class Calibration:
     noise_s: Floats  # place, quantile
     least_s: Floats  # place
     pace: Floats  # quantiles of the trips' pace
-    follow: float  # share of runs that turn out just as for the trip before
+    follow: float  # share of runs that copy the run of the previous trip
     sources: dict[str, str]
     residuals: dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Segment runs of many days as columns: the data of the fit."""
+    """Segment runs of many days as columns, the data of the fit."""
 
     place: Floats
     trip: Floats  # unique over days
@@ -79,7 +79,7 @@ def read_runs(city: City, logs: Sequence[Path]) -> tuple[Runs, float]:
             place = offsets[[service[s] for s in at["service"]]] + at["stop_sequence"]
             trip = np.array([trip_number[t] for t in at["trip"]])
         except KeyError as error:
-            raise InputError(f"{path}: {error} is not of {city.name}") from None
+            raise InputError(f"{path}: {error} does not exist in {city.name}") from None
         follows = (trip[1:] == trip[:-1]) & (np.diff(at["stop_sequence"]) == 1)
         first = at["stop_sequence"] == 0
         delays.append(at["arrival_s"][first] - at["scheduled_start_s"][first])
@@ -141,19 +141,20 @@ def fit(city: City, logs: Sequence[Path]) -> Calibration:
 
 
 def _check_cover(city: City, runs: Runs) -> None:
-    """Every segment of every service must have been seen."""
+    """Check that the logs contain every segment of every service."""
     offsets = service_stop_offsets(city)
     seen = np.bincount(runs.place.astype(int), minlength=int(offsets[-1])) > 0
     for index, service in enumerate(city.services):
         missing = np.flatnonzero(~seen[offsets[index] : offsets[index + 1] - 1])
         if len(missing):
             raise InputError(
-                f"calibration of {city.name}: no log shows {service.id} after stop {missing[0]}"
+                f"calibration of {city.name}: no bus of {service.id} was recorded after stop "
+                f"{missing[0]}; simulate more days"
             )
 
 
 def _sources(logs: Sequence[Path]) -> dict[str, str]:
-    """Each log's hash under its name, with its folder where two have the same name."""
+    """The hash of each log by name, with the folder if two logs have the same name."""
     names = [path.name for path in logs]
     alone = {path: names.count(path.name) == 1 for path in logs}
     return {
@@ -163,7 +164,7 @@ def _sources(logs: Sequence[Path]) -> dict[str, str]:
 
 
 def _cell_means(cell: Any, y: Floats, size: int, prior: float) -> Floats:
-    """Mean of each cell, drawn towards zero where there is little data."""
+    """The mean of each cell, shrunk towards zero if there is little data."""
     count = np.bincount(cell, minlength=size)
     return np.bincount(cell, y, minlength=size) / (count + prior)
 
@@ -177,7 +178,7 @@ def _hourly_means(place: Any, leaves: Floats, y: Floats, places: int, hours: int
 
 
 def _trip_pace(trip: Any, rest: Floats, expected: Floats) -> Floats:
-    """For each run, its trip's pace: how much longer than expected the trip took, as a share."""
+    """The pace of each run's trip: how much longer than expected the trip took, as a share."""
     share = np.bincount(trip, rest) / np.maximum(np.bincount(trip, expected), 1e-9)
     return np.asarray(share[trip])
 
@@ -188,7 +189,7 @@ def _slopes(place: Any, pace: Floats, rest: Floats, places: int) -> Floats:
 
 
 def _quantiles(y: Floats, count: int) -> Floats:
-    """Quantiles at equal steps of probability; the ends are the means of the outermost cells."""
+    """Quantiles at equal steps of probability; the outermost are means of their cells."""
     levels = np.linspace(0, 1, count)
     levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
     return np.asarray(np.quantile(y, levels))
@@ -213,14 +214,14 @@ def _least(place: Any, y: Floats, places: int) -> Floats:
 
 
 def _share_copied(correlation: float) -> float:
-    """The share c of copies that makes followers so correlated: c (1 - c), at most a quarter."""
+    """The share c of copies that gives followers this correlation: c (1 - c), at most a quarter."""
     return float((1 - np.sqrt(1 - 4 * min(max(correlation, 0.0), 0.25))) / 2)
 
 
 def _dependence_of_pace(city: City, trips: Any, pace: Floats) -> dict[str, float]:
-    """What the model leaves out: do days have a pace of their own, and trips their leader's?
+    """Measure what the model leaves out: the pace of whole days, and of trips like their leaders.
 
-    Day means of trips that know nothing of each other spread as far as the second figure says.
+    The second figure is the spread that day means of independent trips would have.
     """
     day, trip = np.divmod(trips, len(city.trips))
     count = np.bincount(day)
@@ -235,7 +236,7 @@ def _dependence_of_pace(city: City, trips: Any, pace: Floats) -> dict[str, float
 
 
 def _lag(group: Floats, order: Floats, noise: Floats) -> float:
-    """Correlation of what is left between neighbours within a group."""
+    """The correlation of residuals between neighbours within a group."""
     rows = np.lexsort((order, group))
     same = group[rows][1:] == group[rows][:-1]
     left, right = noise[rows][:-1][same], noise[rows][1:][same]
@@ -249,7 +250,7 @@ Table = list[list[float]]
 
 
 class _File(Record, kw_only=True):
-    """The calibration as its file holds it. Format 2 named the city instead of its network."""
+    """The content of a calibration file. Format 2 named the city instead of its network."""
 
     format: Literal["evenline-calibration-2", "evenline-calibration-3"]
     network: Sha256 | None = None
@@ -292,7 +293,7 @@ def load_calibration(path: Path, city: City) -> Calibration:
     found, own = read_record(path, _File), network_digest(city)
     if (found.city != digest(city)) if found.network is None else (found.network != own):
         raise InputError(
-            f"{path}: was fitted to other streets, stops, timetable or vehicle than those of "
+            f"{path} was fitted to other streets, stops, timetable or vehicle than those of "
             f"{city.name}; fit one with: evenline calibrate"
         )
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
@@ -324,5 +325,5 @@ def _numbers(path: Path, name: str, value: Any, shape: tuple[int, ...]) -> Float
     if table.shape != shape:
         raise InputError(f"{path}: {name} needs {rows} numbers")
     if not (np.abs(table) <= MOST_S).all():
-        raise InputError(f"{path}: {name} holds a number beyond {MOST_S:g}")
+        raise InputError(f"{path}: {name} contains a number beyond {MOST_S:g}")
     return table

@@ -1,9 +1,8 @@
-"""Whether the fast world may stand in for SUMO: two audits by fixed rule.
+"""Two audits with fixed limits: whether the fast world may stand in for SUMO.
 
-Episodes are compared, never rows. Each interval is a 95 % bootstrap over the episodes of one
-demand level, SUMO's and the fast world's drawn separately; the audit is passed when every
-interval lies inside its limit. Limits are the paper's; the share of simultaneous decisions is
-audited beside them.
+We compare days, never rows. Each interval is a 95 % bootstrap over the days of one demand level,
+with SUMO's and the fast world's days drawn separately. The audit passes if every interval is within
+its limit. The limits are the paper's; we also audit the share of simultaneous decisions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +61,7 @@ GOALS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One audited quantity: the gap fast minus SUMO, its interval and its limit."""
+    """One audited quantity: the difference fast minus SUMO, its interval and its limit."""
 
     audit: str
     policy: str
@@ -87,7 +86,7 @@ Outcomes = Mapping[str, Mapping[Cell, Outcome]]  # policy, cell
 
 
 def audit(sumo: Outcomes, fast: Outcomes) -> list[Line]:
-    """Both audits over the same cells in both worlds. `zero` must be among the policies."""
+    """Run both audits over the same cells in both worlds. `zero` must be one of the policies."""
     rng = np.random.Generator(np.random.PCG64(SEED))
     cells = sorted(sumo["zero"], key=lambda cell: (cell.demand, cell.sumo_seed))
     levels = sorted({cell.demand for cell in cells})
@@ -101,12 +100,12 @@ def audit(sumo: Outcomes, fast: Outcomes) -> list[Line]:
 
 
 def accepted(lines: Sequence[Line]) -> bool:
-    """Whether every interval lies inside its limit."""
+    """Whether every interval is within its limit."""
     return all(line.passed for line in lines)
 
 
 def _means(values: Floats, rng: np.random.Generator) -> Floats:
-    """Bootstrap means of one sample of episodes."""
+    """Bootstrap means of one sample of days."""
     draw = rng.integers(0, len(values), (RESAMPLES, len(values)))
     return np.asarray(values[draw].mean(axis=1))
 
@@ -119,7 +118,7 @@ def _line(
     draws: Floats,
     limit: float,
 ) -> Line:
-    """A quantity with the interval of its gap's bootstrap draws."""
+    """A quantity with the bootstrap interval of its difference."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Line(*where, float(sumo), float(fast), float(gap), float(low), float(high), limit)
@@ -153,7 +152,9 @@ def _response_audit(
     by_level: Mapping[float, Sequence[Cell]],
     rng: np.random.Generator,
 ) -> list[Line]:
-    """What a policy changes against zero hold in the same cell, in SUMO and in the fast world."""
+    """What a policy changes relative to zero hold in the same cell, in SUMO and in the fast
+    world.
+    """
     lines = []
     for level, cells in by_level.items():
         for name, limit in RESPONSE_LIMITS.items():
@@ -200,7 +201,7 @@ def _hold_audit(
 
 
 def largest_gaps(lines: Sequence[Line]) -> dict[str, float]:
-    """The largest point gap of the zero-policy audit, by quantity."""
+    """The largest difference of the zero-policy audit, by quantity."""
     zero = [line for line in lines if line.audit == "zero"]
     return {
         name: max(abs(line.gap) for line in zero if line.quantity == name) for name in ZERO_LIMITS

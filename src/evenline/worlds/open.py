@@ -1,7 +1,7 @@
-"""Opening a city together with what its fast world needs, and opening worlds by name.
+"""Open a city together with its calibration, and open worlds by name.
 
-A calibration belongs to its opened city: it lies in the city's folder as `calibration.json`, comes
-with an embedded city, or is given. Nothing looks it up anywhere else.
+A calibration belongs to its opened city: it is `calibration.json` in the city's folder, comes with
+an embedded city, or is given. Nothing looks for it anywhere else.
 """
 
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ class OpenCity:
         return self.city.name
 
     def fitted(self) -> Calibration:
-        """The calibration, or one line that says how to make one."""
+        """The calibration, or an error that says how to make one."""
         if self.calibration is None:
             raise InputError(
-                f"city {self.source}: has no calibration for the fast world; make one with: "
+                f"city {self.source} has no calibration for the fast world; make one with: "
                 f"evenline calibrate --city {self.source}, or name one with --calibration"
             )
         return self.calibration
@@ -48,7 +48,7 @@ class OpenCity:
 
 
 def open_city(source: str, calibration: Path | None = None) -> OpenCity:
-    """A city by name or folder, with the calibration given or the one that belongs to it."""
+    """Open a city by name or folder, with the given calibration or its own."""
     city = read_city(source)
     if calibration is None:
         own = EMBEDDED / f"{source}.json" if source in PLANS else Path(source) / CALIBRATION
@@ -66,7 +66,7 @@ def check_world_name(name: str) -> None:
 
 
 def open_world(name: str, opened: OpenCity, keep_visits: bool = False) -> World:
-    """A world of a city: fast, sumo, or one of your own, a function of the opened city."""
+    """Open a world of a city: fast, sumo, or your own function of the opened city."""
     check_world_name(name)
     if name == "fast":
         return opened.fast_world(keep_visits)

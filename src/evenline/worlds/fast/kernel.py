@@ -1,10 +1,10 @@
 """The compiled day: buses, queues and the ledger in flat arrays, second by second.
 
-Nothing is allocated after the day has begun. Arrivals wait in one bucket a second, so there is no
-heap; passengers wait in one queue for each stop and set of services that can carry them, sorted
-once when the day is made; counts change through per-second differences, so the ledger is exact.
-`evenline.worlds.fast.layout` says how all of it lies in memory; functions work on one world at a
-time, and every helper becomes part of its callers.
+Nothing is allocated after the day has started. Arrivals wait in one bucket per second, so there is
+no heap. Passengers wait in one queue for each stop and set of services that can carry them, sorted
+once when the day is made. Counts change through per-second differences, so the ledger is exact.
+`evenline.worlds.fast.layout` describes the memory. Functions work on one world at a time, and every
+helper is inlined into its callers.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ from evenline.worlds.fast.layout import (
 
 @inlined
 def bits(key: int, number: int) -> np.uint64:
-    """Random bits that depend on the block's key and their own number alone (splitmix64)."""
+    """Random bits that depend only on the block's key and their own number (splitmix64)."""
     x = np.uint64(key) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -53,15 +53,15 @@ def bits(key: int, number: int) -> np.uint64:
 
 @inlined
 def fraction(x: np.uint64) -> float:
-    """Random bits as a fraction of one; the lowest eleven have no part in it."""
+    """Random bits as a number from 0 to 1; the lowest eleven bits are not used."""
     return float(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @inlined
 def luck(s: Static, key: int, trip: int, stop: int) -> float:
-    """How a run turns out, from 0 to 1: at times just as for the trip before, so that they agree.
+    """The random draw of a run, from 0 to 1; sometimes a copy of the previous trip's draw.
 
-    The copy does not change how likely any value is, and depends on no other draw of the day.
+    Copies correlate the trips. They do not change the distribution, or any other draw of the day.
     """
     x, before = bits(key, 2 * (s.first_visit[trip] + stop)), s.before[trip]
     if int(x & np.uint64(COINS - 1)) < s.follow_coins and before >= 0:
@@ -71,7 +71,7 @@ def luck(s: Static, key: int, trip: int, stop: int) -> float:
 
 @inlined
 def quantile(table: F32, u: float) -> float:
-    """The value at a probability, between the two nearest of equally spaced quantiles."""
+    """The value at a probability, interpolated between equally spaced quantiles."""
     at = u * (table.shape[0] - 1)
     low = int(at)
     return float(table[low] + (table[low + 1] - table[low]) * (at - low))
@@ -87,7 +87,7 @@ def begin_day(
     key: int,
     level: int,
 ) -> None:
-    """Lay out a cell: who comes when, how each trip runs, the first arrivals."""
+    """Start the day of a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
     clear_rows(d.num)
     clear_rows(d.hold_s)
@@ -114,7 +114,7 @@ def begin_day(
 
 @inlined
 def _people(s: Static, d: Day, demand: float, shift_s: I32) -> None:
-    """Put everyone who comes into their queue, in order of time."""
+    """Put every passenger into the queue of the first leg, in order of time."""
     for c in range(s.class_start.shape[0] - 1):
         first = end = s.class_start[c] + c
         for e in range(s.class_start[c], s.class_start[c + 1]):
@@ -136,7 +136,7 @@ def _people(s: Static, d: Day, demand: float, shift_s: I32) -> None:
 
 @inlined
 def since_s(d: Day, entry: int) -> int:
-    """Since when someone who came waits."""
+    """The second since which a passenger of the queue waits."""
     return int(d.entry[entry].waits >> GOAL_BITS)
 
 
@@ -149,7 +149,7 @@ def schedule(s: Static, d: Day, trip: int, at: int) -> None:
 
 @inlined
 def headways(d: Day) -> Headways:
-    """The running order and arrival times, in the form all worlds share."""
+    """The running order and arrival times, in the form that all worlds share."""
     t = d.trip
     return Headways(
         t.service, t.first_place, t.first_visit, d.visit.visited_s, d.place.last_s,
@@ -159,13 +159,13 @@ def headways(d: Day) -> Headways:
 
 @inlined
 def advance(s: Static, d: Day) -> int:
-    """Let time pass until a bus asks for a hold; the size of the moment, 0 at the horizon."""
+    """Let time pass until buses need a decision; return how many, or 0 at the horizon."""
     return advance_until(s, d, s.horizon_s)
 
 
 @inlined
 def advance_until(s: Static, d: Day, horizon: int) -> int:
-    """The same for a horizon that may lie within the day.
+    """Let time pass until buses need a decision, or until a horizon that may be within the day.
 
     The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in `cost`.
     """
@@ -204,7 +204,9 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
 
 @inlined
 def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
-    """Note all arrivals of a second in order, let terminating buses empty, describe the rest."""
+    """Record all arrivals of a second in order, empty terminating buses, write events of the
+    rest.
+    """
     count = _in_order(s, d, d.second[now].due)
     asking = 0
     for i in range(count):
@@ -236,9 +238,9 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
 
 @inlined
 def _in_order(s: Static, d: Day, trip: int) -> int:
-    """List a second's buses in order of service and vehicle; how many there are.
+    """List the buses of a second, ordered by service and trip; return how many there are.
 
-    They are marked in a map of all ranks, and read off it from the lowest: nothing is compared.
+    They are marked in a bit map of all ranks and read from the lowest rank on, without comparisons.
     """
     count = 0
     while trip >= 0:
@@ -260,10 +262,10 @@ def _in_order(s: Static, d: Day, trip: int) -> int:
 
 @inlined
 def _fetch_stop(s: Static, d: Day, trip: int, now: int) -> None:
-    """Ask for what a bus of a crowded moment will soon want to know of its stop."""
+    """Prefetch the data of the stop of a bus in a crowded moment."""
     bus = d.trip[trip]
     place, visit = bus.first_place + bus.position + 1, bus.first_visit + bus.position + 1
-    fetch_row(d.trip, bus.ahead)  # a row -1 is asked for in vain
+    fetch_row(d.trip, bus.ahead)  # a prefetch of row -1 has no effect
     fetch_row(d.trip, bus.behind)
     fetch_row(d.place, place)
     fetch_row(d.visit, visit)
@@ -273,7 +275,7 @@ def _fetch_stop(s: Static, d: Day, trip: int, now: int) -> None:
 
 @inlined
 def _fetch_queues(d: Day, trip: int, stop: int) -> None:
-    """Ask for the queues of a stop, and for when the bus was where its follower is."""
+    """Prefetch the queues of a stop, and the time when the bus was where its follower is."""
     bus = d.trip[trip]
     at_hand = d.place[bus.first_place + stop].at_hand
     fetch_row(d.queue, at_hand[0])
@@ -284,7 +286,7 @@ def _fetch_queues(d: Day, trip: int, stop: int) -> None:
 
 @inlined
 def _fetch_people(d: Day, trip: int, now: int) -> None:
-    """Ask for the people in the queues of a stop."""
+    """Prefetch the people in the queues of a stop."""
     place = d.place[d.trip[trip].first_place + d.trip[trip].position]
     for i in range(min(place.classes, 2)):
         q = d.queue[place.at_hand[i]]
@@ -294,7 +296,7 @@ def _fetch_people(d: Day, trip: int, now: int) -> None:
 
 @inlined
 def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
-    """The sixteen features of the i-th bus of the moment; the gap ahead is already there."""
+    """The sixteen features of the i-th bus of the moment; the headway ahead is already set."""
     trip, raw = d.batch[i], d.raw[i]
     bus = d.trip[trip]
     place = bus.first_place + bus.position
@@ -350,7 +352,7 @@ def eligible(s: Static, d: Day, place: int, now: int) -> int:
 
 @inlined
 def _changed(d: Day, leg: int, now: int) -> int:
-    """How many of those who change, listed from this leg on, are at their stop by now."""
+    """Count the changing passengers, listed from this leg on, who are at their stop by now."""
     count = 0
     while leg >= 0:
         count += d.rider[leg].changed_s <= now
@@ -360,7 +362,7 @@ def _changed(d: Day, leg: int, now: int) -> int:
 
 @inlined
 def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
-    """Carry out the hold of the i-th bus of the moment: exchange people, set off, schedule."""
+    """Apply the hold of the i-th bus of the moment: exchange people, depart, schedule."""
     trip, num = d.batch[i], d.num[0]
     bus = d.trip[trip]
     stop = bus.position
@@ -380,12 +382,12 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
 
 @inlined
 def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: float) -> int:
-    """Exchange people at a stop as SUMO does; the second the bus leaves.
+    """Exchange people at a stop as SUMO does; return the second in which the bus leaves.
 
-    One person passes the door at a time. Whoever waits boards before anyone alights, while there
-    is room; whoever comes before the bus is done boards too, and keeps it that much longer. The
-    hold comes on top, and whoever comes during it boards without delaying the bus. Who boarded
-    last alights first; only of those who change is it known who they are.
+    One person passes the door at a time. Waiting people board before anyone alights, while there is
+    room. People who come before the bus has finished board too, and extend its stop. The hold is
+    added after that; people who come during the hold board without delaying the bus. Those who
+    boarded last alight first; only passengers who change have an identity.
     """
     bus, num, capacity = d.trip[trip], d.num[0], s.capacity
     now, visit, place = num.now_s, bus.first_visit + stop, bus.first_place + stop
@@ -437,9 +439,9 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
 
 @inlined
 def _first_in_line(s: Static, d: Day, place: int, before_s: int) -> tuple[int, int]:
-    """Who has waited longest for this service and came before a second: (queue, since when).
+    """The passenger who has waited longest for this service before a second: (queue, since when).
 
-    Even numbers are first legs, odd ones people who change; -1 if there is nobody.
+    Even numbers are first legs, odd numbers are passengers who change; -1 if there is none.
     """
     best, best_s = -1, before_s
     for i in range(d.place[place].classes):
@@ -479,7 +481,7 @@ def _board(s: Static, d: Day, trip: int, place: int, queue: int, at: int) -> Non
 
 @inlined
 def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
-    """Where someone of the i-th class of a place alights."""
+    """Where a passenger of the i-th class of a place alights."""
     if goal < SEVERAL:
         return goal
     return int(s.goal[s.carried[d.place[place].first_class + i].first_goal + goal - SEVERAL])
@@ -487,7 +489,7 @@ def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
 
 @inlined
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
-    """Put someone who changes into the queue of the next leg, kept in order of time."""
+    """Put a passenger who changes into the queue of the next leg, in order of time."""
     mine, q = d.rider[leg], d.queue[s.leg[leg].queue]
     mine.changed_s, mine.number = at, s.leg[leg].goal
     before, other = -1, q.changing
@@ -502,7 +504,7 @@ def _join(s: Static, d: Day, leg: int, at: int) -> None:
 
 @inlined
 def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
-    """Change the counts at a second: now at once, later through the differences."""
+    """Change the counts at a second: directly if it is now, otherwise through the differences."""
     num = d.num[0]
     if at == num.now_s:
         num.waiting_now += waiting
@@ -514,7 +516,7 @@ def _count(d: Day, horizon: int, at: int, waiting: int, riding: int) -> None:
 
 @inlined
 def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
-    """People this bus could have carried who stand at the stop when it leaves full."""
+    """Count the people at the stop whom this bus could carry when it leaves full."""
     count = 0
     for i in range(d.place[place].classes):
         q = d.queue[class_at(s, d, place, i)]
@@ -527,10 +529,10 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
 
 @inlined
 def write_state(s: Static, d: Day, token: int, out: F32) -> None:
-    """The canonical state of a token: the batch it belongs to, and the actions taken before it.
+    """The canonical state of a decision: its batch, and the actions taken before it.
 
-    `out` must hold this world's previous state, or zeros with no hold in the action places. Of a
-    wide moment a token sees the sixteen that it belongs to.
+    `out` must contain this world's previous state, or zeros with no hold in the action slots. In a
+    wide moment, a decision sees the sixteen of its own batch.
     """
     first = token // MAX_SLOTS * MAX_SLOTS
     num, raw, j = d.num[0], d.raw[0], token - first
@@ -581,10 +583,10 @@ def run_day(
     state: F32,
     write: bool,
 ) -> int:
-    """A whole day under a rule and its chain, never leaving compiled code.
+    """Run a whole day under a rule and its chain, in compiled code.
 
-    `due_s` is each visit's due time, or empty; with `write` the state of every decision is
-    written to `state`. A hold outside the range ends the day: the number of its bus, else -1.
+    `due_s` is the due time of each visit, or empty. With `write`, the state of every decision is
+    written to `state`. A hold outside the range ends the day; returns its bus, or -1.
     """
     d = row(fleet, w)
     while True:
@@ -612,7 +614,7 @@ def next_batch(s: Static, fleet: Day, w: int) -> int:
 
 @compiled
 def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None:
-    """Carry out the holds of part of a moment, in order."""
+    """Apply the holds of part of a moment, in order."""
     d = row(fleet, w)
     for i in range(holds_s.shape[0]):
         serve(s, d, first + i, holds_s[i])
@@ -622,10 +624,10 @@ def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None
 def step_tokens(
     s: Static, fleet: Day, holds_s: F64, states: F32, costs: F64, over: npt.NDArray[np.bool_]
 ) -> int:
-    """One token in every world: carry out its hold, show the next token's state.
+    """One decision in every world: apply its hold, and write the state of the next decision.
 
-    `costs` is the cost charged between the two tokens; worlds that are over stay as they are.
-    Holds are checked before anything happens: the first world with a bad one, or -1.
+    `costs` is the cost between the two decisions; worlds that are over do not change. Holds are
+    checked first; returns the first world with a bad hold, or -1.
     """
     for w in range(states.shape[0]):
         if not (0.0 <= holds_s[w] <= MAX_HOLD_S or over[w]):
@@ -656,7 +658,7 @@ def step_tokens(
 
 @compiled
 def first_tokens(s: Static, fleet: Day, w: int, states: F32, over: npt.NDArray[np.bool_]) -> None:
-    """Bring a freshly begun world to its first token."""
+    """Advance a new world to its first decision."""
     d = row(fleet, w)
     states[w] = 0.0
     for k in range(MAX_SLOTS):

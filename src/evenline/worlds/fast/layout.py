@@ -1,9 +1,9 @@
-"""How a day lies in memory: the tables of the compiled kernel and the fields of their rows.
+"""The memory layout of a day: the tables of the compiled kernel and the fields of their rows.
 
-Values that are used together lie side by side: in a large city a decision costs what it brings in
-from memory, so a bus is one line of the cache, a place another, a visit a quarter. `Static` is what
-a city fixes, `Day` a day under way. In a fleet every table of a `Day` has a row for each world, and
-`row` is one of them. Nothing outside this folder knows these tables.
+Values that are used together are next to each other: in a large city, memory access dominates the
+cost of a decision, so a bus takes one cache line, a place another, a visit a quarter. `Static` has
+the data of a city, `Day` that of a running day. In a fleet every table of a `Day` has one row per
+world, and `row` selects one world. No code outside this folder uses these tables.
 """
 
 from typing import Any, NamedTuple
@@ -21,16 +21,16 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 Rows = np.recarray[Any, Any]  # a table whose rows have named fields
 
-LINE_BYTES = 64  # a line of the cache
-COINS = 2048  # values of the bits that a fraction leaves
-SOON = 8  # how many buses of a crowded moment ahead what they need is fetched
+LINE_BYTES = 64  # a cache line
+COINS = 2048  # number of values of the bits that a fraction does not use
+SOON = 8  # how many buses ahead we prefetch in a crowded moment
 
-# The field `waits` keeps since when someone waits, and in its last bits where they alight. That is
-# a position, or with SEVERAL a number among the goals of the class at the place; with ONWARD the
-# journey goes on from there, with the leg after this one.
+# The field `waits` contains the second since which a passenger waits and, in its last bits, where
+# they alight. That is a position or, with SEVERAL, an index into the goals of the class at the
+# place. With ONWARD, the journey continues from there with the next leg.
 GOAL_BITS = 12
 ONWARD, SEVERAL = 1 << (GOAL_BITS - 1), 1 << (GOAL_BITS - 2)
-NEVER_S = (2**31 - 1) >> GOAL_BITS  # since when the last of a queue waits, who is nobody
+NEVER_S = (2**31 - 1) >> GOAL_BITS  # the sentinel at the end of a queue waits since this second
 
 
 def _record(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[np.void]:
@@ -48,19 +48,19 @@ NUM = _record(
     *_same("i8", "departed completed decisions zero_tokens holds_zero denied"),
     *_same("i8", "trips_done trip_seconds batch token shown level over"),
 )
-# A second: the first trip due in it (`Day.after` names the next), and how the counts change.
+# A second: the first trip due in it (`Day.after` has the next), and the changes of the counts.
 SECOND = _record(*_same("i4", "due add_waiting add_riding"))
-# A trip; from `last` on nothing changes: last position, where visits and places begin, order of
-# service and vehicle, the timetable's gaps, pace; the rest fills the line.
+# A trip. The fields from `last` on never change: last position, offsets of visits and places, rank
+# by service and trip, target headways, pace. The rest fills the line.
 TRIP = _record(
     *_same("i4", "load position reached_s ahead behind"),
     *_same("i4", "last first_visit first_place service rank target_ahead_s target_behind_s"),
     ("pace", "f4"),
     ("unused", "i4", 3),
 )
-# A place; all but the latest arrival never change: how many classes its service can carry and where
-# they begin in `Static.carried`, the first two of them, seconds for one unit of pace, least running
-# time, effect of each phase of the signal cycle.
+# A place. Only the latest arrival changes. The other fields: how many classes its service can carry
+# and their offset in `Static.carried`, the first two of them, seconds per unit of pace, least
+# running time, effect of each phase of the signal cycle.
 PLACE = _record(
     *_same("i4", "last_s classes first_class"),
     ("at_hand", "i4", 2),
@@ -68,43 +68,43 @@ PLACE = _record(
     ("least_s", "i4"),
     ("phase_s", "f4", PHASES),
 )
-# A visit: the first of those who change there, when the bus came, noise of the run that follows.
+# A visit: the first passenger who changes there, the arrival, the noise of the next run.
 VISIT = _record(*_same("i4", "changing visited_s"), ("noise_s", "f8"))
-# What is kept of a visit for the records.
+# The data of a visit for the stop-visit table.
 KEPT = _record(*_same("i4", "departure_s load alighted boarded left_behind base_dwell_s"))
-# The leg of someone who changes: the next in the list it is in, since when they wait for it, and
-# where they alight from it; on board, how many boarded before them for the same stop.
+# The leg of a passenger who changes: the next leg in its list, since when they wait, and where they
+# alight; on board, how many boarded before them for the same stop.
 RIDER = _record(*_same("i4", "next changed_s number"))
-ENTRY = _record(*_same("i4", "waits leg"))  # someone who comes
-# A queue: the next, the first not yet counted; who changes; since when the next waits.
+ENTRY = _record(*_same("i4", "waits leg"))  # a passenger's first leg
+# A queue: the head, the first not yet counted, those who change, since when the head waits.
 QUEUE = _record(*_same("i4", "head seen changing head_s"))
-LEG = _record(*_same("i4", "goal queue"))  # where one alights, and the queue one waits in
-CARRIED = _record(*_same("i4", "queue first_goal"))  # a class at a place; goals if of many carriers
+LEG = _record(*_same("i4", "goal queue"))  # where the passenger alights, and the queue
+CARRIED = _record(*_same("i4", "queue first_goal"))  # a class at a place; goals if several services
 TIMES = _record(*_same("f8", "rate_per_s mean_s"))  # a place in a half hour: arrivals, running time
 
 
 class Static(NamedTuple):
-    """What a city and its calibration fix: shared by all worlds, never written."""
+    """The data of a city and its calibration: shared by all worlds, never written."""
 
     horizon_s: int
     capacity: int
     min_dwell_s: int
     exchange_s: int  # for one person
-    follow_coins: int  # of COINS: how often a run is a copy of the run of the trip before
+    follow_coins: int  # of COINS: how often a run copies the run of the previous trip
     trip: Rows  # TRIP before its first arrival
-    ranked: I32  # the trips in order of service and vehicle
-    before: I32  # the trip before on the same service, or -1
+    ranked: I32  # the trips ordered by service and trip
+    before: I32  # the previous trip of the same service, or -1
     start_s: I32  # when each trip reaches its first stop
     first_stop: I32
     first_visit: I32
     place: Rows  # PLACE before the first arrival
     carried: Rows  # CARRIED, the classes of each place
-    class_start: I32  # where a class's first legs begin
+    class_start: I32  # offset of the first legs of a class
     entry_leg: I32
     entry_goal: I32
-    entry_person: I32  # whose first leg it is
-    entry_s: I32  # when they come, before the day's shift
-    entry_demand: F64  # from which demand on
+    entry_person: I32  # the passenger of a first leg
+    entry_s: I32  # departure, before the day's shift
+    entry_demand: F64  # lowest demand level at which they travel
     leg: Rows  # LEG
     goal: I16  # alighting positions of a class with several carriers, for each of its places
     times: Rows  # TIMES of level, half hour, place
@@ -114,18 +114,18 @@ class Static(NamedTuple):
 
 
 class Day(NamedTuple):
-    """A day under way. In a fleet every table has one more axis, the world, in front."""
+    """A running day. In a fleet, every table has the world as an additional first axis."""
 
     num: Rows  # NUM, one row
     hold_s: F64  # sum of holds, then the holds of the batch
     second: Rows  # SECOND
-    after: I32  # the trip after this one in the second it is due
+    after: I32  # the next trip due in the same second
     trip: Rows  # TRIP
     place: Rows  # PLACE
     visit: Rows  # VISIT
-    alighting: I16  # how many on board leave at a visit
+    alighting: I16  # how many people on board alight at a visit
     rider: Rows  # RIDER, one for each leg
-    entry: Rows  # ENTRY; a nobody at the end of each class
+    entry: Rows  # ENTRY; a sentinel at the end of each class
     queue: Rows  # QUEUE, one for each class
     tail: I32  # last bus of each service
     ranks: U64  # a bit for each rank, and one for each word of them; all zero between moments
@@ -134,14 +134,14 @@ class Day(NamedTuple):
     raw: F64
     visits: Rows  # KEPT; no rows if visits are not kept
     visit_hold_s: F64
-    ride: I32  # the visit at which a leg that has found a bus ends; no rows if visits are not kept
+    ride: I32  # the visit at which a leg on board ends; no rows if visits are not kept
 
 
 @inlined
 def row(day: Day, w: int) -> Day:
     """One world of a fleet."""
     return Day(
-        day.num[w : w + 1],  # type: ignore[arg-type]  # a slice: compiled code returns no record
+        day.num[w : w + 1],  # type: ignore[arg-type]  # compiled code returns no record
         day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
@@ -150,7 +150,9 @@ def row(day: Day, w: int) -> Day:
 
 
 def plain(day: Day) -> dict[str, npt.NDArray[Any]]:
-    """The tables as arrays of plain numbers, which any file can keep: the same memory."""
+    """The tables as arrays of plain numbers, which any file can store; a view of the same
+    memory.
+    """
 
     def table(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if array.dtype.names is None:

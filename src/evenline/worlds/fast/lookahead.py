@@ -1,8 +1,8 @@
-"""Looking ahead in the fast world: what holds would cost, tried from a moment of a day.
+"""Look-ahead in the fast world: try holds from a moment of a day and compare their costs.
 
-A `Mirror` is a fast day that goes on by itself (`advance`) or follows another world, batch by
-batch (`expects`, `bring`). At any of its moments `try_holds` runs the day on for each hold, on the
-same passengers and the same luck, and leaves the mirror as it is.
+A `Mirror` is a fast day that runs by itself (`advance`) or follows another world, batch by batch
+(`expects`, `bring`). At any moment, `try_holds` continues the day for each hold, with the same
+passengers and random numbers, and leaves the mirror unchanged.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MIRROR, SCRATCH = 0, 1  # the day itself, and one to try holds in
 
 
 class Mirror:
-    """A fast day of its own, in which holds can be tried before one is carried out."""
+    """A separate fast day, in which holds can be tried before one is applied."""
 
     def __init__(self, city: City, calibration: Calibration) -> None:
         self._days = Days(city, calibration, 2, keep_visits=False)
@@ -39,21 +39,21 @@ class Mirror:
 
     @property
     def moment(self) -> Batch:
-        """The buses that ask for a hold now, as the mirror sees them."""
+        """The buses that need a decision now, as the mirror sees them."""
         return self._days.moment(MIRROR, 0, int(self._days.fleet.num[MIRROR].batch))
 
     def begin(self, cell: Cell) -> None:
-        """Begin the day of a cell."""
+        """Start the day of a cell."""
         for world in (MIRROR, SCRATCH):
             self._days.begin(world, cell)
         self._begun = True
 
     def advance(self) -> Batch | None:
-        """Let the day go on by itself to its next moment; None at the horizon."""
+        """Run the day to its next moment; return None at the horizon."""
         return self.moment if k.next_batch(self._days.static, self._days.fleet, MIRROR) else None
 
     def expects(self, batch: Batch) -> bool:
-        """Whether every bus is at the stop after the one the mirror last saw it at."""
+        """Whether every bus is one stop after its last stop in the mirror."""
         last = self._days.fleet.trip[MIRROR].position[batch.trips]
         return self._begun and bool((last + 1 == batch.raw[:, STOP]).all())
 
@@ -62,12 +62,12 @@ class Mirror:
         _follow(self._days.static, self._days.fleet, batch.time_s, batch.trips)
 
     def serve(self, holds_s: Sequence[float] | Array, first: int = 0) -> None:
-        """Carry out holds of the moment's buses, from the first-th on."""
+        """Apply holds to the buses of the moment, starting with bus `first`."""
         holds = np.asarray(holds_s, np.float64)
         k.serve_batch(self._days.static, self._days.fleet, MIRROR, first, holds)
 
     def base_hold_s(self, i: int, base: RulePolicy) -> float:
-        """What the base policy would do with the i-th bus of the moment."""
+        """The hold that the base policy would choose for the i-th bus of the moment."""
         return float(
             _base_hold(
                 self._days.static, self._days.fleet, i,
@@ -76,12 +76,14 @@ class Mirror:
         )  # fmt: skip
 
     def try_holds(self, i: int, holds_s: Sequence[float], base: RulePolicy, until_s: int) -> Array:
-        """The cost until a second if the i-th bus of the moment is held so long.
+        """The cost until a given second for each hold of the i-th bus of the moment.
 
-        Buses before it have been served; the base policy decides for all after it.
+        The buses before it have been served; the base policy decides for all buses after it.
         """
         if not base.rule.compiled:
-            raise InputError(f"rule {base.rule.name}: only a compiled rule can drive a look-ahead")
+            raise InputError(
+                f"rule {base.rule.name} is not compiled; a look-ahead needs a compiled rule"
+            )
         holds, costs = np.array(holds_s), np.empty(len(holds_s))
         _try_holds(
             self._days.static, self._days.fleet, i, until_s,
@@ -90,7 +92,7 @@ class Mirror:
         return costs
 
     def misfits(self, batch: Batch) -> Array:
-        """How far each demand level's arrival rates are from those that the events report."""
+        """How far the arrival rates of each demand level are from those of the events."""
         static, service = self._days.static, batch.raw[:, SERVICE].astype(int)
         place = static.first_stop[service] + batch.raw[:, STOP].astype(int)
         half_hour = min(batch.time_s // RATE_BIN_S, static.times.shape[1] - 1)
@@ -100,10 +102,10 @@ class Mirror:
 
 @compiled
 def _follow(s: Static, fleet: Day, now: int, trips: npt.NDArray[np.int32]) -> None:
-    """Bring the mirror to a second in which these buses reach their next stops.
+    """Advance the mirror to a second in which these buses reach their next stops.
 
-    Buses it expected before then are still under way in the other world, and put off second by
-    second. At last stops, where nobody is asked, buses arrive as the mirror expects them.
+    Buses that it expected earlier are still moving in the other world, and are delayed second by
+    second. At last stops, which need no decision, buses arrive when the mirror expects them.
     """
     d = row(fleet, MIRROR)
     num, h = d.num[0], k.headways(d)
@@ -133,7 +135,7 @@ def _follow(s: Static, fleet: Day, now: int, trips: npt.NDArray[np.int32]) -> No
 
 @inlined
 def _call_in(s: Static, d: Day, trip: int, now: int) -> None:
-    """Take a bus from the second it was expected in, and let it arrive now."""
+    """Remove a bus from the second in which it was expected, and let it arrive now."""
     at = now
     while at < s.horizon_s:
         before, other = -1, d.second[at].due
@@ -169,7 +171,7 @@ def _try_holds(
     holds_s: Array,
     costs: Array,
 ) -> None:
-    """What the people's time costs until a second, for each hold of the i-th bus."""
+    """The passenger cost until a given second, for each hold of the i-th bus."""
     d, e = row(fleet, MIRROR), row(fleet, SCRATCH)
     for n in range(holds_s.shape[0]):
         _copy(d, e, d.num[0].now_s, until)
@@ -184,9 +186,9 @@ def _try_holds(
 
 @inlined
 def _copy(d: Day, e: Day, now: int, until: int) -> None:
-    """Make one world like another, as far as it matters until a second.
+    """Copy one world to another, as far as it matters until a given second.
 
-    Both were begun on the same cell, so that what only `begin_day` writes is there already.
+    Both were started on the same cell, so they share the data that only `begin_day` writes.
     """
     copy_rows(e.num, d.num, 0, 1)
     copy_rows(e.hold_s, d.hold_s, 0, d.hold_s.shape[0])

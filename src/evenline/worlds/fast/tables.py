@@ -1,4 +1,4 @@
-"""Turns a city and its calibration into the flat arrays of the kernel."""
+"""Turn a city and its calibration into the flat arrays of the kernel."""
 
 import math
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class _Queues:
 
 
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
-    """Everything of a city that does not change during a day."""
+    """Make the tables of a city that do not change during a day."""
     _check_fits(city)
     vehicle, order, queues = city.vehicle, new_headways(city), _queues(city)
     trip, ranked = _trips(city, order)
@@ -68,26 +68,27 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
 
 
 def _check_fits(city: City) -> None:
-    """The kernel keeps a second of the day and a stop of a service in one number, loads in half."""
+    """Check that seconds, stops and loads fit the kernel's packed integers."""
     if city.vehicle.capacity > np.iinfo(np.int16).max:
         raise InputError(
-            f"vehicle: capacity {city.vehicle.capacity} is too much for the fast world"
+            f"vehicle: capacity {city.vehicle.capacity} is too large for the fast world; the "
+            "limit is 32767"
         )
     most = layout.SEVERAL  # stops
     if city.horizon_s >= layout.NEVER_S:
         raise InputError(
-            f"horizon_s {city.horizon_s}: the fast world goes up to {layout.NEVER_S - 1}"
+            f"horizon_s {city.horizon_s}: the limit of the fast world is {layout.NEVER_S - 1}"
         )
     for service in city.services:
         stops = len(service.stops)
         if stops > most:
             raise InputError(
-                f"service {service.id}: {stops} stops, the fast world goes up to {most}"
+                f"service {service.id} has {stops} stops; the limit of the fast world is {most}"
             )
 
 
 def _rows(kind: np.dtype[np.void], **columns: npt.ArrayLike) -> Rows:
-    """A table of such rows, with these fields."""
+    """Make a table of rows of this kind from its columns."""
     rows = np.zeros(np.shape(next(iter(columns.values()))), kind).view(np.recarray)
     for name, values in columns.items():
         rows[name] = values
@@ -95,7 +96,7 @@ def _rows(kind: np.dtype[np.void], **columns: npt.ArrayLike) -> Rows:
 
 
 def _trips(city: City, order: Headways) -> tuple[Rows, I32]:
-    """A line for each trip before its first arrival; the trips in order of service and vehicle."""
+    """The initial row of each trip, and the trips ordered by service and trip."""
     ahead_s, behind_s = city.headway_targets()
     ranked = np.argsort(order.service, kind="stable").astype(np.int32)
     trip = _rows(
@@ -116,7 +117,7 @@ def _trips(city: City, order: Headways) -> tuple[Rows, I32]:
 
 
 def _before(order: Headways, ranked: I32) -> I32:
-    """The trip before each on the same service, or -1."""
+    """The previous trip of the same service for each trip, or -1."""
     before = np.full(len(ranked), -1, np.int32)
     service = order.service[ranked]
     before[ranked[1:]] = np.where(service[1:] == service[:-1], ranked[:-1], -1)
@@ -124,7 +125,7 @@ def _before(order: Headways, ranked: I32) -> I32:
 
 
 def _places(queues: _Queues, calibration: Calibration) -> Rows:
-    """A line for each place before the first arrival."""
+    """The initial row of each place."""
     first, classes = queues.place_class[:-1], np.diff(queues.place_class)
     at_hand = np.full((len(first), 2), -1)
     for i in range(2):
@@ -143,7 +144,7 @@ def _places(queues: _Queues, calibration: Calibration) -> Rows:
 
 
 def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Rows:
-    """Arrival rates and mean running times, the places of a half hour side by side."""
+    """Arrival rates and mean running times, with the places of a half hour next to each other."""
     rates = np.stack([arrival_rates(city, level) for level in levels])
     hour = np.arange(rates.shape[2]) * RATE_BIN_S // HOUR_S
     mean_s = calibration.mean_s[:, np.minimum(hour, calibration.mean_s.shape[1] - 1)]
@@ -154,7 +155,7 @@ def _times(city: City, calibration: Calibration, levels: tuple[float, ...]) -> R
 
 
 def _kinds(first: I32, second: I32) -> tuple[I32, I32]:
-    """The different pairs of two columns, and which of them each row is."""
+    """The distinct pairs of two columns, and the index of each row's pair."""
     pairs = np.stack([first, second], axis=1)
     if not len(pairs):
         return pairs, np.zeros(0, np.int32)
@@ -167,7 +168,7 @@ def _queues(city: City) -> _Queues:
     kinds, leg_class = _kinds(journeys.leg_board, journeys.leg_carriers)
     rides, leg_ride = _kinds(leg_class, journeys.leg_alight)
     first_ride = np.searchsorted(rides[:, 0], np.arange(len(kinds) + 1)).tolist()
-    codes: list[int] = []  # where each kind of ride ends, as the kernel keeps it
+    codes: list[int] = []  # where each kind of ride ends, in the kernel's form
     goal: list[int] = []
     by_place: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, (stop, carriers) in enumerate(kinds.tolist()):
@@ -190,7 +191,7 @@ def _queues(city: City) -> _Queues:
     leg_goal[journeys.leg_start[1:] - 1] &= ~layout.ONWARD
     first_legs = journeys.leg_start[:-1]
     classes = leg_class[first_legs]
-    people = np.argsort(classes, kind="stable")  # journeys are sorted by departure already
+    people = np.argsort(classes, kind="stable")  # journeys are already sorted by departure
     return _Queues(
         leg_class=leg_class,
         leg_goal=leg_goal,
@@ -204,7 +205,7 @@ def _queues(city: City) -> _Queues:
 
 
 def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
-    """The arrays of so many worlds, before any day has begun."""
+    """The arrays of `worlds` worlds, before any day has started."""
     trips, services = len(static.trip), len(static.first_stop) - 1
     horizon_s, legs = static.horizon_s, len(static.leg)
     visits, places = int(static.first_visit[-1]), len(static.place)
@@ -235,9 +236,10 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
 
 
 def _tables(shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]) -> dict[str, Any]:
-    """Zeros for many tables in one piece of memory, so that large pages can hold even small ones.
+    """Allocate zeros for many tables in one block of memory, so that even small tables use large
+    pages.
 
-    Each begins where a line of the cache does: no row that fits in a line lies in two.
+    Each table starts at a cache line, so no row that fits in a line crosses two.
     """
     line = layout.LINE_BYTES
     sizes = [np.dtype(kind).itemsize * math.prod(shape) for kind, shape in shapes.values()]

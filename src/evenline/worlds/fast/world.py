@@ -1,8 +1,8 @@
 """The fast world: the same contract as SUMO, thousands of times faster; alone or as a fleet.
 
 `FastWorld` is a `World`. `run_day` runs a compiled rule inside the kernel. `Fleet` steps many days
-together, one token a world, for one batched policy call; its results do not depend on how many
-worlds run side by side.
+together, one decision per world, for one batched policy call; its results do not depend on the
+number of worlds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kerne
 
 
 class Days:
-    """The days of one city: static tables and as many worlds as asked for."""
+    """The days of one city: static tables and `worlds` worlds."""
 
     def __init__(
         self, city: City, calibration: Calibration, worlds: int, keep_visits: bool
@@ -44,10 +44,10 @@ class Days:
         self._most = float(city.journeys.min_demand.max(initial=1.0))
 
     def begin(self, w: int, cell: Cell) -> None:
-        """Lay out a cell in one of the worlds."""
+        """Start a cell in one of the worlds."""
         if cell.demand > max(1.0, self._most) + 1e-9:
             raise InputError(
-                f"demand {cell.demand}: the journeys of {self.city.name} go up to {self._most:.2f}"
+                f"demand {cell.demand}: {self.city.name} has journeys up to demand {self._most:.2f}"
             )
         if cell.demand not in self.levels:
             self.levels = (*self.levels, cell.demand)
@@ -64,11 +64,14 @@ class Days:
         )
 
     def outcome(self, w: int) -> Outcome:
-        """The result of a finished day."""
+        """The outcome of a finished day."""
         row = self.fleet.num[w]
         num = SimpleNamespace(**{name: int(row[name]) for name in row.dtype.names})
         if not num.over:
-            raise InputError(f"the day is not over: {num.now_s} of {self.city.horizon_s} s")
+            raise InputError(
+                f"the day is not over ({num.now_s} of {self.city.horizon_s} s); "
+                "call step until it returns None"
+            )
         return Outcome(
             departed=num.departed,
             completed=num.completed,
@@ -86,14 +89,14 @@ class Days:
         )
 
     def moment(self, w: int, first: int, end: int) -> Batch:
-        """Part of the moment that a world has come to."""
+        """A part of a world's current moment."""
         fleet, part = self.fleet, slice(first, end)
         trips, raw = fleet.batch[w, part].copy(), fleet.raw[w, part].copy()
         return Batch(int(fleet.num[w].now_s), trips, raw)
 
     @property
     def shared_bytes(self) -> int:
-        """Memory of what all worlds share."""
+        """Memory that all worlds share."""
         return sum(table.nbytes for table in self.static if isinstance(table, np.ndarray))
 
     @property
@@ -128,7 +131,7 @@ class FastWorld:
     def step(self, holds_s: Sequence[float]) -> Batch | None:
         batch = self._current
         if batch is None:
-            raise InputError("the day is over: reset the world before the next step")
+            raise InputError("the day is over; call reset before the next step")
         values = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
         holds = np.array(values)
         days = self._days
@@ -144,16 +147,16 @@ class FastWorld:
 
     @property
     def all_bytes(self) -> int:
-        """Memory of the world and of what its city fixes."""
+        """Memory of the world and of its city."""
         return self._days.shared_bytes + self._days.world_bytes
 
     @property
     def now_s(self) -> int:
-        """Seconds of the day already simulated."""
+        """The seconds of the day simulated so far."""
         return int(self._days.fleet.num[0].now_s)
 
     def run_day(self, cell: Cell, policy: Policy, write_states: bool = False) -> Outcome:
-        """A whole day under a policy; one that is a compiled rule runs inside the kernel."""
+        """Run a whole day under a policy; a compiled rule runs inside the kernel."""
         if not (isinstance(policy, RulePolicy) and policy.rule.compiled):
             return run_episode(self, cell, policy)
         days, p = self._days, policy
@@ -172,12 +175,12 @@ class FastWorld:
 
     @property
     def arrivals_s(self) -> npt.NDArray[np.int32]:
-        """When each trip reached each of its stops so far, visits end to end; -1 if not yet."""
+        """When each trip reached each of its stops, one entry per visit; -1 if not yet."""
         return np.asarray(self._days.fleet.visit[0].visited_s)
 
     @property
     def visits(self) -> list[Visit]:
-        """The stop visits of the day so far, if they are kept."""
+        """The stop visits of the day so far, if the world keeps them."""
         days, static = self._days, self._days.static
         arrived, table = self.arrivals_s, days.fleet.visits[0]
         holds = days.fleet.visit_hold_s[0]
@@ -224,12 +227,10 @@ class FastWorld:
 
 
 class Fleet:
-    """Many days stepped together: `states` has one canonical state for each world's next token.
+    """Many days stepped together: `states` has one canonical state per world, of its next decision.
 
-    states = fleet.reset(cells)
-    while not fleet.over.all():
-        states = fleet.step(holds_s)      # one hold a world; those that are over are ignored
-        fleet.costs                       # what passed between the two tokens
+    states = fleet.reset(cells) while not fleet.over.all(): states = fleet.step(holds_s) # one hold
+    per world; worlds that are over ignore it fleet.costs # costs between the two decisions
     """
 
     def __init__(self, city: City, calibration: Calibration, worlds: int) -> None:
@@ -242,56 +243,60 @@ class Fleet:
         return len(self.states)
 
     def reset(self, cells: Sequence[Cell]) -> npt.NDArray[np.float32]:
-        """Begin a day in every world."""
+        """Start a day in every world."""
         if len(cells) != len(self):
-            raise InputError(f"{len(cells)} cells for a fleet of {len(self)} worlds")
+            raise InputError(f"got {len(cells)} cells; the fleet has {len(self)} worlds")
         for w, cell in enumerate(cells):
             self.begin(w, cell)
         return self.states
 
     def begin(self, w: int, cell: Cell) -> None:
-        """Begin a new day in one world; the others go on."""
+        """Start a new day in one world; the others continue."""
         self._days.begin(w, cell)
         k.first_tokens(self._days.static, self._days.fleet, w, self.states, self.over)
         self.costs[w] = 0.0
 
     def step(self, holds_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-        """Carry out one hold in every world that is not over."""
+        """Apply one hold in every world that is not over."""
         holds_s = np.ascontiguousarray(holds_s, np.float64)
         if holds_s.shape != (len(self),):
-            raise InputError(f"{holds_s.shape} holds for a fleet of {len(self)} worlds")
+            raise InputError(
+                f"got holds of shape {holds_s.shape}; the fleet has {len(self)} worlds"
+            )
         bad = k.step_tokens(
             self._days.static, self._days.fleet, holds_s, self.states, self.costs, self.over
         )
         if bad >= 0:
-            raise InputError(f"world {bad}: hold {holds_s[bad]} s is not within 0..60 s")
+            raise InputError(f"world {bad}: hold {holds_s[bad]} s is not from 0 to 60 s")
         return self.states
 
     @property
     def world_bytes(self) -> int:
-        """Memory of each world, without what all share."""
+        """Memory of each world, without shared memory."""
         return self._days.world_bytes
 
     @property
     def raw(self) -> npt.NDArray[np.float64]:
-        """The raw event of each world's next token, a row for each (stale where it is over)."""
+        """The raw event of each world's next decision, one row per world (stale if it is over)."""
         days = self._days.fleet
         return np.asarray(days.raw[np.arange(len(self)), days.num.token])
 
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
-        """When each trip of a world reached each of its stops, visits end to end; -1 if not yet."""
+        """When each trip of a world reached each of its stops, one entry per visit; -1 if not
+        yet.
+        """
         return np.asarray(self._days.fleet.visit[w].visited_s)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """Everything that changes, as arrays with a row a world: enough to go on from."""
+        """All data that changes, as arrays with one row per world: enough to continue from."""
         days = plain(self._days.fleet)
         return {**days, "states": self.states, "costs": self.costs, "over": self.over}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on from a snapshot of a fleet of the same size."""
+        """Continue from a snapshot of a fleet of the same size."""
         for name, own in self.snapshot().items():
             own[:] = arrays[name]
 
     def outcome(self, w: int) -> Outcome:
-        """The result of a world whose day is over."""
+        """The outcome of a world whose day is over."""
         return self._days.outcome(w)

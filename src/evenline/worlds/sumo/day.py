@@ -1,7 +1,8 @@
-"""The state of a day in SUMO: who waits and rides, which buses stand where, what they are told.
+"""The state of a day in SUMO: who waits and rides, which buses stand where, what each decision
+sees.
 
-SUMO is stepped here. After each step a handful of calls looks only at the buses that SUMO reports
-at stops. Passenger counts are SUMO's own, read after every step, so the ledger is a sum over whole
+This module steps SUMO. After each step, a few calls look only at the buses that SUMO reports at
+stops. Passenger counts are SUMO's own, read after every step, so the ledger is a sum over whole
 seconds.
 """
 
@@ -25,14 +26,14 @@ from evenline.control.ledger import Ledger
 from evenline.control.visits import Visit
 from evenline.worlds.sumo.runtime import libsumo_functions
 
-CHANGES = -1  # the leg of someone who has several, until SUMO is asked
+CHANGES = -1  # the leg of a passenger who has several, until we ask SUMO
 
 
 @dataclass
 class Tally(Ledger):
     """The sums of a day so far, without the current second."""
 
-    now_s: int = 0  # the step being made, or just made
+    now_s: int = 0  # the current or last step
     departed: int = 0
     completed: int = 0
     riding: int = 0  # now
@@ -44,7 +45,7 @@ class Tally(Ledger):
 
 @dataclass(slots=True)
 class _AtStop:
-    """A bus standing at a stop: what is settled on arrival."""
+    """A bus at a stop: the values that are fixed on arrival."""
 
     trip: int
     position: int
@@ -57,7 +58,7 @@ class _AtStop:
 
 
 class Tables:
-    """What a city fixes for all its days, as lists and dictionaries."""
+    """The facts of a city that all its days share, as lists and dictionaries."""
 
     def __init__(self, city: City) -> None:
         self.city = city
@@ -76,7 +77,7 @@ class Tables:
 
 
 class Day:
-    """A day under way."""
+    """A running day."""
 
     def __init__(self, tables: Tables, cell: Cell) -> None:
         self.tally = Tally()
@@ -87,15 +88,15 @@ class Day:
         self._rates: list[list[float]] = arrival_rates(city, cell.demand).tolist()
         self._headways = Headways(*(column.tolist() for column in new_headways(city)))
         self._loads = [0] * len(city.trips)
-        self._due: list[dict[int, int]] = [{} for _ in city.trips]  # by stop to alight at
+        self._due: list[dict[int, int]] = [{} for _ in city.trips]  # by alighting stop
         self._at: dict[int, _AtStop] = {}
         self._standing: dict[str, int] = {}  # buses at a stop, with their trips
-        self._moving = 0  # people on board of all others
+        self._moving = 0  # people on board all other buses
         self._asking: list[int] = []
         self._rows: list[tuple[float, ...]] = []
 
     def advance(self) -> Batch | None:
-        """Step SUMO until buses ask for a hold; `None` at the horizon."""
+        """Step SUMO until buses need a decision; return None at the horizon."""
         if self._asking:
             self._pass()
         self._asking, self._rows = [], []
@@ -109,7 +110,7 @@ class Day:
         return None
 
     def hold(self, trip: int, hold_s: float) -> None:
-        """Add a hold to the dwell of a bus that asks."""
+        """Add a hold to the dwell of a bus."""
         here = self._at[trip]
         here.hold_s = hold_s
         # SUMO counts a stop's duration from its start.
@@ -121,7 +122,7 @@ class Day:
         self.tally.now_s += 1
 
     def _look(self) -> None:
-        """Note what a step has changed."""
+        """Record the changes of a step."""
         sumo, tally = self._sumo, self.tally
         tally.departed += sumo.simulation_getDepartedPersonNumber()
         tally.completed += sumo.simulation_getArrivedPersonNumber()
@@ -137,15 +138,15 @@ class Day:
         return self.tally.departed - self.tally.completed - self.tally.riding
 
     def _stopped(self, bus: str) -> int:
-        """A bus stands at a stop from this step on; its trip."""
+        """Record that a bus stands at a stop from this step on; return its trip."""
         trip = self._standing[bus] = self._t.trip_of[bus]
         self._moving -= self._loads[trip]
         return trip
 
     def _arrive(self, trips: list[int]) -> None:
-        """Note the arrivals of this step; write down who asks for a hold, and what they are told.
+        """Record the arrivals of this step, and the events of the buses that need a decision.
 
-        Buses at their last stop leave the running order before anyone looks behind.
+        Buses at their last stop leave the running order before headways behind are measured.
         """
         h, last, now = self._headways, self._t.last_position, self.tally.now_s
         trips.sort(key=self._t.order.__getitem__)
@@ -164,10 +165,10 @@ class Day:
                 self.tally.trip_duration_s += now - h.visited_s[h.first_visit[trip]]
 
     def _observe(self, trip: int, position: int) -> _AtStop:
-        """Who will alight and who is waiting, as of the moment the bus stopped.
+        """Count who will alight and who is waiting at the moment the bus stops.
 
-        SUMO exchanges the first passenger within the step of the arrival, so whoever is already
-        on board from this stop is counted as waiting still.
+        SUMO exchanges the first passenger within the step of the arrival, so a passenger who is
+        already on board from this stop counts as still waiting.
         """
         service, load, vehicle = self._t.service[trip], self._loads[trip], self._vehicle
         stop = self._t.stops[service][position]
@@ -181,7 +182,7 @@ class Day:
     def _eligible(self, service: int, stop: int) -> int:
         """People at the stop now whose leg this service can carry.
 
-        SUMO lists first legs under the road alone, and those on board a bus there as well.
+        SUMO lists first legs by road only, including people on board a bus there.
         """
         accepted = self._t.accepted.get((service, stop))
         if accepted is None:
@@ -195,7 +196,7 @@ class Day:
         return count
 
     def _leg(self, person: str) -> int:
-        """The leg that someone is on: known, but for those who change."""
+        """The current leg of a passenger; we ask SUMO only for passengers who change."""
         leg = self._t.leg_of[person]
         if leg != CHANGES:
             return leg
@@ -262,7 +263,7 @@ class Day:
 
 
 def _only_legs(city: City) -> dict[str, int]:
-    """The leg of each person who has one. Most have: it spares asking SUMO, all day long."""
+    """The leg of each person who has only one. Most do, which saves asking SUMO."""
     bounds = city.journeys.leg_start.tolist()
     return {
         f"p{person}": first if last - first == 1 else CHANGES
@@ -271,7 +272,7 @@ def _only_legs(city: City) -> dict[str, int]:
 
 
 def _accepted_legs(city: City) -> dict[tuple[int, int], dict[str, tuple[int, ...]]]:
-    """Who may board a service at a stop; for those who change, on which of their legs."""
+    """The passengers who may board a service at a stop; for those who change, on which leg."""
     journeys = city.journeys
     accepted: dict[tuple[int, int], dict[str, tuple[int, ...]]] = defaultdict(dict)
     boards, carriers = journeys.leg_board.tolist(), journeys.leg_carriers.tolist()

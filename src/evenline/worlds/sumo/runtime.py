@@ -1,8 +1,8 @@
-"""Which SUMO runs: the one installed with evenline, or another version in a folder of its own.
+"""Versions of SUMO: the one installed with Evenline, and others in their own folders.
 
-libsumo is one per process, so another version means another process: `runtime_environment` gives
-the environment in which a worker finds that version first. Every result records the version that
-SUMO itself reports.
+A process can load one libsumo, so another version needs another process: `runtime_environment`
+returns the environment in which a worker finds that version first. Every result records the version
+that SUMO itself reports.
 """
 
 import importlib
@@ -17,9 +17,9 @@ from evenline.support.errors import InputError
 
 DEFAULT_VERSION = "1.27.1"
 PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
-# A day in SUMO wanders through some 300 MB of small objects. Large pages, taken in few and big
-# steps and never handed back, and more than seven freed objects of a size at hand make it faster
-# (docs/performance.md); other systems than Linux ignore this.
+# A day in SUMO uses about 300 MB of small objects. It runs faster with large pages that are
+# allocated in big steps and never returned, and with more than seven freed objects kept per size
+# (docs/performance.md). Systems other than Linux ignore this.
 MEMORY = (
     "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864:"
     "glibc.malloc.trim_threshold=2000000000:glibc.malloc.mmap_threshold=2000000000:"
@@ -28,7 +28,7 @@ MEMORY = (
 
 
 def runtimes_folder() -> Path:
-    """Where further SUMO versions are installed, one folder each."""
+    """The folder of other SUMO versions, with one folder for each."""
     named = os.environ.get("EVENLINE_RUNTIMES")
     return Path(named) if named else Path.home() / ".local" / "share" / "evenline" / "runtimes"
 
@@ -36,7 +36,7 @@ def runtimes_folder() -> Path:
 @cache
 def libsumo() -> ModuleType:
     """The libsumo of this process."""
-    # Without this libsumo prints at every import that pyarrow is of another version than its own.
+    # Without this, libsumo prints at every import that it expects another version of pyarrow.
     os.environ.setdefault("LIBSUMO_AS_TRACI", "quiet")
     try:
         return importlib.import_module("libsumo")
@@ -48,9 +48,9 @@ def libsumo() -> ModuleType:
 
 @cache
 def libsumo_functions() -> ModuleType:
-    """libsumo's compiled functions, such as `vehicle_getPersonNumber`, for what is called often.
+    """libsumo's compiled functions, such as `vehicle_getPersonNumber`, for frequent calls.
 
-    The methods of the same names in Python only pass the call on, and take as long again.
+    The Python methods of the same names only forward the call, which doubles its time.
     """
     libsumo()
     return importlib.import_module("libsumo._libsumo")
@@ -58,22 +58,22 @@ def libsumo_functions() -> ModuleType:
 
 @cache
 def runtime_version() -> str:
-    """The version this process's SUMO reports of itself, such as 1.27.1."""
+    """The version that SUMO reports in this process, such as 1.27.1."""
     reported = str(libsumo().simulation.getVersion()[1])
     return reported.removeprefix("SUMO ").removeprefix("v").replace("_", ".").strip()
 
 
 def binary(name: str) -> str:
-    """The path of a SUMO program (`sumo`, `netconvert`) beside this process's libsumo."""
+    """The path of a SUMO program (`sumo`, `netconvert`) next to this process's libsumo."""
     try:
         home = Path(importlib.import_module("sumo").SUMO_HOME)
     except ImportError:
-        raise InputError("eclipse-sumo is not installed here: pip install evenline") from None
+        raise InputError("SUMO is not installed; install it with: pip install evenline") from None
     return str(home / "bin" / name)
 
 
 def runtime_environment(version: str | None) -> dict[str, str]:
-    """The environment for a worker process that is to run a SUMO version."""
+    """The environment of a worker process that runs a SUMO version."""
     environment = {"GLIBC_TUNABLES": MEMORY, **os.environ}
     if version is None or version == installed_version():
         return environment
@@ -119,9 +119,9 @@ def install_runtime(version: str) -> Path:
 
 
 def _packages(version: str) -> tuple[str, ...]:
-    """`sumo-data` is a package of its own from 1.26 on; before, its files are in eclipse-sumo."""
+    """`sumo-data` is a separate package since 1.26; earlier, its files are in eclipse-sumo."""
     parts = version.split(".")
     if not all(part.isdigit() for part in parts) or len(parts) != 3:
-        raise InputError(f"SUMO version {version!r}: should look like {DEFAULT_VERSION}")
+        raise InputError(f"{version!r} is not a SUMO version; write it like {DEFAULT_VERSION}")
     old = (int(parts[0]), int(parts[1])) < (1, 26)
     return tuple(package for package in PACKAGES if not (old and package == "sumo-data"))

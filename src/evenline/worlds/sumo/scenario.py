@@ -1,7 +1,7 @@
 """The files SUMO reads: network, stops, buses, cars and people of one cell.
 
-The network depends on the city alone and is compiled by netconvert once, into a cache that can
-be deleted at any time; everything else is written per cell in well under a second.
+The network depends only on the city, and netconvert compiles it once into a cache that you may
+delete at any time. All other files are written per cell in well under a second.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
 
 @dataclass(frozen=True)
 class Scenario:
-    """Where the input files of a cell lie, and the options SUMO gets."""
+    """The input files of a cell, and the options for SUMO."""
 
     options: tuple[str, ...]
     folder: Path
 
 
 def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
-    """Write a cell's files into a folder and say how SUMO is to be started on them."""
+    """Write a cell's files to a folder and return the options to start SUMO on them."""
     network = compiled_network(city)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stops.add.xml").write_text(_stops_xml(city))
@@ -48,7 +48,7 @@ def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
 
 
 def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[str, ...]:
-    """How SUMO is started on a cell's files."""
+    """The options to start SUMO on a cell's files."""
     routes = ",".join(str(folder / f"{kind}.rou.xml") for kind in ("buses", "cars", "people"))
     return (
         *("--net-file", str(network)),
@@ -65,7 +65,7 @@ def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[s
 
 
 def cache_folder() -> Path:
-    """Where compiled networks are kept; safe to delete."""
+    """The folder of compiled networks; safe to delete."""
     if named := os.environ.get("EVENLINE_CACHE"):
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -97,14 +97,14 @@ def compiled_network(city: City) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise InputError(f"roads of {city.name}: netconvert refused them: {last}")
+            raise InputError(f"netconvert rejected the roads of {city.name}: {last}")
         text = (aside / "city.net.xml").read_text()
         write_text(aside / "city.net.xml", _with_offsets(text, city.nodes))
     return network
 
 
 def _with_offsets(net: str, nodes: Iterable[Node]) -> str:
-    """Give each signal its own offset, and drop the comment that holds the time of making."""
+    """Give each signal its own offset, and remove the comment with the creation time."""
     offset = {node.id: node.offset_s for node in nodes}
     net = re.sub(r"<!--.*?-->\s*", "", net, flags=re.DOTALL)
     return re.sub(
@@ -153,7 +153,7 @@ def _edges_xml(city: City) -> str:
 
 
 def _connections_xml(city: City) -> str:
-    """Connections are netconvert's own, except that buses may turn from a bus lane anywhere."""
+    """Keep netconvert's connections, but let buses turn from a bus lane in every direction."""
     onward: dict[str, list[Road]] = {}
     for road in city.roads:
         onward.setdefault(road.from_node, []).append(road)

@@ -1,9 +1,10 @@
-"""The target world: a SUMO microsimulation, asked for holds when a bus reaches a stop.
+"""The SUMO world: a microsimulation that pauses for holds when buses reach stops.
 
-libsumo runs in this process, one world at a time. `day.Day` steps SUMO and notes what has changed;
-`SumoWorld` turns it into a `World`: batches, costs, the outcome, and failures in one line.
+libsumo runs in this process, one world at a time. `day.Day` steps SUMO and records the changes;
+`SumoWorld` turns it into a `World` with batches, costs and the outcome, and reports failures in one
+line.
 
-A moment carries the number of its step: SUMO's `started="48"` is our 48.
+A moment has the number of its step: SUMO's `started="48"` is our 48.
 """
 
 from collections.abc import Sequence
@@ -26,14 +27,14 @@ from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
 ERROR_LOG = "errors.txt"
-_owner: "SumoWorld | None" = None  # libsumo is one per process, and so is whoever drives it
+_owner: "SumoWorld | None" = None  # libsumo can run one simulation per process
 
 
 class SumoWorld:
     """A city's day in SUMO. See `evenline.control.world.World` for the contract.
 
-    `outputs` are further SUMO options, such as `--tripinfo-output`; `max_batch` is the widest
-    batch handed out at once.
+    `outputs` are further SUMO options, such as `--tripinfo-output`; `max_batch` is the size of the
+    largest batch.
     """
 
     def __init__(self, city: City, outputs: Sequence[str] = (), max_batch: int = MAX_SLOTS) -> None:
@@ -55,7 +56,7 @@ class SumoWorld:
     def step(self, holds_s: Sequence[float]) -> Batch | None:
         batch = self._current
         if batch is None:
-            raise InputError("the day is over: reset the world before the next step")
+            raise InputError("the day is over; call reset before the next step")
         holds = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
         for trip, hold in zip(batch.trips.tolist(), holds, strict=True):
             self._hold_total += hold
@@ -68,7 +69,10 @@ class SumoWorld:
     def outcome(self) -> Outcome:
         tally = self._day.tally
         if tally.now_s < self.city.horizon_s:
-            raise InputError(f"the day is not over: {tally.now_s} of {self.city.horizon_s} s")
+            raise InputError(
+                f"the day is not over ({tally.now_s} of {self.city.horizon_s} s); "
+                "call step until it returns None"
+            )
         return Outcome(
             departed=tally.departed,
             completed=tally.completed,
@@ -93,11 +97,11 @@ class SumoWorld:
 
     @property
     def now_s(self) -> int:
-        """Seconds of the day already simulated."""
+        """The seconds of the day simulated so far."""
         return self._day.tally.now_s
 
     def close(self) -> None:
-        """End SUMO and drop its input files; outputs are complete afterwards."""
+        """End SUMO and remove its input files; outputs are complete afterwards."""
         global _owner
         if _owner is self:
             libsumo().close()
@@ -112,7 +116,7 @@ class SumoWorld:
         global _owner
         if _owner is not None:
             raise InputError(
-                "another SUMO world is open in this process: close it first, or use a process each"
+                "another SUMO world is open in this process; close it, or use one process per world"
             )
         self._day = Day(self._tables, cell)
         self.charged = self._pre_control = 0
@@ -131,7 +135,7 @@ class SumoWorld:
         _owner = self
 
     def _advance(self) -> Batch | None:
-        """Hand out the next batch: the rest of this moment, or the next moment that has one."""
+        """Return the next batch: the rest of this moment, or the next moment with decisions."""
         if self._pending:
             self.charged = 0
             self._current = self._pending.pop(0)
@@ -152,10 +156,12 @@ class SumoWorld:
         return batch
 
     def _fail(self, error: Exception) -> NoReturn:
-        """SUMO has given up: say when and why in one line, and leave nothing open."""
+        """Report a SUMO failure in one line, with the second and the reason, and close
+        everything.
+        """
         global _owner
         _owner = None
-        with suppress(Exception):  # it may be past closing; the first error is the one to tell
+        with suppress(Exception):  # closing may fail too; report the first error
             libsumo().close()
         said = str(error).strip().splitlines() or [type(error).__name__]
         reason = (self._error_log() or said[-1:])[0]
@@ -165,7 +171,7 @@ class SumoWorld:
         raise SimulatorError(f"SUMO stopped at {self.now_s} s of the day: {reason}") from error
 
     def _error_log(self) -> list[str]:
-        """What SUMO wrote of its errors; its exceptions often say only that there was one."""
+        """The errors that SUMO printed; its exceptions often have no details."""
         path = Path(self._folder.name) / ERROR_LOG if self._folder is not None else None
         lines = path.read_text().splitlines() if path is not None and path.exists() else []
         return [line.removeprefix("Error: ").strip() for line in lines if line.strip()]
@@ -178,7 +184,7 @@ class SumoWorld:
 
 
 def _parts(batch: Batch, width: int) -> list[Batch]:
-    """A moment as consecutive batches of at most so many buses."""
+    """Split a moment into consecutive batches of at most `width` buses."""
     return [
         Batch(batch.time_s, batch.trips[i : i + width], batch.raw[i : i + width])
         for i in range(0, len(batch.trips), width)
