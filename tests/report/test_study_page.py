@@ -337,5 +337,5 @@ def test_records_that_do_not_give_the_analysis_are_refused(study: Path, tmp_path
 def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         write_report(tmp_path / "nothing")
-    with pytest.raises(InputError, match="is not a study.s folder"):
+    with pytest.raises(InputError, match="is not a study"):
         write_report(tmp_path)
