@@ -272,7 +272,7 @@ def test_the_days_of_another_world_are_not_taken_for_its_own(
         ("mine.py:number", ["mine.py:number"]),
         ("mine.py:unseen", ["visits"]),
         ("mine.py:gone", ["mine.py has no 'gone'"]),
-        ("mine.py", ["mine.py: name what to use"]),
+        ("mine.py", ["mine.py: name the object to use"]),
         ("gone.py:world", ["gone.py: no such file"]),
         ("no_such_module:world", ["no_such_module"]),
     ],
