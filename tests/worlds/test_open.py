@@ -137,7 +137,7 @@ def test_another_timetable_or_traffic_refuses_the_calibration(
         ["simulate", "--world", "fast", "--out", "day"],
         ["compare", "--policies", "zero", "--blocks", 1, "--out", "day"],
     ):
-        told = evenline(*command, "--city", "c").refused(f"c/{CALIBRATION}: was fitted to other")
+        told = evenline(*command, "--city", "c").refused(f"c/{CALIBRATION} was fitted to other")
         assert "evenline calibrate" in told
     assert not (tmp_path / "day").exists()
 
