@@ -111,7 +111,7 @@ def test_a_bundles_constants_are_there_and_in_range(
         name, high = constant.name, constant.high
         for bad in (2**64, 10**400, 1e15, high + 0.1, constant.low - 0.1, "1", True, None, [1]):
             rewrite(folder, {"constants": constants | {name: bad}})
-            assert re.search(rf"constants?[ .]{name}: ", refusal("policy", "show", folder))
+            assert re.search(rf"constants?[ .]{name}(:| is) ", refusal("policy", "show", folder))
         rewrite(folder, {"constants": {n: v for n, v in constants.items() if n != name}})
         assert f"constant {name}: missing" in refusal("policy", "show", folder)
         rewrite(folder, {"constants": constants | {name: high}})

@@ -152,7 +152,7 @@ def test_it_is_found_by_the_name_of_its_module(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("return 61.0", ["bus 1", "at stop", "hold 61.0 s is not within 0..60 s"]),
+        ("return 61.0", ["bus 1", "at stop", "hold 61.0 s is not from 0 to 60 s"]),
         ("return -0.5", ["bus 1", "at stop", "hold -0.5 s"]),
         ("return float('nan')", ["bus 1", "hold nan s"]),
         ("return None", ["broken"]),
@@ -181,21 +181,21 @@ def test_a_rule_that_fails_is_one_line(
         ("def f(:", "f.py:f", ["f.py: cannot be loaded (SyntaxError"]),
         ("import nowhere_to_be_found", "f.py:f", ["f.py: cannot be loaded", "nowhere_to_be_found"]),
         ("raise SystemExit(0)", "f.py:f", ["f.py: cannot be loaded (SystemExit"]),
-        ("", "f.py", ["f.py: name what to use, as in f.py:NAME"]),
-        ("", "f.py:f", ["f.py: has no 'f'"]),
+        ("", "f.py", ["f.py: name the object to use, as in f.py:NAME"]),
+        ("", "f.py:f", ["f.py has no 'f'"]),
         ("f = 3", "f.py:f", ["f.py:f: f is not a function"]),
-        (BARE + BARE.replace("half_a", "a"), "f.py", ["name what to use, as in f.py:NAME"]),
+        (BARE + BARE.replace("half_a", "a"), "f.py", ["name the object to use, as in f.py:NAME"]),
         (BARE, "g.py:f", ["g.py: no such file"]),
         (BARE, "no_such_module:f", ["module no_such_module: cannot be imported"]),
         (PLAIN, "f.py:steady:alpha=1", ["unknown constant 'alpha'; choose 'gain' or 'most_s'"]),
-        (PLAIN, "f.py:steady:gain=9", ["constant gain: must be from 0 to 1.5, 9 is not"]),
+        (PLAIN, "f.py:steady:gain=9", ["constant gain is 9; must be from 0 to 1.5"]),
         (PLAIN, "f.py:steady:gain=much", ["constant gain: 'much' is not a number"]),
         (PLAIN, "f.py:steady+v20", ["unknown chain 'v20'"]),
         (COMPILED.replace("min(", "open("), "f.py:steady", ["f.py:steady: cannot be compiled"]),
         (
             PLAIN.replace('Constant("most_s", 60.0, 0.0, 60.0)', "*[Constant('c', 0, 0, 1)] * 9"),
             "f.py:steady",
-            ["10 constants; there can be 8"],
+            ["has 10 constants; use at most 8"],
         ),
     ],
 )
@@ -229,7 +229,7 @@ def test_the_digest_is_of_the_files_content_and_the_constants(tmp_path: Path) ->
 
 def test_no_bundle_brings_code(evenline: Door, tmp_path: Path) -> None:
     refusal = evenline("policy", "export", "plain.py:steady", "--out", "b")
-    refusal.refused("a bundle brings no code; name the rule's own file instead")
+    refusal.refused("a bundle contains no code; name the file of the rule instead")
     assert not (tmp_path / "b").exists()
     shown = json.loads(evenline("policy", "show", "plain.py:steady").done())
     assert (shown["kind"], shown["rule"]) == ("own", "steady")

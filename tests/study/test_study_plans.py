@@ -70,7 +70,7 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
         ("events", "1", "train.events = 1: learner v14"),
         ("widths", "[64, 128, 128]\ncurve_blocks = 501", "train.curve_blocks: 501"),
         ("widths", '[64, 128, 128]\ndevice = "abacus"', "train.device: device 'abacus'"),
-        ("city", '"atlantis"', "city: city 'atlantis': neither"),
+        ("city", '"atlantis"', "city: unknown city 'atlantis'; choose"),
         ("city", "3", "city: expected str, got int"),
         ("time_s", '"long"', "limits.time_s"),
         ("memory_gib", "inf", "limits.memory_gib"),

@@ -355,7 +355,7 @@ def test_a_bus_that_stands_for_longer_than_any_day(count: int, dwell_s: int, eac
     [
         (2, 3600, 40_000, "capacity 40000"),
         (2, 2**19, 50, "horizon_s 524288"),
-        (1025, 3600, 50, "service S0: 1025 stops"),
+        (1025, 3600, 50, "service S0 has 1025 stops"),
     ],
 )
 def test_what_the_fast_world_has_no_room_for_is_said(

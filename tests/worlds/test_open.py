@@ -79,7 +79,7 @@ def test_a_city_without_a_calibration_says_how_to_get_one(
 
 def test_checking_a_policy_needs_a_calibration(evenline: Door, tmp_path: Path) -> None:
     (tmp_path / "c" / CALIBRATION).unlink()
-    told = evenline("policy", "check", "zero", "--city", "c").refused("city c: has no calibration")
+    told = evenline("policy", "check", "zero", "--city", "c").refused("city c has no calibration")
     assert "evenline calibrate --city c, or name one with --calibration" in told
 
 
@@ -137,7 +137,7 @@ def test_another_timetable_or_traffic_refuses_the_calibration(
         ["simulate", "--world", "fast", "--out", "day"],
         ["compare", "--policies", "zero", "--blocks", 1, "--out", "day"],
     ):
-        told = evenline(*command, "--city", "c").refused(f"c/{CALIBRATION}: was fitted to other")
+        told = evenline(*command, "--city", "c").refused(f"c/{CALIBRATION} was fitted to other")
         assert "evenline calibrate" in told
     assert not (tmp_path / "day").exists()
 
@@ -271,8 +271,8 @@ def test_the_days_of_another_world_are_not_taken_for_its_own(
         ("mine.py:nothing", ["mine.py:nothing"]),
         ("mine.py:number", ["mine.py:number"]),
         ("mine.py:unseen", ["visits"]),
-        ("mine.py:gone", ["mine.py: has no 'gone'"]),
-        ("mine.py", ["mine.py: name what to use"]),
+        ("mine.py:gone", ["mine.py has no 'gone'"]),
+        ("mine.py", ["mine.py: name the object to use"]),
         ("gone.py:world", ["gone.py: no such file"]),
         ("no_such_module:world", ["no_such_module"]),
     ],

@@ -83,7 +83,7 @@ def check_sealed(folder: Path) -> Manifest:
             )
         if found.city != manifest.plan.city:
             raise InputError(f"{path} was collected in another city than the manifest states")
-    strangers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
-    if extra := sorted(strangers - set(manifest.files)):
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
+    if extra := sorted(present - set(manifest.files)):
         raise InputError(f"{folder / extra[0]} is not in the manifest; move it away")
     return manifest

@@ -24,7 +24,7 @@ from evenline.support.files import read_json, sha256
 from evenline.support.records import convert
 from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoints_of
 from evenline.trial.records import JobRecord
-from evenline.trial.used import LEDGER, other_ledgers, used_by_trials
+from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
 
 Part = dict[str, Any] | None
 LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
@@ -139,7 +139,7 @@ def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
     seeds = {seed for block in registered["plan"]["blocks"] for seed in block}
     found = [
         entry.name
-        for ledger in (study / LEDGER, *other_ledgers(study))
+        for ledger in (study / LEDGER, *other_used_cells(study))
         for entry in used_by_trials(ledger)
         if entry.trial != own
         and entry.city == registered["city"]["digest"]

@@ -37,7 +37,7 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
     """The first blocks of the trial at its middle demand level, under the first training seed.
 
     None where there is no calibration to simulate them with, and for rules of the user's own: a
-    page runs no code that lies in a folder.
+    page runs no code from a folder.
     """
     opened = study_city(study)
     own = any(is_own(parse_source(p["path"]).place) for p in trial["policies"])

@@ -126,7 +126,7 @@ def _forest(study: Study) -> Section:
     finding, redo = words.forest_words(study.trial), words.again(study, "analyse")
     shown = Shown("forest", "Forest plot", finding, "", redo, controls=True)
     intro = (
-        "A block is a set of fresh passengers, cars and signals that every policy meets alike. "
+        "A block is a set of fresh passengers, cars and signals, the same for every policy. "
         "Blocks are independent of each other; the days inside one are not."
     )
     return Section("forest", title, intro, [shown])
@@ -259,7 +259,7 @@ def _replay(study: Study) -> Section:
         for f in replay["figures"]
     ]
     table = Table(
-        "Recomputed from the files; the paper's figures are of its own city.",
+        "Recomputed from the files; the paper's figures are for its own city.",
         ["", "here", "paper", "claim"], rows,
     )  # fmt: skip
     return Section("replay", title, figures=[shown], tables=[table])
@@ -283,7 +283,7 @@ def _ratio(study: Study) -> Section:
 def _provenance(study: Study) -> Section:
     facts = Table("What identifies this study", ["", "value"], words.facts(study), {1: "code"})
     origins = Table(
-        "What the figures were made from; commands run in the folder that holds the study",
+        "What the figures were made from; run the commands in the folder that contains the study",
         ["", "file", "SHA-256 begins", "to make it again"],
         [(each.what, each.file, each.sha256[:16], each.redo) for each in words.origins(study)],
         {1: "code", 2: "code", 3: "command"},

@@ -33,7 +33,7 @@ from evenline.support.files import (
 from evenline.support.locks import one_runner
 from evenline.support.records import Record, plain, read_record, write_record
 from evenline.trial.records import read_registered
-from evenline.trial.used import check_fresh, has_outcomes, other_ledgers
+from evenline.trial.used import check_fresh, has_outcomes, other_used_cells
 
 FORMAT = "evenline-study-1"
 PLAN, STATE, MANIFEST, TRIAL = "plan.toml", "state.json", "manifest.json", "trial"
@@ -126,7 +126,7 @@ class Manifest(Record):
 
 
 @dataclass(frozen=True)
-class Standing:
+class StepStatus:
     """The status of a step: why it has to run (None: up to date), and its past or expected time."""
 
     step: Step
@@ -194,7 +194,7 @@ def why(study: Study, step: Step, state: State) -> tuple[str | None, list[str]]:
     return step.stale(study), []
 
 
-def strangers(study: Study, step: Step, state: State) -> list[str]:
+def foreign_files(study: Study, step: Step, state: State) -> list[str]:
     """The files in a step's folder that the step did not write."""
     if not step.owns:
         return []
@@ -207,7 +207,7 @@ def strangers(study: Study, step: Step, state: State) -> list[str]:
     return [name for name in there if name not in ours]
 
 
-def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
+def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[StepStatus]:
     """List every step with the reason why it would run; changes nothing."""
     state, standings = load_state(study.folder), []
     waiting, resized = set[str](), set[str]()
@@ -226,7 +226,7 @@ def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -
             resized.add(step.name)
         took_s = None if step.name in resized else state.took_s.get(step.name)
         about_s = took_s or step.about_s(study)
-        standings.append(Standing(step, reason, state.done.get(step.name), about_s))
+        standings.append(StepStatus(step, reason, state.done.get(step.name), about_s))
     return standings
 
 
@@ -304,7 +304,7 @@ def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
     for step in steps:
         _refuse_strangers(study, step, state)
     for step in steps:
-        _put_aside(study, step)
+        _move_aside(study, step)
         for memory in (state.done, state.begun, state.spent_s):
             memory.pop(step.name, None)
     if steps:
@@ -313,7 +313,7 @@ def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
 
 
 def _refuse_strangers(study: Study, step: Step, state: State) -> None:
-    if found := strangers(study, step, state):
+    if found := foreign_files(study, step, state):
         raise InputError(
             f"{study.folder / found[0]} does not belong to step {step.name}, whose folder must "
             "be "
@@ -321,7 +321,7 @@ def _refuse_strangers(study: Study, step: Step, state: State) -> None:
         )
 
 
-def _put_aside(study: Study, step: Step) -> None:
+def _move_aside(study: Study, step: Step) -> None:
     """Rename a step's folder before deleting it, so that a kill never leaves half of it."""
     if step.owns and (study.folder / step.owns).exists():
         aside = study.folder / f".old-{step.owns}"
@@ -349,7 +349,7 @@ def _run_step(study: Study, step: Step, state: State, damaged: list[str]) -> Don
     if _is_resized(study, step, state):
         state.took_s.pop(step.name, None)
     if not resumes:
-        _put_aside(study, step)
+        _move_aside(study, step)
         state.spent_s.pop(step.name, None)
     state.done.pop(step.name, None)
     state.begun[step.name] = inputs
@@ -409,7 +409,7 @@ def _refuse_used(study: Study) -> None:
     """Refuse cells that another trial has used, before any long work starts."""
     trial, city = study.plan.checked_trial(), digest(study.plan.open_city())
     try:
-        check_fresh(trial.blocks, city, *other_ledgers(study.folder))
+        check_fresh(trial.blocks, city, *other_used_cells(study.folder))
     except InputError as error:
         raise InputError(f"{study.folder}: {error}; {FRESH}") from None
 

@@ -31,7 +31,7 @@ from evenline.support.records import read_toml, write_record
 from evenline.support.sources import closure, digest_of, file_hashes, package_files
 from evenline.trial.plan import plan_of
 from evenline.trial.records import read_registered
-from evenline.trial.used import LEDGER, Used, has_outcomes, other_ledgers
+from evenline.trial.used import LEDGER, Used, has_outcomes, other_used_cells
 from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
@@ -214,7 +214,7 @@ def _register(study: Study) -> str:
         return f"already registered as {sha256(trial / 'trial.json')}"
     write_record(folder / LEDGER, Ledger(trials=_earlier(folder)))
     blocks, own = study.plan.checked_trial().blocks, digest(open_city(study.city))
-    check_fresh(blocks, own, folder / LEDGER, *other_ledgers(folder))
+    check_fresh(blocks, own, folder / LEDGER, *other_used_cells(folder))
     _retire(study)
     write_text(folder / TRIAL_PLAN, trial_toml(study.plan.trial(folder)))
     made = register(folder / TRIAL_PLAN, trial, folder / LEDGER)

@@ -45,7 +45,7 @@ RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
 
 
 @dataclass(frozen=True)
-class Standing:
+class Progress:
     """The progress of a matrix: jobs by address, in order, without outcomes."""
 
     done: dict[str, Job]
@@ -67,9 +67,9 @@ def quarantine_path(trial: Trial, address: str) -> Path:
     return trial.folder / QUARANTINE / f"{address}.json"
 
 
-def standing(trial: Trial) -> Standing:
+def standing(trial: Trial) -> Progress:
     """Find the done, quarantined and missing jobs from the files."""
-    found = Standing({}, {}, {})
+    found = Progress({}, {}, {})
     for address, job in trial.jobs().items():
         if record_path(trial, address).exists():
             found.done[address] = job
@@ -80,7 +80,7 @@ def standing(trial: Trial) -> Standing:
     return found
 
 
-def quarantine_lines(trial: Trial, found: Standing) -> list[str]:
+def quarantine_lines(trial: Trial, found: Progress) -> list[str]:
     """The jobs that failed every try, with their last errors."""
     return [
         f"quarantined: {job.name}: {entry.errors[-1]}"
@@ -98,7 +98,7 @@ def run(
     shard: Shard = WHOLE,
     retry: bool = False,
     on_end: Callable[[Job, bool], None] = lambda job, done: None,
-) -> Standing:
+) -> Progress:
     """Run the missing jobs of a shard (with `retry` also quarantined ones); list records when
     done.
     """

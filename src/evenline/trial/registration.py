@@ -43,7 +43,7 @@ from evenline.trial.records import (
     Source,
     read_registered,
 )
-from evenline.trial.used import Used, check_fresh, ledgers_around, note_used
+from evenline.trial.used import Used, check_fresh, note_used, used_cells_files
 from evenline.worlds.calibration import calibration_digest, save_calibration
 from evenline.worlds.open import (
     CALIBRATION,
@@ -160,7 +160,7 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
     if plan.world != "sumo":
         open_world(plan.world, opened)  # refuse a world that cannot be opened
     with locked(ledger.with_name(f".{ledger.name}.lock")):
-        check_fresh(plan.blocks, digest(city), *ledgers_around(ledger))
+        check_fresh(plan.blocks, digest(city), *used_cells_files(ledger))
         with new_folder(folder) as aside:
             inputs = aside / INPUTS
             save_city(city, inputs / "city")

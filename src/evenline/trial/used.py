@@ -32,7 +32,7 @@ class Ledger(Record):
     trials: tuple[Used, ...] = ()
 
 
-def ledgers_around(ledger: Path) -> list[Path]:
+def used_cells_files(ledger: Path) -> list[Path]:
     """A list of used cells, and those of the studies next to it."""
     return [ledger, *sorted(ledger.parent.glob(f"*/{ledger.name}"))]
 
@@ -72,10 +72,10 @@ def note_used(ledger: Path, used: Used) -> None:
     write_record(ledger, Ledger(trials=(*used_by_trials(ledger), used)))
 
 
-def other_ledgers(folder: Path) -> list[Path]:
+def other_used_cells(folder: Path) -> list[Path]:
     """The lists of cells used outside a study: by trial commands, and by studies next to it."""
     places = [folder.resolve().parent, Path("results").resolve()]
-    found = [path for place in places for path in ledgers_around(place / LEDGER)]
+    found = [path for place in places for path in used_cells_files(place / LEDGER)]
     return [path for path in dict.fromkeys(found) if path.parent != folder.resolve()]
 
 
