@@ -56,5 +56,5 @@ def test_a_learner_of_ones_own_trains_is_measured_and_becomes_a_policy(
     assert evenline("policy", "export", actor, "--city", "town", "--out", "bundle").code == 0
     compared = evenline("compare", "--policies", "zero,bundle", "--blocks", "1", "--json")
     assert compared.code == 0, compared.err
-    for name, words in (("short", "tensor"), ("text", "must return tensors by name")):
+    for name, words in (("short", "tensor"), ("text", "must return a dictionary of tensors")):
         evenline(*asked, "--learner", f"mine.py:{name}", "--out", "other").refused(words)

@@ -316,7 +316,7 @@ def test_the_calibration_of_another_city_is_refused_by_name(
     path = tmp_path / "calibration.json"
     save_calibration(path, fitted)
     other = replace(city, vehicle=replace(city.vehicle, capacity=city.vehicle.capacity + 1))
-    with pytest.raises(InputError, match=r"calibration\.json: was fitted to other streets, stops"):
+    with pytest.raises(InputError, match=r"calibration\.json was fitted to other streets, stops"):
         load_calibration(path, other)
 
 
