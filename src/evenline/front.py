@@ -200,7 +200,7 @@ def open_city(name_or_folder: str | Path, calibration: str | Path | None = None)
     """
     fitted = None if calibration is None else Path(calibration)
     found = _open_city(str(name_or_folder), fitted)
-    return OpenCity(found.source, found.city, found.calibration)
+    return OpenCity(found.source, found.city, found.calibration, found.unfit)
 
 
 def controllers() -> list[str]:

@@ -225,3 +225,15 @@ def test_a_trial_in_the_fast_world_is_simulated_in_seconds_and_says_so(tmp_path:
     record = json.loads(next((trial.folder / "records").iterdir()).read_text())
     assert record["world"] == "fast" and record["sumo"]["version"] is None
     assert record["calibration"] == trial.registered.calibration
+
+
+def test_a_rule_of_ones_own_that_fails_is_quarantined_and_the_rest_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from evenline.rules.own import rule\n"
+        "@rule(compiled=True)\ndef far(raw, constants, late_s):\n    return 99.0\n"
+    )
+    methods = f'{{ better = "{tmp_path}/mine.py:far", worse = "zero" }}'
+    trial = registered(tmp_path, methods=methods, world='"fast"')
+    found = run(trial.folder, processes())
+    assert len(found.done) == len(found.quarantined) == 12
+    assert {job.method for job in found.quarantined.values()} == {"better"}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,6 +168,30 @@ def test_an_own_rule_is_copied_hashed_and_run_from_the_copy(tmp_path: Path) -> N
     assert policy_digest(str(trial.inputs / mine.path)) == mine.digest, "the copy stands alone"
     copy.write_text(copy.read_text().replace("30.0", "31.0"))
     with pytest.raises(InputError, match=rf"{copy.name} differs from the registered file"):
+        open_trial(trial.folder)
+
+
+def test_an_own_rule_that_imports_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("HOLD_S = 5.0\n")
+    rule = tmp_path / "mine.py"
+    rule.write_text("from helper import HOLD_S\ndef f(raw, c, late_s):\n    return HOLD_S\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with pytest.raises(InputError, match="imports helper, which is not an installed package"):
+            registered(tmp_path, methods=f'{{ better = "{rule}:f", worse = "zero" }}')
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("helper")
+
+
+def test_other_library_versions_stop_the_trial_before_any_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = registered(tmp_path)
+    monkeypatch.setattr(registration, "library_versions", lambda: {"numba": "1", "numpy": "2"})
+    with pytest.raises(
+        InputError, match="numba 1 and numpy 2 is installed"
+    ):
         open_trial(trial.folder)
 
 

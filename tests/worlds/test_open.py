@@ -11,6 +11,7 @@ from door import Door, door
 from evenline.city.cells import demo_cell
 from evenline.policies.bundle import open_policy
 from evenline.support.errors import InputError
+from evenline.support.files import sha256
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import CALIBRATION, EMBEDDED, check_world_name, open_city, open_world
 
@@ -246,7 +247,12 @@ def test_a_strangers_world_is_simulated_and_compared(
         (tmp_path / f"{folder}.json").write_text(said)
     assert outcome(tmp_path / "own") == outcome(tmp_path / "fast")
     told = json.loads((tmp_path / "own" / "outcome.json").read_text())
-    assert told["simulator"] == {"world": f"mine.py:{name}", "version": None, "options": []}
+    assert told["simulator"] == {
+        "world": f"mine.py:{name}",
+        "version": None,
+        "options": [],
+        "code": sha256(tmp_path / "mine.py"),
+    }
     own, fast = (json.loads((tmp_path / f"{f}.json").read_text()) for f in ("own", "fast"))
     assert own["world"] == f"mine.py:{name}" and own["policies"] == fast["policies"]
 
@@ -284,3 +290,21 @@ def test_a_world_that_does_not_open_is_one_line(
     evenline("simulate", "--world", name, "--out", "day").refused(*words)
     assert not (tmp_path / "day").exists()
     evenline("compare", "--world", name, "--policies", "zero", "--out", "day").refused(*words)
+
+
+def test_a_calibration_that_no_longer_fits_blocks_only_the_fast_world(
+    evenline: Door, tmp_path: Path
+) -> None:
+    evenline("city", "build", "town", "--out", "c").done()
+    trips = (tmp_path / "c" / "trips.csv").read_text().replace(",0\n", ",1\n", 1)
+    (tmp_path / "c" / "trips.csv").write_text(trips)
+    evenline("city", "seal", "c").done()
+    evenline("simulate", "--city", "c", "--world", "fast").refused("was fitted to other streets")
+    evenline("simulate", "--city", "c", "--world", "sumo", "--out", "day").done()
+
+
+def test_shards_of_a_comparison_come_together(evenline: Door, tmp_path: Path) -> None:
+    asked = ("compare", "--policies", "zero,headway", "--blocks", "1", "--out", "together")
+    evenline(*asked, "--shard", "1/2").refused("run the other shards too")
+    evenline(*asked, "--shard", "2/2").done()
+    assert evenline(*asked, "--json").done() == evenline(*asked[:-1], "alone", "--json").done()

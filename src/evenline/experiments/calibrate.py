@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, service_stop_offsets
 from evenline.city.model import City
-from evenline.city.tables import open_city
+from evenline.city.tables import digest, open_city
 from evenline.control.visits import read_visits, visit_table
 from evenline.figures.plots import png
 from evenline.rules.policy import BEHAVIOURS
@@ -22,7 +22,7 @@ from evenline.runs.days import run_days
 from evenline.runs.executors import WHOLE, Executor, Shard
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
-from evenline.support.files import to_json, write_bytes, write_text
+from evenline.support.files import read_json, to_json, write_bytes, write_text
 from evenline.worlds.calibration import (
     CYCLE_S,
     PHASE_S,
@@ -34,8 +34,11 @@ from evenline.worlds.calibration import (
 )
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import CALIBRATION
+from evenline.worlds.open import open_city as open_calibrated
+from evenline.worlds.sumo.runtime import installed_version
 
 BLOCKS = 8
+PLAN = "plan.json"
 HOLDING = "headway-1.0"  # at demand 1.00 the logs also show days with holds
 
 
@@ -67,11 +70,12 @@ def calibrate(
     A shard runs its part of the days; the fit is made when all of them exist.
     """
     city = open_city(city_name)
+    _check_plan(folder, city)
     jobs = calibration_jobs(folder, city_name, blocks)
-    missing = [job for job in jobs if job.visits is not None and not job.visits.exists()]
+    missing = [job for job in shard.of(jobs) if job.visits is not None and not job.visits.exists()]
     if missing:
         label = f"calibration days of {city.name}"
-        run_days(shard.of(missing), label, city.horizon_s, executor)
+        run_days(missing, label, city.horizon_s, executor)
     for job in jobs:
         if job.visits is not None and not job.visits.exists():
             raise InputError(f"{job.visits} is missing; run the other shards too")
@@ -84,13 +88,24 @@ def calibrate(
     return calibration, passing
 
 
+def _check_plan(folder: Path, city: City) -> None:
+    """Refuse a folder that holds the days of another city or SUMO version."""
+    wanted, path = {"city": digest(city), "sumo": installed_version()}, folder / PLAN
+    if not path.exists():
+        write_text(path, to_json(wanted))
+    elif read_json(path) != wanted:
+        raise InputError(
+            f"{path} belongs to another city or SUMO version; choose another folder with --out"
+        )
+
+
 def place_in_city(city_name: str, calibration: Path) -> Path:
     """Copy a calibration into the city's folder; return its path.
 
-    An embedded city has its own; an existing calibration stays.
+    An embedded city has its own; an existing calibration stays unless it no longer fits.
     """
     place = Path(city_name) / CALIBRATION
-    if not place.parent.is_dir() or place.exists():
+    if not place.parent.is_dir() or (place.exists() and not open_calibrated(city_name).unfit):
         return calibration
     write_bytes(place, calibration.read_bytes())
     return place

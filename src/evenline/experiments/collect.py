@@ -15,13 +15,22 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS
 from evenline.city.tables import digest
 from evenline.replay.episode import read_metadata, writing
-from evenline.replay.sealed import FORMAT, MANIFEST, PLAN, check_sealed, episode_path, seal
+from evenline.replay.sealed import (
+    FORMAT,
+    MANIFEST,
+    PLAN,
+    ReplayPlan,
+    check_sealed,
+    episode_path,
+    seal,
+)
 from evenline.rules.policy import BEHAVIOURS, as_recorded, recorded
 from evenline.runs.executors import WHOLE, Executor, Progress, Shard, no_progress, processes
 from evenline.runs.job import Ended, Job
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_text
+from evenline.support.files import to_json, write_text
 from evenline.support.locks import one_runner
+from evenline.support.records import plain, read_record
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import OpenCity, open_city
 
@@ -55,7 +64,8 @@ def collect(
         if (folder / MANIFEST).exists():
             check_sealed(folder)
             return []
-        _sweep(folder)
+        if shard == WHOLE:
+            _sweep(folder)
         city_digest = digest(opened.city)
         missing = [job for job in shard.of(jobs) if not _present(job, city_digest)]
         execute = executor or processes()
@@ -127,10 +137,10 @@ def _check_plan(folder: Path, opened: OpenCity, blocks: int | None) -> None:
         with writing(path):
             write_text(path, to_json(wanted))
         return
-    found = read_json(path)
+    found = plain(read_record(path, ReplayPlan, FORMAT))
     found["behaviours"] = [as_recorded(row) for row in found["behaviours"]]
     for key, value in wanted.items():
-        if found.get(key) != value:
+        if found[key] != value:
             raise InputError(
                 f"{path}: this folder was started with a different {key}; choose another folder"
             )

@@ -242,7 +242,7 @@ def _days(
     found = {
         job: read_record(path, dict[str, float]) for job, path in kept.items() if path.exists()
     }
-    todo = shard.of([job for job in jobs if job not in found])
+    todo = [job for job in shard.of(jobs) if job not in found]
     with progress_bar() as bar:
         task = bar.add_task(f"{city.name}, {world}", total=len(jobs), completed=len(found))
         with closing(executor(todo)) as results:
@@ -251,7 +251,7 @@ def _days(
                 if answer is None:
                     raise InputError(f"{job.city}, {job.name}: {ended.error}")
                 found[job] = measure(city, answer.outcome, answer.arrivals)
-                if job.policy in slow:
+                if job.policy in slow or shard != WHOLE:
                     write_text(kept[job], to_json(found[job]))
                 bar.advance(task)
     if missing := [job for job in jobs if job not in found]:

@@ -16,7 +16,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from msgspec.structs import replace
 
-import evenline
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.tables import digest
@@ -34,6 +33,7 @@ from evenline.policies.bundle import (
 )
 from evenline.rules.chain import chain_code
 from evenline.rules.table import RULES, Rule
+from evenline.runs.day import evaluator, library_versions
 from evenline.runs.executors import Executor, processes
 from evenline.runs.job import Job
 from evenline.support.errors import InputError, choice
@@ -110,7 +110,8 @@ def tune(
         "cells": [asdict(cell) for cell in cells],
         "budget": budget,
         "seed": seed,
-        "evenline": evenline.__version__,
+        "evaluator": evaluator(),
+        "libraries": library_versions(),
     }
     common = Job(
         city=city_name,
@@ -141,7 +142,9 @@ def tune(
 
 def tunable(source: str) -> Rule:
     """Load a rule by name, built-in or your own, and check that it has constants to tune."""
-    bundle = read_policy(source)
+    bundle, parts = read_policy(source), parse_source(source)
+    if parts.constants or parts.chain is not None:
+        raise InputError(f"{source!r}: tune searches the constants; name a chain with --chain")
     if bundle.row is None or not bundle.row.constants or bundle.tensors:
         able = [name for name, rule in RULES.items() if rule.constants and name != "random"]
         raise InputError(f"{source!r} has no constants to tune; choose {choice(able)}")

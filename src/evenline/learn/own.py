@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from evenline.learn.run import write_actor
+from evenline.learn.schedule import LEARNERS, TAUGHT
 from evenline.policies.actor import check_tensors
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
+from evenline.support.files import to_json, write_text
 from evenline.support.own import is_own, load_own
+from evenline.support.records import Sha256, read_record
 from evenline.worlds.open import OpenCity
 
+SOURCES = "own-learners.json"  # the hash of the file behind each own learner
 OwnLearner = Callable[[Store, OpenCity, int], Mapping[str, Any]]
 
 
@@ -35,7 +39,16 @@ def train_own(
     folder: Path, learner: str, opened: OpenCity, store: Store, seeds: tuple[int, ...]
 ) -> None:
     """Train an actor for each seed that has none yet, and check it before storing it."""
-    own = load_own(learner)
+    own, kept = load_own(learner), folder / "actors" / SOURCES
+    sources = read_record(kept, dict[str, Sha256]) if kept.exists() else {}
+    if own.name in (*LEARNERS, TAUGHT.name):
+        raise InputError(f"{learner}: {own.name!r} is a learner of ours; rename the function")
+    if sources.setdefault(own.name, own.sha256) != own.sha256:
+        raise InputError(
+            f"{folder} has actors of another {own.name!r}, or of an earlier version of its file; "
+            "choose another folder"
+        )
+    write_text(kept, to_json(sources))
     for seed in seeds:
         path = folder / "actors" / f"{own.name}-{seed}.safetensors"
         if path.exists():

@@ -122,8 +122,8 @@ def parse_source(source: str) -> Source:
     if (Path(source) / POLICY).is_file():
         return Source(source, {}, None)
     rest, plus, chain = source.rpartition("+")
-    if not plus:
-        rest, chain = source, ""
+    if not plus or "/" in chain:  # a path may contain a plus sign
+        rest, plus, chain = source, "", ""
     place, *settings = rest.split(":")
     constants: dict[str, float] = {}
     for setting in settings:

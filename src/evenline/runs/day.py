@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import evenline
 from evenline.city.demand import Cell
 from evenline.city.model import City, Ints
 from evenline.city.tables import digest
-from evenline.control.event import Batch, new_headways
+from evenline.control.event import TIME, Batch, new_headways
 from evenline.control.outcome import Outcome
 from evenline.control.visits import visit_table
 from evenline.control.world import Policy, World, run_episode
@@ -28,13 +28,14 @@ from evenline.policies.bundle import Bundle, open_policy, policy_digest, read_po
 from evenline.replay.episode import record_episode, write_episode
 from evenline.rules.chain import apply_chain
 from evenline.rules.explain import Witness, activations
-from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, recorded
+from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, recorded
 from evenline.runs.job import Answer, Described, Host, Job, Simulator
 from evenline.support.files import folder_files, write_table
+from evenline.support.own import load_own
 from evenline.support.sources import closure, digest_of, file_hashes
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.fast.world import FastWorld, Fleet
-from evenline.worlds.open import OpenCity, open_city, open_world
+from evenline.worlds.open import CALIBRATION, WORLDS, OpenCity, open_city, open_world
 from evenline.worlds.sumo.runtime import runtime_version
 from evenline.worlds.sumo.scenario import sumo_options
 
@@ -80,6 +81,7 @@ class Opened:
     described: Described
     world: World
     calibration: str | None
+    code: str | None  # hash of the file of the user's own world
 
     def close(self) -> None:
         """Close the world, if it has a method `close`."""
@@ -88,19 +90,42 @@ class Opened:
 
 def open_job(job: Job) -> Opened:
     """Open everything that a job needs, or raise an error."""
-    opened = open_city(job.city, None if job.calibration is None else Path(job.calibration))
-    bundle = read_policy(job.policy)
+    places = [Path(job.city) / name for name in ("manifest.json", CALIBRATION)]
+    if job.calibration is not None:
+        places.append(Path(job.calibration))
+    written = tuple(path.stat().st_mtime_ns for path in places if path.is_file())
+    city = _opened_city(job.city, job.calibration, written)
+    opened, bundle = city.opened, read_policy(job.policy)
     policy = open_policy(bundle, opened.city, opened.calibration)
     world = open_world(job.world, opened, keep_visits=job.visits is not None)
-    used = opened.calibration is not None and (job.world == "fast" or needs_calibration(bundle))
+    used = job.world != "sumo" or needs_calibration(bundle)
     return Opened(
         opened,
-        digest(opened.city),
+        city.digest,
         policy,
         described_policy(job.policy),
         world,
-        calibration_digest(opened.fitted()) if used else None,
+        city.calibration if used else None,
+        None if job.world in WORLDS else load_own(job.world).sha256,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _City:
+    """An opened city with its digests."""
+
+    opened: OpenCity
+    digest: str
+    calibration: str | None
+
+
+@lru_cache(maxsize=2)
+def _opened_city(source: str, calibration: str | None, _written: tuple[int, ...]) -> _City:
+    """Open a city once for all policies, and again only after its files have changed."""
+    opened = open_city(source, None if calibration is None else Path(calibration))
+    fitted = opened.calibration
+    own = None if fitted is None else calibration_digest(fitted)
+    return _City(opened, digest(opened.city), own)
 
 
 def needs_calibration(bundle: Bundle) -> bool:
@@ -113,7 +138,9 @@ def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -
     """Run one day, write the files that the job names, and return the answer."""
     city, world = opened.city.city, opened.world
     if isinstance(world, FastWorld) and job.tokens is None and job.visits is None:
-        outcome = world.run_day(job.cell, opened.policy)
+        quick = isinstance(opened.policy, RulePolicy) and opened.policy.rule.compiled
+        driver = opened.policy if quick else _telling(opened.policy, progress)
+        outcome = world.run_day(job.cell, driver)
         return _answer(job, opened, outcome, world.arrivals_s)
     witness = Witness(opened.policy)
     policy = _telling(witness, progress)
@@ -160,7 +187,7 @@ def _telling(policy: Policy, progress: Progress) -> Policy:
 
 
 def _answer(job: Job, opened: Opened, outcome: Outcome, arrivals_s: Ints) -> Answer:
-    simulator = Simulator(world=job.world)
+    simulator = Simulator(world=job.world, code=opened.code)
     if job.world == "sumo":
         options = sumo_options(opened.city.city, job.cell, Path("city.net.xml"), Path("."))
         simulator = Simulator(world="sumo", version=runtime_version(), options=tuple(options))
@@ -200,26 +227,34 @@ def _arrivals(city: City, world: World) -> Ints:
 # -- several days together ------------------------------------------------------------------------
 
 
-def run_together(jobs: Sequence[Job], opened: Opened) -> list[Answer]:
+def run_together(jobs: Sequence[Job], opened: Opened, progress: Progress) -> list[Answer]:
     """Run days of one actor in the fast world as a fleet, with one call of the actor per
     decision.
     """
     policy = opened.policy
     assert isinstance(policy, ActorPolicy)
     fleet = Fleet(opened.city.city, opened.city.fitted(), len(jobs))
-    run_fleet(fleet, [job.cell for job in jobs], policy)
+    run_fleet(fleet, [job.cell for job in jobs], policy, progress)
     return [
         _answer(job, opened, fleet.outcome(w), fleet.arrivals_s(w)) for w, job in enumerate(jobs)
     ]
 
 
-def run_fleet(fleet: Fleet, cells: Sequence[Cell], policy: ActorPolicy) -> None:
+def run_fleet(
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    policy: ActorPolicy,
+    progress: Progress = lambda now_s: None,
+) -> None:
     """Run all worlds of a fleet to the end of their days, with one call of the actor per
     decision.
     """
-    states, holds = fleet.reset(cells), np.zeros(len(cells))
+    states, holds, last = fleet.reset(cells), np.zeros(len(cells)), time.monotonic()
     while not fleet.over.all():
         live = np.flatnonzero(~fleet.over)
+        if time.monotonic() - last > PROGRESS_EVERY_S:
+            last = time.monotonic()
+            progress(int(fleet.raw[live, TIME].min()))
         proposals = policy.actor.proposals_s(states[live])
         holds[live] = apply_chain(policy.chain, fleet.raw[live], proposals, policy.horizon_s)
         states = fleet.step(holds)

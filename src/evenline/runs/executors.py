@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from evenline.policies.bundle import Bundle, read_policy
@@ -42,6 +43,7 @@ ONE_THREAD = dict.fromkeys(
 )
 EXECUTORS = ("processes", "ray")
 HERE = Path()
+FLEET = 16  # days of an actor that run together
 
 
 def no_progress(job: Job, now_s: int) -> None:
@@ -144,7 +146,10 @@ class Worker:
                 self.buffer += chunk
             while b"\n" in self.buffer:
                 line, self.buffer = self.buffer.split(b"\n", 1)
-                said = from_line(line, Said)
+                try:
+                    said = from_line(line, Said)
+                except msgspec.MsgspecError:
+                    return Failure(kind="died", message="the worker wrote an unreadable answer")
                 if said.now_s is not None:
                     progress(task[0], said.now_s)
                 elif said.answers is not None:
@@ -242,24 +247,31 @@ def _quick(jobs: Sequence[Job], folder: Path) -> Generator[Ended, None, list[Tas
             continue
         opened = open_job(first)
         for job in group:
-            began = time.monotonic()
-            answer = run_job(located(job, folder), opened)
+            began, answer = time.monotonic(), None
+            failures: tuple[Failure, ...] = ()
+            try:
+                answer = run_job(located(job, folder), opened)
+            except InputError as error:
+                failures = (Failure(kind="input", message=str(error)),)
             seconds = time.monotonic() - began
-            yield Ended(job=job, answer=answer, failures=(), duration_s=seconds)
+            yield Ended(job=job, answer=answer, failures=failures, duration_s=seconds)
     return tasks
 
 
 def _is_quick(policy: Bundle) -> bool:
-    """Whether a day in the fast world takes milliseconds: a compiled rule runs in the kernel."""
-    return policy.row is not None and policy.row.compiled
+    """Whether a day in the fast world takes milliseconds: a compiled rule runs in the kernel.
+
+    The user's own compiled code runs in a worker, which may crash.
+    """
+    return policy.row is not None and policy.row.compiled and policy.own is None
 
 
 def _split(group: Task, folder: Path) -> list[Task]:
-    """A group as tasks: an actor's days in the fast world run as one fleet, others alone."""
+    """A group as tasks: an actor's days in the fast world run as fleets, others alone."""
     first = located(group[0], folder)
     files = first.tokens is not None or first.visits is not None
     if first.world == "fast" and not files and read_policy(first.policy).spec.kind == "actor":
-        return [group]
+        return [group[i : i + FLEET] for i in range(0, len(group), FLEET)]
     return [(job,) for job in group]
 
 

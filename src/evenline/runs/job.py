@@ -63,6 +63,7 @@ class Simulator(Record):
     world: str
     version: str | None = None
     options: tuple[str, ...] = ()
+    code: str | None = None  # hash of the file of the user's own world
 
 
 class Host(Record):

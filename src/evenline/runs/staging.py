@@ -4,7 +4,11 @@ City folders, calibrations, bundles and the files of the user's own rules and wo
 under their hash; built-in names stay names.
 """
 
+import ast
+import importlib.util
 import shutil
+import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,7 +85,34 @@ def stage_own(source: str, folder: Path) -> str:
     it.
     """
     own = load_own(source)
+    for name in sorted(_imported(own.file)):
+        if not _is_installed(name):
+            raise InputError(
+                f"{own.file} imports {name}, which is not an installed package; code that is "
+                "copied must be in one file"
+            )
     return f"{_copy(own.file, folder, 'own')}:{own.name}"
+
+
+def _imported(path: Path) -> set[str]:
+    """The packages that a file imports; a relative import is a package that does not exist."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0] if node.level == 0 else ".")
+    return found
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a package comes with Python or is installed; not a file beside the user's own."""
+    if name == "evenline" or name in sys.stdlib_module_names:
+        return True
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    homes = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
+    return origin is not None and any(origin.is_relative_to(home) for home in homes)
 
 
 def _copy(path: Path, folder: Path, kind: str) -> str:

@@ -34,12 +34,12 @@ def run_task(jobs: list[Job], opened: Opened, out: BinaryIO) -> Said:
     fast = isinstance(opened.world, FastWorld)
     files = any(job.tokens is not None or job.visits is not None for job in jobs)
     try:
-        if fast and isinstance(opened.policy, ActorPolicy) and not files:
-            return Said(answers=tuple(run_together(jobs, opened)))
 
         def told(now_s: int) -> None:
             _write(out, Said(now_s=now_s))
 
+        if fast and isinstance(opened.policy, ActorPolicy) and not files:
+            return Said(answers=tuple(run_together(jobs, opened, told)))
         return Said(answers=tuple(run_job(job, opened, told) for job in jobs))
     finally:
         opened.close()
@@ -86,7 +86,8 @@ def _read(tasks: "queue.SimpleQueue[bytes]") -> None:
 
 def main() -> None:
     """Serve tasks until standard input ends; the argument is the memory to use, in GiB."""
-    out, sys.stdout = sys.stdout.buffer, sys.stderr  # only answers go to the answer channel
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # only answers go to the answer channel, whatever the user's code prints
     memory = int(float(sys.argv[1]) * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -23,6 +23,7 @@ from evenline.support.records import Positive, Record, Whole, Word, convert, pla
 from evenline.trial.plan import Blocks, Claim, Levels, Seeds, about, exact_claim, plan_of
 from evenline.trial.plan import Plan as TrialPlan
 from evenline.trial.used import check_fresh
+from evenline.worlds.open import WORLDS, check_world_name
 
 CALIBRATION = "calibration/calibration.json"  # in a study's folder
 
@@ -149,8 +150,12 @@ class StudyPlan(Tables, kw_only=True):
 
     def learner(self, method: Method) -> str:
         """A method's learner by name, or the path of its own file."""
-        file, colon, name = method.learner.partition(":")
-        return f"{self.place(file)}{colon}{name}" if is_own(method.learner) else method.learner
+        return self.own_file(method.learner)
+
+    def own_file(self, source: str) -> str:
+        """The name of one of ours as it is; of the user's own code, with the path of its file."""
+        file, colon, name = source.partition(":")
+        return f"{self.place(file)}{colon}{name}" if is_own(source) else source
 
     def trial(self, folder: Path) -> dict[str, Any]:
         """The plan of the trial over the bundles and the city in a study's folder."""
@@ -171,7 +176,7 @@ class StudyPlan(Tables, kw_only=True):
             "methods": policies,
             "claim": {k: v for k, v in plain(self.claim).items() if v is not None},
             "limits": plain(self.limits),
-            "world": self.world,
+            "world": self.own_file(self.world),
             "calibration": (folder / CALIBRATION).as_posix(),
         }
 
@@ -228,6 +233,10 @@ def _check(plan: StudyPlan) -> None:
     trial = plan.checked_trial()
     with about("trial"):
         check_fresh(trial.blocks, "")
+    with about("trial.world"):
+        check_world_name(trial.world)
+        if trial.world not in WORLDS:
+            load_own(trial.world)
     with about("city"):
         city = plan.open_city()
     for level in plan.levels:

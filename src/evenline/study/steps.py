@@ -21,6 +21,7 @@ from evenline.city.tables import digest, open_city, save_city
 from evenline.learn.own import actor_name
 from evenline.learn.schedule import named_learners
 from evenline.policies.bundle import policy_digest, read_policy
+from evenline.runs.day import library_versions
 from evenline.study.engine import TRIAL, Step, Study
 from evenline.study.plan import CALIBRATION, StudyPlan
 from evenline.support.errors import InputError
@@ -32,6 +33,7 @@ from evenline.support.sources import closure, digest_of, file_hashes, package_fi
 from evenline.trial.plan import plan_of
 from evenline.trial.records import read_registered
 from evenline.trial.used import LEDGER, Used, has_outcomes, other_used_cells
+from evenline.worlds.open import WORLDS
 from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
@@ -248,6 +250,8 @@ def _overtaken(study: Study) -> str | None:
     if changed := changed_source(Trial(path.parent, found, "")):
         return f"evenline/{changed[0][0]} differs from the registered source"
     sumo = installed_version()
+    if found.versions not in (None, library_versions()):
+        return f"library versions are {library_versions()}, were {found.versions}"
     same = found.sumo in (None, sumo)
     return None if same else f"sumo is {sumo}, was {found.sumo}"
 
@@ -380,9 +384,11 @@ def _report_settings(plan: StudyPlan) -> dict[str, Any]:
 
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
     trial = plan.trial(Path())
-    named = ("name", "seeds", "levels", "blocks", "limits", "world")
+    named = ("name", "seeds", "levels", "blocks", "limits")
+    world = trial["world"]
+    code = {"world": world if world in WORLDS else load_own(world).sha256}
     claim = {"claim": read_toml(plan.file)["claim"]}  # as in the state of earlier versions
-    return {key: trial[key] for key in named} | claim | _sumo()
+    return {key: trial[key] for key in named} | claim | code | _sumo()
 
 
 def _day_s(study: Study, alone: bool = False) -> float:
@@ -444,7 +450,7 @@ GRAPH = (
         lambda s: 2.0, stale=_overtaken,
     ),
     Step(
-        TRIAL, "run the trial in SUMO", ("register",), _nothing,
+        TRIAL, "run the trial", ("register",), _nothing,
         (f"{TRIAL}/matrix.json", f"{TRIAL}/journal.jsonl", f"{TRIAL}/records/*"), _trial,
         lambda s: _day_s(s, alone=True) * s.plan.checked_trial().jobs,
     ),

@@ -270,7 +270,17 @@ def open_trial(folder: Path) -> Trial:
             ""
             "restore it, or sign it off with: evenline trial deviate"
         )
+    versions = trial.registered.versions
+    if versions is not None and versions != library_versions():
+        raise InputError(
+            f"{folder} was registered with {_listed(versions)}, and {_listed(library_versions())} "
+            "is installed; install the registered versions"
+        )
     return trial
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return " and ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _read(folder: Path) -> Trial:

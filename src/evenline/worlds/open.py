@@ -28,6 +28,7 @@ class OpenCity:
     source: str
     city: City
     calibration: Calibration | None = None
+    unfit: str = ""  # why the calibration in the city's folder cannot be used
 
     @property
     def name(self) -> str:
@@ -35,6 +36,8 @@ class OpenCity:
 
     def fitted(self) -> Calibration:
         """The calibration, or an error that says how to make one."""
+        if self.unfit:
+            raise InputError(self.unfit)
         if self.calibration is None:
             raise InputError(
                 f"city {self.source} has no calibration for the fast world; make one with: "
@@ -48,13 +51,20 @@ class OpenCity:
 
 
 def open_city(source: str, calibration: Path | None = None) -> OpenCity:
-    """Open a city by name or folder, with the given calibration or its own."""
+    """Open a city by name or folder, with the given calibration or its own.
+
+    A calibration in the folder that does not fit any more is refused when it is needed.
+    """
     city = read_city(source)
-    if calibration is None:
-        own = EMBEDDED / f"{source}.json" if source in PLANS else Path(source) / CALIBRATION
-        calibration = own if own.is_file() else None
-    fitted = load_calibration(calibration, city) if calibration is not None else None
-    return OpenCity(source, city, fitted)
+    if calibration is not None:
+        return OpenCity(source, city, load_calibration(calibration, city))
+    own = EMBEDDED / f"{source}.json" if source in PLANS else Path(source) / CALIBRATION
+    if not own.is_file():
+        return OpenCity(source, city)
+    try:
+        return OpenCity(source, city, load_calibration(own, city))
+    except InputError as error:
+        return OpenCity(source, city, unfit=str(error))
 
 
 def check_world_name(name: str) -> None:
