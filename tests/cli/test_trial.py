@@ -113,6 +113,7 @@ def test_quarantined_jobs_are_named_with_what_to_do_next(tmp_path: Path) -> None
     [
         (("run", "nowhere"), "start with: evenline trial register PLAN"),
         (("verify", "nowhere"), "no such folder"),
+        (("verify", "."), "has no trial.json; start with: evenline trial register PLAN"),
         (("register", "nowhere.toml"), "nowhere.toml: no such file"),
         (
             ("run", "nowhere", "--executor", "cloud"),

@@ -171,11 +171,13 @@ def verify(
     """
     from evenline.support.files import to_json, write_text
     from evenline.trial.registration import CLOSEOUT
-    from evenline.trial.verify import VERIFICATION
+    from evenline.trial.verify import VERIFICATION, is_trial
     from evenline.trial.verify import verify as check
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
+    if not is_trial(folder):
+        raise InputError(f"{folder} has no trial.json; start with: evenline trial register PLAN")
     opinion = check(folder, root=root)
     for problem in opinion.problems:
         print(problem)

@@ -8,12 +8,13 @@ facts are written as an in-toto statement with SLSA provenance.
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import evenline
 from evenline.support.errors import InputError
 from evenline.support.files import folder_files, read_json, sha256, to_json, write_text
-from evenline.support.records import plain, read_record, write_record
+from evenline.support.records import read_record, write_record
 from evenline.support.sources import file_hashes, package_files
 from evenline.trial.evidence import ANALYSIS, analysis_of, read_analysis
 from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS, read_matrix
@@ -21,17 +22,16 @@ from evenline.trial.records import CLOSEOUT_FORMAT, TRIAL, Closeout
 from evenline.trial.registration import (
     CLOSEOUT,
     INPUTS,
-    JOURNAL,
-    PLAN,
     Trial,
     journal,
     notices,
     now,
     open_trial,
 )
-from evenline.trial.verify import VERIFICATION, verify
+from evenline.trial.verify import BOUND, STATEMENT, VERIFICATION, strangers, verify
 
-STATEMENT = "provenance.intoto.json"
+_NAMES = "|".join(map(re.escape, (*BOUND, CLOSEOUT, STATEMENT)))
+_LEFT_ASIDE = re.compile(rf"\.({_NAMES})\.[a-z0-9_]{{8}}")  # as temporary files are named
 
 
 def merkle_root(leaves: list[bytes]) -> str:
@@ -61,8 +61,11 @@ def closeout(folder: Path) -> Closeout:
     if (folder / CLOSEOUT).exists():
         _refuse(verify(folder).problems)
         return read_record(folder / CLOSEOUT, Closeout, CLOSEOUT_FORMAT)
+    _remove_left_aside(folder)
     _check_analyses(trial)
     files = _bound_files(folder)
+    for name in strangers(folder, files):
+        raise InputError(f"{folder / name} is no part of the trial; move it to another folder")
     manifest = Closeout(
         format=CLOSEOUT_FORMAT,
         trial=trial.sha256,
@@ -81,6 +84,16 @@ def closeout(folder: Path) -> Closeout:
         if path.is_file() and not path.name.startswith("."):  # locks are not evidence
             os.chmod(path, 0o444)
     return manifest
+
+
+def _remove_left_aside(folder: Path) -> None:
+    """Remove what killed processes have left: temporary files, and the statement of a closeout
+    that did not finish.
+    """
+    for path in folder.iterdir():
+        ours = path.name == STATEMENT or _LEFT_ASIDE.fullmatch(path.name)
+        if ours and path.is_file():
+            path.unlink()
 
 
 def _check_analyses(trial: Trial) -> None:
@@ -107,8 +120,7 @@ def _refuse(problems: list[str]) -> None:
 
 def _bound_files(folder: Path) -> dict[str, str]:
     """Every file of the trial, by path; our current source is under `source/`."""
-    names = (TRIAL, PLAN, JOURNAL, MATRIX, ANALYSIS, VERIFICATION)
-    files = {name: sha256(folder / name) for name in names}
+    files = {name: sha256(folder / name) for name in BOUND}
     for part in (INPUTS, RECORDS, QUARANTINE):
         files |= {f"{part}/{name}": own for name, own in folder_files(folder / part).items()}
     return files | {f"source/{name}": own for name, own in file_hashes(package_files()).items()}
@@ -117,6 +129,7 @@ def _bound_files(folder: Path) -> dict[str, str]:
 def statement(trial: Trial, manifest: Closeout) -> dict[str, object]:
     """The provenance as an in-toto Statement v1 with a SLSA v1 predicate."""
     registered, files = trial.registered, manifest.files
+    plan = read_json(trial.folder / TRIAL)["plan"]  # as registered, without later defaults
     subjects = (MATRIX, ANALYSIS, VERIFICATION)
     inputs = {n: h for n, h in files.items() if n.startswith((f"{INPUTS}/", "source/"))}
     return {
@@ -129,7 +142,7 @@ def statement(trial: Trial, manifest: Closeout) -> dict[str, object]:
         "predicate": {
             "buildDefinition": {
                 "buildType": "urn:evenline:trial:1",
-                "externalParameters": {"plan": plain(registered.plan), "trial": trial.sha256},
+                "externalParameters": {"plan": plan, "trial": trial.sha256},
                 "internalParameters": {"sumo": registered.sumo, "jobs": registered.jobs},
                 "resolvedDependencies": [
                     {"name": name, "digest": {"sha256": own}} for name, own in inputs.items()

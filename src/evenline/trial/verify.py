@@ -4,14 +4,18 @@
 
 Reads the JSON files of a trial's folder, recounts the records, checks every hash, recomputes means,
 differences, wins, p-values and gates in exact arithmetic, and compares them with `analysis.json`
-and `closeout.json`. Every problem is one line that says where and what. It is one file, to be read
-from top to bottom. It executes and changes nothing in the folder.
+and `closeout.json`. In a closed trial's folder it checks every byte of every file, and names what
+does not belong there. Every problem is one line that says where and what. It is one file, to be
+read from top to bottom. It executes and changes nothing in the folder.
 """
 
 import argparse
 import hashlib
 import json
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import comb
@@ -19,6 +23,16 @@ from pathlib import Path
 from typing import Any
 
 VERIFICATION = "verification.json"
+CLOSEOUT, STATEMENT = "closeout.json", "provenance.intoto.json"
+# What a closed trial has at least, besides the inputs and the records.
+BOUND = ("trial.json", "plan.toml", "journal.jsonl", "matrix.json", "analysis.json", VERIFICATION)
+LOCKS = re.compile(r"\.journal\.lock|\.lock(-[0-9]+-of-[0-9]+)?")
+# Keys of a plan that came later: a statement may have them with these values for an older plan.
+LATER = {"world": "sumo", "calibration": None}
+MALFORMED = (
+    *(ArithmeticError, AttributeError, LookupError, OSError),
+    *(RecursionError, TypeError, ValueError),
+)
 PACKAGE = Path(__file__).resolve().parents[1]  # if this file is inside the package
 FIGURES = ("generalized_s", "completion", "unfinished")
 Episode = tuple[str, int, int, int, float]  # method, training seed, SUMO seed, demand seed, level
@@ -32,9 +46,15 @@ class Opinion:
     report: dict[str, Any] = field(default_factory=dict)
 
     def expect(self, truth: bool, where: object, what: str) -> bool:
-        if not truth:
-            self.problems.append(f"{where}: {what}")
+        place = str(where) if str(where).isprintable() else ascii(str(where))
+        if not truth and f"{place}: {what}" not in self.problems:
+            self.problems.append(f"{place}: {what}")
         return truth
+
+
+def is_trial(folder: Path) -> bool:
+    """Whether a folder has any of the files that only a trial has."""
+    return any((folder / name).is_file() for name in ("trial.json", "journal.jsonl", CLOSEOUT))
 
 
 def verify(folder: Path, source: Path | None = None, root: str | None = None) -> Opinion:
@@ -42,30 +62,57 @@ def verify(folder: Path, source: Path | None = None, root: str | None = None) ->
     opinion = Opinion()
     trial = load(folder / "trial.json", opinion)
     events = read_journal(folder / "journal.jsonl", opinion)
-    if not (isinstance(trial, dict) and events):
-        check_closeout(folder, root, opinion)
-        return opinion
-    own = file_hash(folder / "trial.json")
-    opinion.expect(
-        events[0].get("trial") == own, "trial.json", "changed since the journal's first line"
-    )
-    check_registration(folder, trial, opinion)
-    check_source(folder, trial, events, source, opinion)
-    records = check_records(folder, trial, own, events, opinion)
-    check_matrix(folder, own, records, opinion)
-    if len(records) == trial["jobs"] and not opinion.problems:
-        figures = {"notices": notices(trial, events)}
-        figures |= recompute(trial, list(records.values()))
-        check_analysis(folder, own, figures, opinion)
-        opinion.report = {
-            "format": "evenline-trial-verification-1",
-            "trial": own,
-            "records": len(records),
-            "analysis_agrees": not opinion.problems,
-            **figures,
-        }
-    check_closeout(folder, root, opinion)
+    wanted: dict[str, Any] = {}  # of the closeout
+    if isinstance(trial, dict) and events:
+        wanted = check_trial(folder, trial, events, source, opinion)
+    if (folder / CLOSEOUT).exists():
+        manifest = load(folder / CLOSEOUT, opinion)
+        with reading(CLOSEOUT, opinion):
+            check_closeout(folder, manifest, wanted, root, opinion)
+        with reading(CLOSEOUT, opinion):
+            check_statement(folder, manifest, trial, events, opinion)
+    else:
+        opinion.expect(root is None, CLOSEOUT, "is missing; there is no root to compare")
+        left = (folder / STATEMENT).exists()
+        opinion.expect(not left, CLOSEOUT, f"is missing, but {STATEMENT} exists; close the trial")
     return opinion
+
+
+def check_trial(
+    folder: Path,
+    trial: dict[str, Any],
+    events: list[dict[str, Any]],
+    source: Path | None,
+    opinion: Opinion,
+) -> dict[str, Any]:
+    """Check all but the closeout, and return what the closeout must say."""
+    own, name = file_hash(folder / "trial.json"), "trial.json"
+    opinion.expect(events[0].get("trial") == own, name, "changed since the journal's first line")
+    wanted: dict[str, Any] = {"trial": own}
+    records: dict[str, dict[str, Any]] = {}
+    with reading(name, opinion):
+        check_registration(folder, trial, opinion)
+    with reading(name, opinion):
+        check_source(folder, trial, events, source, opinion)
+    with reading(name, opinion):
+        wanted |= {"name": trial["name"], "notices": notices(trial, events)}
+        records = check_records(folder, trial, own, events, opinion)
+    with reading("matrix.json", opinion):
+        check_matrix(folder, own, records, opinion)
+    with reading(name, opinion):
+        if len(records) == trial["jobs"] and not opinion.problems:
+            figures = {"notices": wanted["notices"]}
+            figures |= recompute(trial, list(records.values()))
+            check_analysis(folder, own, figures, opinion)
+            wanted |= {"confirmed": figures["confirmed"], "results_sha256": results_hash(records)}
+            opinion.report = {
+                "format": "evenline-trial-verification-1",
+                "trial": own,
+                "records": len(records),
+                "analysis_agrees": not opinion.problems,
+                **figures,
+            }
+    return wanted
 
 
 # -- files and hashes -----------------------------------------------------------------------------
@@ -75,19 +122,37 @@ def load(path: Path, opinion: Opinion) -> Any:
     """Read a JSON file; return None, and note a problem, if it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         opinion.expect(False, path.name, f"cannot be read ({error})")
         return None
+
+
+@contextmanager
+def reading(where: str, opinion: Opinion) -> Iterator[None]:
+    """Note a problem if a file is valid JSON, but its keys or types are not those of a trial."""
+    try:
+        yield
+    except MALFORMED as error:
+        what = f"is not as a trial's files are ({type(error).__name__}: {error})"
+        opinion.expect(False, where, what)
 
 
 def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def as_written(value: Any) -> bytes:
+    """The bytes of a value in the form in which a trial's files are written."""
+    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
 def value_hash(value: Any) -> str:
-    """The hash of a value in the form in which a trial's files are written."""
-    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(as_written(value)).hexdigest()
+
+
+def results_hash(records: dict[str, dict[str, Any]]) -> str:
+    """One hash for all results."""
+    return value_hash({address: record["result_sha256"] for address, record in records.items()})
 
 
 def hashes_below(folder: Path) -> dict[str, str]:
@@ -100,8 +165,10 @@ def read_journal(path: Path, opinion: Opinion) -> list[dict[str, Any]]:
     try:
         lines = path.read_bytes().splitlines(keepends=True)
         events: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         opinion.expect(False, path.name, f"cannot be read ({error})")
+        return []
+    if not opinion.expect(all(isinstance(e, dict) for e in events), path.name, "has no events"):
         return []
     before = ""
     for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):
@@ -137,16 +204,18 @@ def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) ->
             path = place if place.endswith(".py") else f"{place}/{name}"
             same = registered.get(path) == own
             opinion.expect(same, where, f"{name} is not among the registered inputs")
-        stable = is_stable(folder / "inputs" / policy["path"] / "policy.json")
+        stable = is_stable(folder / "inputs" / policy["path"] / "policy.json", opinion)
         opinion.expect(policy["stable"] == stable, where, "stability is not as its bundle says")
 
 
-def is_stable(path: Path) -> bool:
+def is_stable(path: Path, opinion: Opinion) -> bool:
     """Whether a trained actor is recorded as stable; an untrained policy counts as stable."""
     if not path.is_file():
         return True
-    spec = json.loads(path.read_text(encoding="utf-8"))
-    return spec["kind"] != "actor" or spec.get("provenance", {}).get("stable") is True
+    spec = load(path, opinion)
+    if not isinstance(spec, dict):
+        return False
+    return spec.get("kind") != "actor" or spec.get("provenance", {}).get("stable") is True
 
 
 def source_hashes(folder: Path, source: Path | None, opinion: Opinion) -> dict[str, str] | None:
@@ -343,8 +412,7 @@ def check_matrix(
         opinion.expect(same, f"records/{path.name}", "is not the file that matrix.json lists")
     for address in records.keys() - listed.keys():
         opinion.expect(False, f"records/{address}.json", "is not listed in matrix.json")
-    results = {address: record["result_sha256"] for address, record in records.items()}
-    same = matrix["jobs"] == len(records) and matrix["results_sha256"] == value_hash(results)
+    same = matrix["jobs"] == len(records) and matrix["results_sha256"] == results_hash(records)
     opinion.expect(same, "matrix.json", "hash of all results differs")
 
 
@@ -499,46 +567,120 @@ def check_analysis(
     compare("analysis.json", figures, analysis, opinion)
 
 
-def compare(where: str, mine: Any, theirs: Any, opinion: Opinion) -> None:
+def compare(
+    where: str, mine: Any, theirs: Any, opinion: Opinion, by: str = "the records give"
+) -> None:
     """Compare two values recursively, and name each figure that differs."""
-    if isinstance(mine, dict):
+    if isinstance(mine, dict) and mine:
         for name, value in mine.items():
             other = theirs.get(name) if isinstance(theirs, dict) else None
-            compare(f"{where} {name}", value, other, opinion)
+            compare(f"{where} {name}", value, other, opinion, by)
     elif isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
         for number, (value, other) in enumerate(zip(mine, theirs, strict=True), start=1):
-            compare(f"{where} {number}", value, other, opinion)
+            compare(f"{where} {number}", value, other, opinion, by)
     else:
         same = mine == theirs and type(mine) is type(theirs)
-        opinion.expect(same, where, f"says {theirs!r}, the records give {mine!r}")
+        says = "has another hash, says" if where.endswith(" sha256") else "says"
+        opinion.expect(same, where, f"{says} {theirs!r}, {by} {mine!r}")
 
 
-def check_closeout(folder: Path, root: str | None, opinion: Opinion) -> None:
-    """Check that the manifest lists every file with its hash, and that its Merkle root is right."""
-    if not (folder / "closeout.json").is_file():
-        opinion.expect(root is None, "closeout.json", "is missing; there is no root to compare")
-        return
-    manifest = load(folder / "closeout.json", opinion)
-    if not isinstance(manifest, dict):
-        return
-    files = {name: own for name, own in manifest["files"].items() if name[:7] != "source/"}
+def compare_file(path: Path, mine: Any, theirs: Any, opinion: Opinion, by: str) -> None:
+    """Compare a whole JSON file, to the byte, with the content that it must have."""
+    before = len(opinion.problems)
+    compare(path.name, mine, theirs, opinion, by)
+    if len(opinion.problems) == before:
+        same = path.read_bytes() == as_written(mine)
+        opinion.expect(same, path.name, "is not in the form in which it was written")
+
+
+def check_closeout(
+    folder: Path, manifest: Any, wanted: dict[str, Any], root: str | None, opinion: Opinion
+) -> None:
+    """Check that the manifest lists every file with its hash, and that the rest of it is right."""
+    files = manifest["files"]
+    there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     for name, own in files.items():
-        same = (folder / name).is_file() and file_hash(folder / name) == own
-        opinion.expect(same, name, "is not the file that closeout.json binds")
-    for part in ("records", "inputs", "quarantine"):
-        for name in hashes_below(folder / part):
-            opinion.expect(f"{part}/{name}" in files, f"{part}/{name}", "is not in closeout.json")
-    leaves = [f"{own}  {name}\n".encode() for name, own in sorted(manifest["files"].items())]
+        if not name.startswith("source/"):
+            same = name in there and there[name].is_file() and file_hash(there[name]) == own
+            opinion.expect(same, name, "is not the file that closeout.json binds")
+    for name in strangers(folder, files):
+        opinion.expect(False, name, "is not in closeout.json")
+    for name in BOUND:
+        opinion.expect(name in files, CLOSEOUT, f"does not list {name}")
+    leaves = [f"{own}  {name}\n".encode() for name, own in sorted(files.items())]
     found = tree([hashlib.sha256(b"\x00" + leaf).digest() for leaf in leaves]).hex()
-    opinion.expect(found == manifest["merkle_root"], "closeout.json", "its Merkle root is wrong")
+    opinion.expect(found == manifest["merkle_root"], CLOSEOUT, "its Merkle root is wrong")
     kept = root is None or found == root
-    opinion.expect(kept, "closeout.json", f"its Merkle root is {found}, not the one you kept")
-    statement = load(folder / "provenance.intoto.json", opinion)
-    if isinstance(statement, dict):
-        for subject in statement["subject"]:
-            wanted = manifest["files"].get(subject["name"], found)
-            same = subject["digest"]["sha256"] == wanted
-            opinion.expect(same, "provenance.intoto.json", f"{subject['name']} has another hash")
+    opinion.expect(kept, CLOSEOUT, f"its Merkle root is {found}, not the one you kept")
+    # Where the records are wrong, the problems say so already. The statement has the time and the
+    # version.
+    given = ("confirmed", "results_sha256", "trial", "name", "notices", "closed_at", "evenline")
+    whole = {key: manifest.get(key) for key in given} | wanted
+    whole |= {"format": "evenline-trial-closeout-1", "files": files, "merkle_root": found}
+    compare_file(folder / CLOSEOUT, whole, manifest, opinion, "the trial's files give")
+
+
+def strangers(folder: Path, files: dict[str, str]) -> list[str]:
+    """What is in the folder but no part of the closed trial: also links, and locks with content."""
+    listed = {name for name in files if not name.startswith("source/")} | {CLOSEOUT, STATEMENT}
+    folders = {parent.as_posix() for name in listed for parent in Path(name).parents}
+    folders.add("quarantine")  # may be empty
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            known = False
+        elif path.is_dir():
+            known = name in folders
+        elif LOCKS.fullmatch(name):
+            known = path.is_file() and path.stat().st_size == 0
+        else:
+            known = path.is_file() and name in listed
+        if not known:
+            found.append(name)
+    return found
+
+
+def check_statement(
+    folder: Path, manifest: Any, trial: Any, events: list[dict[str, Any]], opinion: Opinion
+) -> None:
+    """Check that the provenance says, to the byte, what follows from the other files."""
+    given = load(folder / STATEMENT, opinion)
+    if given is None or not (isinstance(trial, dict) and events):
+        return  # the problems say why
+    plan, files = trial["plan"], manifest["files"]
+    with reading(STATEMENT, opinion):
+        told = given["predicate"]["buildDefinition"]["externalParameters"]["plan"]
+        plan = {key: value for key, value in LATER.items() if key in told} | plan
+    inputs = [name for name in files if name.startswith(("inputs/", "source/"))]
+    whole = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [
+            *({"name": n, "digest": {"sha256": files.get(n)}} for n in BOUND[3:]),
+            {"name": "merkle-root", "digest": {"sha256": manifest["merkle_root"]}},
+        ],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "urn:evenline:trial:1",
+                "externalParameters": {"plan": plan, "trial": manifest["trial"]},
+                "internalParameters": {"sumo": trial["sumo"], "jobs": trial["jobs"]},
+                "resolvedDependencies": [
+                    {"name": name, "digest": {"sha256": files[name]}}
+                    for name in sorted(inputs, key=lambda name: name.split("/"))
+                ],
+            },
+            "runDetails": {
+                "builder": {"id": "urn:evenline", "version": {"evenline": manifest["evenline"]}},
+                "metadata": {
+                    "invocationId": manifest["trial"],
+                    "startedOn": events[0]["at"],
+                    "finishedOn": manifest["closed_at"],
+                },
+            },
+        },
+    }
+    compare_file(folder / STATEMENT, whole, given, opinion, "closeout.json and trial.json give")
 
 
 def tree(hashes: list[bytes]) -> bytes:
@@ -552,12 +694,17 @@ def tree(hashes: list[bytes]) -> bytes:
 
 
 def main() -> int:
-    """Verify a folder from the command line; exit code 1 if there is a problem."""
+    """Verify a folder from the command line; exit code 1 if there is a problem, 2 if it is no
+    trial.
+    """
     parser = argparse.ArgumentParser(description="Verify a trial's folder.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--source", type=Path, help="the package's folder, to compare its files")
     parser.add_argument("--root", help="the Merkle root that was printed at closeout")
     given = parser.parse_args()
+    if not is_trial(given.folder):
+        print(f"{given.folder} has no trial.json; name the folder of a trial", file=sys.stderr)
+        return 2
     opinion = verify(given.folder, given.source, given.root)
     for problem in opinion.problems:
         print(problem)
