@@ -156,6 +156,15 @@ def test_another_leaf_in_any_json_file_is_found_and_the_file_is_named(closed: Pa
                     assert named(closed, name), (name, leaf)
 
 
+def test_a_closeout_that_cannot_be_read_is_one_problem(closed: Path) -> None:
+    path = closed / "closeout.json"
+    with changed(path, path.read_bytes()[:-3]):
+        (problem,) = verify(closed).problems
+        assert problem.startswith("closeout.json: cannot be read (")
+    with changed(path, b"null"):
+        assert named(closed, path.name)
+
+
 @pytest.mark.parametrize("new", [None, {}, [1], "x"])
 def test_any_other_field_of_the_closeout_is_found(closed: Path, new: Any) -> None:
     value, path = read_json(closed / "closeout.json"), closed / "closeout.json"
@@ -279,3 +288,16 @@ def test_a_folder_that_is_no_trial_is_exit_code_2_when_run_alone(tmp_path: Path)
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"{tmp_path} has no trial.json; name the folder of a trial\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("trial.json", "[]"), ("trial.json", "null"), ("trial.json", "{}")]
+    + [("journal.jsonl", ""), ("journal.jsonl", "[]\n"), ("matrix.json", "{}")],
+)
+def test_a_file_of_another_form_is_a_problem_before_the_trial_is_closed(
+    ready: Path, name: str, content: str
+) -> None:
+    (ready / name).chmod(0o644)
+    (ready / name).write_text(content)
+    assert named(ready, name)

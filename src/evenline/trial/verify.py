@@ -65,8 +65,13 @@ def verify(folder: Path, source: Path | None = None, root: str | None = None) ->
     wanted: dict[str, Any] = {}  # of the closeout
     if isinstance(trial, dict) and events:
         wanted = check_trial(folder, trial, events, source, opinion)
+    elif not opinion.problems:
+        opinion.expect(bool(events), "journal.jsonl", "has no events")
+        opinion.expect(isinstance(trial, dict), "trial.json", "is not a registration")
     if (folder / CLOSEOUT).exists():
         manifest = load(folder / CLOSEOUT, opinion)
+        if manifest is None and opinion.problems:
+            return opinion
         with reading(CLOSEOUT, opinion):
             check_closeout(folder, manifest, wanted, root, opinion)
         with reading(CLOSEOUT, opinion):
@@ -220,9 +225,11 @@ def is_stable(path: Path, opinion: Opinion) -> bool:
 
 def source_hashes(folder: Path, source: Path | None, opinion: Opinion) -> dict[str, str] | None:
     """Hashes of source files: of the given package, else as closed, else next to this program."""
-    if source is None and (folder / "closeout.json").is_file():
-        manifest = load(folder / "closeout.json", opinion)
-        files = manifest["files"] if isinstance(manifest, dict) else {}
+    if source is None and (folder / CLOSEOUT).is_file():
+        manifest = load(folder / CLOSEOUT, opinion)
+        files = manifest.get("files") if isinstance(manifest, dict) else None
+        if not isinstance(files, dict):
+            return None  # noted as a problem of the closeout
         return {name[7:]: own for name, own in files.items() if name.startswith("source/")}
     package = source or PACKAGE
     return hashes_below(package) if (package / "trial" / "registration.py").is_file() else None
