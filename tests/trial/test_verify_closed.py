@@ -292,8 +292,14 @@ def test_a_folder_that_is_no_trial_is_exit_code_2_when_run_alone(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("trial.json", "[]"), ("trial.json", "null"), ("trial.json", "{}")]
-    + [("journal.jsonl", ""), ("journal.jsonl", "[]\n"), ("matrix.json", "{}")],
+    [
+        ("trial.json", "[]"),
+        ("trial.json", "null"),
+        ("trial.json", "{}"),
+        ("journal.jsonl", ""),
+        ("journal.jsonl", "[]\n"),
+        ("matrix.json", "{}"),
+    ],
 )
 def test_a_file_of_another_form_is_a_problem_before_the_trial_is_closed(
     ready: Path, name: str, content: str
