@@ -171,6 +171,7 @@ def test_the_benchmark_prints_json_and_nothing_else(evenline: Evenline) -> None:
         (["--world", "flat"], ["'flat'", "sumo"]),
         (["--sumo", "0.0.1"], ["0.0.1", "evenline runtime install 0.0.1"]),
         (["--demand", "-1"], ["-1.0"]),
+        (["--demand", "0"], ["demand 0.0", "no passenger travels"]),
         (["--demand", "nan"], ["nan"]),
         (["--demand", "3"], ["3.0", "1.25"]),
         (["--seed", "0"], ["seed 0"]),
