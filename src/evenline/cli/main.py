@@ -11,7 +11,8 @@ import typer
 from evenline.cli import audit, bench, city, days, learning, policy, report, study, trial
 from evenline.support.errors import InputError
 
-USAGE_ERROR = typer.BadParameter.__bases__[0]  # of Click, which newer versions of Typer contain
+# Click's UsageError; newer versions of Typer contain Click, older ones import it.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     no_args_is_help=True,
