@@ -377,6 +377,7 @@ def test_missing_rows_and_numbers_are_refused_by_the_name_of_their_table(
         ({"more": 1}, "unknown key more"),
         ({"start_delay_s": 1e308}, "start_delay_s: expected int, got float"),
         ({"start_delay_s": 86_401}, "start_delay_s: expected int <= 86400"),
+        ({"start_delay_s": -9_000}, "start_delay_s -9000 starts a bus before the day begins"),
         ({"follow": 0.6}, "follow: expected float <= 0.5"),
         ({"residuals": {"runs": 1e308}}, "residuals.runs: expected float <= 1000000000000.0"),
         ({"residuals": {"runs": -1e308}}, "residuals.runs: expected float >= -1000000000000.0"),
