@@ -90,6 +90,12 @@ def test_bad_input_is_one_line() -> None:
         (lambda: el.open_city("nowhere"), "nowhere"),
         (lambda: el.run_day("town", world="slow"), "choose 'fast' or 'sumo'"),
         (lambda: el.run_day("town", policy="nobody"), "nobody"),
+        (lambda: el.run_day("town", policy=5), "policy 5: give a name"),  # type: ignore[arg-type]
+        (lambda: el.run_day("town", lambda batch: None), "got None"),  # type: ignore[arg-type, return-value]
+        (lambda: el.run_day("town", lambda batch: "abc"), "got 'abc'"),  # type: ignore[arg-type, return-value]
+        (lambda: el.compare_policies("town", "zero", lambda batch: None), "got None"),  # type: ignore[arg-type, return-value]
+        (lambda: el.run_day("town", demand=0.0), "demand 0.0: no passenger travels"),
+        (lambda: el.compare_policies("town", "headway", "headway-1.0"), "the same policy"),
         (lambda: el.compare_policies("town", "zero"), "at least two"),
         (lambda: el.time_space(), "at least one"),
         (lambda: el.time_space(el.run_day("town"), service="9"), "choose '1E'"),

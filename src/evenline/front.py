@@ -234,18 +234,20 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
 
     For SUMO, which takes a thousand times as long, use the command `evenline compare`.
     """
-    from evenline.experiments.compare import Comparison
+    from evenline.experiments.compare import Comparison, refuse_same
 
     opened = _opened(city)
     labels = [_label(policy) for policy in policies]
     if len(set(labels)) < max(len(labels), 2):
         raise InputError("compare_policies: name at least two different policies")
     cells = tuple(PURPOSES["development"].cells(blocks))
-    days, digests = {}, {}
+    digests = {policy: policy_digest(policy) for policy in policies if isinstance(policy, str)}
+    refuse_same(digests)
+    days = {}
     for label, policy in zip(labels, policies, strict=True):
         found = _days(opened, policy, cells)
         days[label] = dict(zip(cells, found, strict=True))
-        digests[label] = policy_digest(policy) if isinstance(policy, str) else ""
+        digests.setdefault(label, "")
     return Compared(Comparison(opened.name, "fast", cells, digests, days))
 
 
@@ -318,6 +320,8 @@ def _label(policy: str | Own) -> str:
 
 def _decider(city: OpenCity, policy: str | Own) -> Any:
     if not isinstance(policy, str):
+        if not callable(policy):
+            raise InputError(f"policy {policy!r}: give a name, a bundle's folder or a function")
         return policy
     return open_policy(policy, city.city, city.calibration)
 

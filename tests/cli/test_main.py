@@ -171,6 +171,7 @@ def test_the_benchmark_prints_json_and_nothing_else(evenline: Evenline) -> None:
         (["--world", "flat"], ["'flat'", "sumo"]),
         (["--sumo", "0.0.1"], ["0.0.1", "evenline runtime install 0.0.1"]),
         (["--demand", "-1"], ["-1.0"]),
+        (["--demand", "0"], ["demand 0.0", "no passenger travels"]),
         (["--demand", "nan"], ["nan"]),
         (["--demand", "3"], ["3.0", "1.25"]),
         (["--seed", "0"], ["seed 0"]),
@@ -185,11 +186,36 @@ def test_a_wrong_value_is_named_and_leaves_nothing(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["simulate", "--seed", "x"], ["simulate", "--no-such"], ["fly"], ["city", "check"]],
+    [
+        ["simulate", "--seed", "x"],
+        ["simulate", "--seed"],
+        ["simulate", "--no-such"],
+        ["simulate", "extra"],
+        ["--no-such"],
+        ["fly"],
+        ["city", "check"],
+        ["city", "fly"],
+        ["bench", "fast", "--repeats", "0"],
+        ["bench", "learn", "--repeats", "-1"],
+        ["bench", "sumo", "--repeats", "0"],
+        ["trial", "bench", "--jobs", "0"],
+    ],
 )
-def test_a_wrong_usage_ends_with_code_2(evenline: Evenline, arguments: list[str]) -> None:
+def test_a_wrong_usage_is_one_line_and_ends_with_code_2(
+    evenline: Evenline, arguments: list[str]
+) -> None:
     ended = evenline(*arguments)
     assert ended.code == 2 and "Traceback" not in ended.err
+    assert_refused(ended, "; see ", " --help")
+    assert ended.out == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["city"]])
+def test_a_command_without_arguments_prints_its_help(
+    evenline: Evenline, arguments: list[str]
+) -> None:
+    ended = evenline(*arguments)
+    assert "Usage: " in ended.out and ended.err == ""
 
 
 def test_debug_shows_where_an_error_came_from(

@@ -137,7 +137,8 @@ def test_numbers_in_a_bundle_are_finite(number: str, tmp_path: Path, refusal: Re
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("seed", -1), ("seed", 0), ("budget", 2), ("blocks", 0)]
+    ("option", "value"),
+    [("seed", -1), ("seed", 0), ("seed", 2**32), ("seed", 10**22), ("budget", 2), ("blocks", 0)],
 )
 def test_a_search_has_a_seed_and_a_budget(
     option: str, value: int, tmp_path: Path, refusal: Refusal

@@ -1,6 +1,7 @@
 """The action's two equations and the ledger's integral, each against its definition."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,25 @@ def test_one_hold_is_due_for_each_bus(given_holds: int, buses: int) -> None:
         return
     with pytest.raises(InputError, match=f"{given_holds} holds for a batch of {buses} buses"):
         check_holds([1.0] * given_holds, buses, places.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("given_holds", "said"),
+    [
+        (None, "None"),
+        (3.0, "3.0"),
+        ("abc", "'abc'"),
+        (["a", "b"], "['a', 'b']"),
+        (["5", "5"], "['5', '5']"),
+        ([None, 0.0], "[None, 0.0]"),
+        ([[1.0], [2.0]], "[[1.0], [2.0]]"),
+        ([10**400, 0.0], f"[{'1' + '0' * 58}..."),
+    ],
+)
+def test_what_is_no_list_of_numbers_is_refused_and_shown(given_holds: Any, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_holds(given_holds, 2, lambda _: ("b", "s"))
+    assert str(caught.value) == f"got {said}; a policy returns one hold in seconds per bus"
 
 
 # A day: people waiting and riding over so many seconds, and whether a token is charged then.

@@ -198,6 +198,19 @@ def test_policies_that_are_not_there_are_refused(bad: str) -> None:
         named_policies(bad)
 
 
+def test_a_policy_is_not_compared_with_itself(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape("headway and headway-1.0 are the same policy")):
+        compare("town", "fast", ["zero", "headway", "headway-1.0"], 1, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_policy_has_means_and_no_differences(tmp_path: Path) -> None:
+    text = text_table(compare("town", "fast", ["zero"], 1, tmp_path / "out"))
+    assert text.endswith("\nno differences: zero is the only policy; name another one to compare\n")
+    both = text_table(compare("town", "fast", ["zero", "headway"], 1, tmp_path / "out"))
+    assert "no differences" not in both
+
+
 def test_worlds_and_folders_that_are_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown world 'moon'; choose 'fast' or 'sumo'"):
         compare("town", "moon", ["zero"], 1, tmp_path / "out")

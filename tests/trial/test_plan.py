@@ -118,6 +118,9 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
             "SUMO seed 2147483648: must be from 0 to 2147483647",
         ),
         ({"limits": "{ time_s = 1.5 }"}, "limits.time_s: expected int, got float"),
+        ({"limits": "{ time_s = inf }"}, "limits.time_s: inf is not a finite number"),
+        ({"limits": "{ tries = inf }"}, "limits.tries: inf is not a finite number"),
+        ({"limits": "{ silence_s = 1e308 }"}, "limits.silence_s: expected float <= 10000000.0"),
         ({"limits": "{ memory_gib = 0 }"}, "limits.memory_gib: expected float >= 0.1"),
         (
             {"claim": '{ candidate = "better", parent = "worse", level = true }'},

@@ -108,6 +108,21 @@ def test_an_unknown_policy_is_refused_before_anything_is_written(tmp_path: Path)
     assert not (tmp_path / "trial").exists() and not (tmp_path / "used-cells.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ("[0.75, 9.0]", "demand 9.0: town has journeys up to demand 1.25"),
+        ("[0.0, 1.0]", "demand 0.0: no passenger travels at this level"),
+    ],
+)
+def test_a_level_that_no_day_of_the_city_has_is_refused_before_anything_is_written(
+    tmp_path: Path, levels: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=f"plan.toml: levels: {said}"):
+        registered(tmp_path, levels=levels)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.toml"]
+
+
 @pytest.mark.parametrize("name", ["trial.json", "plan.toml", "inputs/city/trips.csv"])
 def test_a_changed_file_stops_every_later_command_and_is_named(tmp_path: Path, name: str) -> None:
     trial = registered(tmp_path)

@@ -6,7 +6,7 @@ two purposes that share a seed are an error, not a warning.
 
 from dataclasses import dataclass
 
-from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.demand import DEMAND_LEVELS, Cell, check_some_demand
 from evenline.support.errors import InputError
 
 
@@ -64,4 +64,5 @@ def demo_cell(seed: int, demand: float = 1.0) -> Cell:
     """The cell of a plain seed number on the command line."""
     if not 1 <= seed <= PURPOSES["demo"].blocks:
         raise InputError(f"seed {seed} is out of range; choose 1 to {PURPOSES['demo'].blocks}")
+    check_some_demand(demand)
     return Cell(seed, 500 + seed, demand)

@@ -49,16 +49,25 @@ class Passengers:
 
 def realise(city: City, cell: Cell) -> Passengers:
     """The passengers of a cell with the second at which each starts to wait."""
+    check_demand(city, cell.demand)
     journeys = city.journeys
-    most = float(journeys.min_demand.max()) if len(journeys) else 0.0
-    if cell.demand > max(1.0, most) + 1e-9:
-        raise InputError(
-            f"demand {cell.demand}: {city.name} has journeys up to demand {max(1.0, most):.2f}"
-        )
     moved = np.clip(journeys.departure_s + departure_shifts(city, cell), 0, city.horizon_s - 1)
     chosen = np.flatnonzero(journeys.min_demand <= cell.demand).astype(np.int32)
     order = np.argsort(moved[chosen], kind="stable")
     return Passengers(chosen[order], moved[chosen][order].astype(np.int32))
+
+
+def check_demand(city: City, demand: float) -> None:
+    """Refuse a demand level above the highest one that the city has journeys for."""
+    most = max(1.0, float(city.journeys.min_demand.max(initial=0.0)))
+    if demand > most + 1e-9:
+        raise InputError(f"demand {demand}: {city.name} has journeys up to demand {most:.2f}")
+
+
+def check_some_demand(demand: float) -> None:
+    """Refuse a demand level at which no passenger travels."""
+    if not demand > 0:  # also refuses NaN
+        raise InputError(f"demand {demand}: no passenger travels at this level; choose one above 0")
 
 
 def departure_shifts(city: City, cell: Cell) -> Ints:

@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
 @app.command("sumo")
 def bench_sumo(
     city: CityOption = "city",
-    repeats: Annotated[int, typer.Option(help="Number of alternating runs of each.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of alternating runs of each.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
     """Compare a day in our SUMO world with the bare sumo program."""
@@ -32,7 +32,7 @@ def bench_sumo(
 @app.command("fast")
 def bench_fast(
     city: CityOption = "city",
-    repeats: Annotated[int, typer.Option(help="Number of runs; the best one counts.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of runs; the best one counts.")] = 5,
     sumo: Annotated[bool, typer.Option(help="Also run a day in SUMO, for the ratio.")] = True,
     scale: Annotated[
         bool, typer.Option(help="Also measure cities up to 100 times as large.")
@@ -72,7 +72,9 @@ def bench_learn(
     city: CityOption = "city",
     replay: Annotated[Path | None, typer.Option(help="Folder of the replay.")] = None,
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
-    repeats: Annotated[int, typer.Option(help="Number of runs of each; the best one counts.")] = 3,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Number of runs of each; the best one counts.")
+    ] = 3,
     docs: DocsOption = None,
     as_json: JsonOption = False,
 ) -> None:

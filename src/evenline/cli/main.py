@@ -1,12 +1,18 @@
-"""The command line: parse, call, print. An `InputError` becomes one line and exit code 2."""
+"""The command line: parse, call, print.
+
+An `InputError`, a wrong path and a wrong usage each become one line and exit code 2.
+"""
 
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from evenline.cli import audit, bench, city, days, learning, policy, report, study, trial
 from evenline.support.errors import InputError
+
+# Click's UsageError; newer versions of Typer contain Click, older ones import it.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,11 +49,23 @@ def main() -> NoReturn:
     """Run the command line; print a user's error as one line."""
     debug = "--debug" in sys.argv
     try:
-        app(args=[argument for argument in sys.argv[1:] if argument != "--debug"])
+        arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+        code = app(args=arguments, standalone_mode=False)
+    except USAGE_ERROR as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # that one has printed the help
+            print(f"evenline: {_usage(error)}", file=sys.stderr)
+        sys.exit(2)
     except (InputError, OSError) as error:
         # A path that cannot be read or written is bad input, too.
         if debug:
             raise
         print(f"evenline: {error}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(0)
+    sys.exit(code or 0)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with the arguments, and the command that explains them."""
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    command = error.ctx.command_path if error.ctx else "evenline"
+    return f"{said[:1].lower()}{said[1:]}; see {command} --help"

@@ -218,10 +218,10 @@ def deviate(
 @app.command()
 def bench(
     city: Annotated[str, typer.Option("--city", help="An embedded city, or a folder.")] = "town",
-    jobs: Annotated[int, typer.Option(help="Days to run each time.")] = 12,
-    workers: Annotated[int, typer.Option(help="Number of workers to compare with one.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Days to run each time.")] = 12,
+    workers: Annotated[int, typer.Option(min=1, help="Number of workers to compare with one.")] = 2,
     repeats: Annotated[
-        int, typer.Option(help="Number of alternating runs of each; medians count.")
+        int, typer.Option(min=1, help="Number of alternating runs of each; medians count.")
     ] = 3,
 ) -> None:
     """Measure how much faster several workers are than one; prints JSON."""

@@ -38,11 +38,22 @@ def check_action(action: float, bus: str, stop: str) -> float:
     return value
 
 
+def _seconds(hold: Any) -> float:
+    if isinstance(hold, str | bytes):  # float would read '5'
+        raise TypeError
+    return float(hold)
+
+
 def check_holds(
     holds_s: Iterable[float], buses: int, place: Callable[[int], tuple[str, str]]
 ) -> list[float]:
     """Refuse holds outside 0 to 60 s, or not one per bus. `place` names the bus and stop."""
-    values = [float(hold) for hold in holds_s]
+    try:
+        values = [_seconds(hold) for hold in holds_s]
+    except (TypeError, ValueError, OverflowError) as error:
+        said = " ".join(repr(holds_s).split())
+        said = said if len(said) <= 60 else f"{said[:60]}..."
+        raise InputError(f"got {said}; a policy returns one hold in seconds per bus") from error
     if len(values) != buses:
         raise InputError(
             f"got {len(values)} holds for a batch of {buses} buses; return one per bus"

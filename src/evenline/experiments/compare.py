@@ -172,6 +172,14 @@ def named_policies(policies: str) -> list[str]:
     return names
 
 
+def refuse_same(digests: dict[str, str]) -> None:
+    """Refuse a policy that is compared with itself under another name."""
+    first: dict[str, str] = {}
+    for name, found in digests.items():
+        if (other := first.setdefault(found, name)) != name:
+            raise InputError(f"{other} and {name} are the same policy; name one of them")
+
+
 def compare(
     city_name: str,
     world: str,
@@ -192,6 +200,7 @@ def compare(
     refuse_foreign(out, PLAN)
     opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
     digests = {source: policy_digest(source) for source in sources}
+    refuse_same(digests)
     if world == "fast":
         opened.fitted()
     for source in sources:  # a policy that cannot be opened here is refused before anything runs
@@ -321,6 +330,8 @@ def text_table(comparison: Comparison) -> str:
         for row in (head, *rows):
             cells = [value.rjust(width) for value, width in zip(row, widths, strict=True)]
             lines.append("  ".join([row[0].ljust(widths[0]), *cells[1:]]))
+    if not deltas:
+        lines += ["", f"no differences: {base} is the only policy; name another one to compare"]
     return "\n".join(lines) + "\n"
 
 

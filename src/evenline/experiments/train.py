@@ -3,34 +3,43 @@
 It imports no SUMO, environments or plotting, which an accelerator machine may lack.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.numpy import load_file
-
+from evenline.city.cells import PURPOSES
 from evenline.learn.counterfactual import teach
 from evenline.learn.own import own_learners, train_own
-from evenline.learn.run import Plan, chosen_device, training_cell, write_actor
+from evenline.learn.run import Plan, check_seed, chosen_device, training_cell, write_actor
 from evenline.learn.schedule import Budget, named_learners
 from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
 from evenline.policies.actor import check_tensors
+from evenline.policies.bundle import tensors_of
 from evenline.replay.store import open_store
 from evenline.support.errors import InputError
 from evenline.worlds.open import open_city
+
+MOST_SEEDS = 1_000
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
     """Seeds from text such as `6201-6205` or `6201,6203`."""
     try:
         first, dash, last = text.partition("-")
-        if dash:
-            return tuple(range(int(first), int(last) + 1))
-        return tuple(int(part) for part in text.split(","))
+        seeds: Sequence[int] = (
+            range(int(first), int(last) + 1) if dash else [int(part) for part in text.split(",")]
+        )
     except ValueError:
         raise InputError(
             f"cannot read seeds {text!r}; write them like 6201-6205 or 6201,6203"
         ) from None
+    # A slice, because the length of a very long range overflows.
+    if len(seeds[: MOST_SEEDS + 1]) > MOST_SEEDS:
+        raise InputError(f"seeds {text}: give at most {MOST_SEEDS}")
+    for seed in seeds:
+        check_seed(seed)
+    return tuple(seeds)
 
 
 def replay_folder(city: str) -> Path:
@@ -79,9 +88,15 @@ def teach_actor(
     """Teach a trained actor with counterfactuals, and write the result."""
     opened = open_city(city_name, calibration)
     city = opened.city
+    check_seed(seed)
+    if days > PURPOSES["training"].blocks:
+        raise InputError(f"{days} days: give at most {PURPOSES['training'].blocks}")
     if not start.exists():
         raise InputError(f"{start}: no such actor file")
-    tensors: Any = load_file(start)
-    check_tensors(tensors, len(city.services))
+    tensors: Any = tensors_of(start, start.read_bytes())
+    try:
+        check_tensors(tensors, len(city.services))
+    except InputError as error:
+        raise InputError(f"{start}: {error}") from None
     cells = [training_cell(seed, day) for day in range(days)]
     write_actor(out, teach(tensors, city, opened.fitted(), cells, seed))

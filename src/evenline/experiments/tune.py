@@ -95,8 +95,8 @@ def tune(
     """
     rule = tunable(source)
     chain_code(chain)
-    if seed < 1:
-        raise InputError(f"seed {seed}: must be at least 1")  # for 0 the library uses the clock
+    if not 1 <= seed < 2**32:  # for 0 the library uses the clock
+        raise InputError(f"seed {seed}: must be from 1 to {2**32 - 1}")
     if budget < len(PRICES_S):
         raise InputError(f"budget {budget}: must be at least {len(PRICES_S)}, one for each search")
     refuse_foreign(out, TRIES)

@@ -107,8 +107,16 @@ def chosen_device(name: str) -> jax.Device:
         raise InputError(f"device {name!r} is not available; choose {choice(there)}") from None
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a training seed that the random streams cannot use."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed {seed}: must be from 0 to {2**32 - 1}")
+
+
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that cannot be trained, before any work."""
+    for seed in plan.seeds:
+        check_seed(seed)
     if not plan.seeds or len(set(plan.seeds)) != len(plan.seeds):
         raise InputError(f"seeds {list(plan.seeds)}: give at least one seed, and none twice")
     for learner in plan.learners:

@@ -260,13 +260,13 @@ def load_bundle(folder: Path) -> Bundle:
             )
     spec = read_record(folder / POLICY, Spec, format=FORMAT)
     path = folder / TENSORS
-    tensors = _tensors(path, path.read_bytes()) if TENSORS in present else {}
+    tensors = tensors_of(path, path.read_bytes()) if TENSORS in present else {}
     _check(folder, spec, tensors)
     row = RULES[str(spec.rule)] if spec.kind == "rule" else None
     return Bundle(folder.resolve().name, spec, tensors, row=row)
 
 
-def _tensors(path: Path, content: bytes) -> Tensors:
+def tensors_of(path: Path, content: bytes) -> Tensors:
     """The arrays of a safetensors file."""
     try:
         return safetensors.numpy.load(content)
@@ -403,7 +403,7 @@ def export_bundle(
     if source.endswith(".safetensors"):
         content = Path(source).read_bytes()
         provenance = provenance | {"tensors_sha256": hashlib.sha256(content).hexdigest()}
-        tensors = _tensors(Path(source), content)
+        tensors = tensors_of(Path(source), content)
         save_bundle(folder, actor_spec(city, chain or "raw", provenance), tensors)
         return load_bundle(folder)
     bundle, contract = read_policy(source), contract_record(city)

@@ -27,7 +27,7 @@ class Limits(Record):
     time_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 3600
     memory_gib: Annotated[float, Meta(ge=0.1, le=100_000.0)] = 8.0
     tries: Annotated[int, Meta(ge=1, le=100)] = 3
-    silence_s: Annotated[float, Meta(ge=0.0)] = 120.0
+    silence_s: Annotated[float, Meta(ge=0.0, le=10_000_000.0)] = 120.0
 
 
 USUAL = Limits()

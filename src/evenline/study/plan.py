@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import Cell, realise
 from evenline.city.embedded import PLANS as EMBEDDED
 from evenline.city.model import City
 from evenline.city.tables import open_city
@@ -20,7 +19,16 @@ from evenline.runs.job import Limits
 from evenline.support.errors import InputError
 from evenline.support.own import is_own, load_own
 from evenline.support.records import Positive, Record, Whole, Word, convert, plain, read_toml
-from evenline.trial.plan import Blocks, Claim, Levels, Seeds, about, exact_claim, plan_of
+from evenline.trial.plan import (
+    Blocks,
+    Claim,
+    Levels,
+    Seeds,
+    about,
+    check_levels,
+    exact_claim,
+    plan_of,
+)
 from evenline.trial.plan import Plan as TrialPlan
 from evenline.trial.used import check_fresh
 from evenline.worlds.open import WORLDS, check_world_name
@@ -239,11 +247,8 @@ def _check(plan: StudyPlan) -> None:
             load_own(trial.world)
     with about("city"):
         city = plan.open_city()
-    for level in plan.levels:
-        with about("trial.levels"):
-            if level <= 0:
-                raise InputError(f"demand {level}: no passenger travels at this level")
-            realise(city, Cell(*trial.blocks[0], level))
+    with about("trial.levels"):
+        check_levels(city, plan.levels)
     _check_methods(plan, city)
     _check_training(plan)
 

@@ -4,7 +4,7 @@ A plan names methods, training seeds, blocks, demand levels and the claim; it co
 no outcome. `read_plan` refuses unknown keys, so that a misspelt one is never ignored.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from math import comb
@@ -14,7 +14,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from evenline.city.demand import Cell
+from evenline.city.demand import Cell, check_demand, check_some_demand
+from evenline.city.model import City
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError, choice
 from evenline.support.records import Record, Word, convert, read_toml
@@ -161,6 +162,13 @@ def exact_claim(raw: dict[str, Any]) -> dict[str, Any]:
     exact = ("completion_margin", "level")
     texts = {key: str(claim[key]) for key in exact if type(claim.get(key)) in (int, float)}
     return raw | {"claim": claim | texts}
+
+
+def check_levels(city: City, levels: Iterable[float]) -> None:
+    """Refuse demand levels at which the city has no passengers, or not enough journeys."""
+    for level in levels:
+        check_some_demand(level)
+        check_demand(city, level)
 
 
 def _fraction(key: str, text: str) -> Fraction:

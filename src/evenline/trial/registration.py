@@ -28,7 +28,7 @@ from evenline.support.files import folder_files, new_folder, sha256, to_json, wr
 from evenline.support.locks import locked
 from evenline.support.records import convert, plain, write_record
 from evenline.support.sources import closure, digest_of, file_hashes
-from evenline.trial.plan import Plan, read_plan
+from evenline.trial.plan import Plan, about, check_levels, read_plan
 from evenline.trial.records import (
     TRIAL,
     TRIAL_FORMAT,
@@ -157,6 +157,8 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
     named = None if plan.calibration is None else Path(plan.calibration)
     opened, sumo = open_city(plan.city, named), _sumo_of(plan)
     city = opened.city
+    with about(f"{plan_path}: levels"):
+        check_levels(city, plan.levels)
     if plan.world != "sumo":
         open_world(plan.world, opened)  # refuse a world that cannot be opened
     with locked(ledger.with_name(f".{ledger.name}.lock")):

@@ -31,7 +31,15 @@ PHASE_S = 10
 PHASES = CYCLE_S // PHASE_S
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
-MOST_S = 1e6  # upper limit of running times and paces
+MOST_S = 1e6
+RANGES = {  # of the numbers in a file
+    "mean_s": (0.0, MOST_S),
+    "pace_s": (0.0, MOST_S),
+    "phase_s": (-MOST_S, MOST_S),
+    "noise_s": (-MOST_S, MOST_S),
+    "least_s": (1.0, MOST_S),
+    "pace": (-1.0, 1000.0),
+}
 HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
 
@@ -264,7 +272,7 @@ class _File(Record, kw_only=True):
     pace: Numbers
     follow: Annotated[float, Meta(ge=0.0, le=0.5)]
     sources: dict[str, Sha256]
-    residuals: dict[str, float]
+    residuals: dict[str, Annotated[float, Meta(ge=-1e12, le=1e12)]]
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -296,6 +304,10 @@ def load_calibration(path: Path, city: City) -> Calibration:
             f"{path} was fitted to other streets, stops, timetable or vehicle than those of "
             f"{city.name}; fit one with: evenline calibrate"
         )
+    if min(trip.departure_s for trip in city.trips) + found.start_delay_s < 0:
+        raise InputError(
+            f"{path}: start_delay_s {found.start_delay_s} starts a bus before the day begins"
+        )
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
     shapes: dict[str, tuple[int, ...]] = {
         "mean_s": (places, hours),
@@ -324,6 +336,9 @@ def _numbers(path: Path, name: str, value: Any, shape: tuple[int, ...]) -> Float
         raise InputError(f"{path}: {name} needs {rows} numbers") from None
     if table.shape != shape:
         raise InputError(f"{path}: {name} needs {rows} numbers")
-    if not (np.abs(table) <= MOST_S).all():
-        raise InputError(f"{path}: {name} contains a number beyond {MOST_S:g}")
+    low, high = RANGES[name]
+    if (wrong := table[(table < low) | (table > high)]).size:
+        raise InputError(
+            f"{path}: {name} contains {wrong[0]:g}; its numbers must be from {low:g} to {high:g}"
+        )
     return table
