@@ -7,7 +7,7 @@ the contract: every arrival asks once, a hold is what was asked for, failures ar
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, run_episode
 from evenline.rules.policy import BEHAVIOURS, RulePolicy, set_rule
 from evenline.support.errors import InputError
+from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
+from random_cities import steady
 
 OpenWorld = Callable[..., SumoWorld]
 CELL = demo_cell(1)
@@ -248,6 +250,34 @@ def test_a_hold_comes_on_top_of_the_dwell_to_the_second(
             dwell = max(12, 4 * pair[position])
             assert told[trip, position] == [pair[position], position * pair[0], dwell]
             assert stood[city.trips[trip].id, position] == dwell + math.ceil(asked[position])
+
+
+@pytest.mark.parametrize(("each_s", "least_s"), [(2.5, 12), (1.75, 7.5), (0.4, 0)])
+def test_fractions_of_a_second_round_dwell_up_as_in_sumo(
+    each_s: float, least_s: float, open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """SUMO's own record of how long buses stand is the dwell that both worlds say beforehand."""
+    sizes = [(0, 0), (1, 2), (3, 4), (9, 0), (5, 11), (2, 7)]
+    city = queueing_city(sizes)
+    bus = replace(city.vehicle, exchange_s_per_passenger=each_s, min_dwell_s=least_s)
+    city = replace(city, vehicle=bus)
+    run_day(open_world(city, outputs=sumo_outputs.output_options(tmp_path)), CELL, ZERO)
+    first, second = (city.stops[stop].id for stop in city.services[0].stops[:2])
+    stood = {
+        (halt.bus, halt.stop): halt.ended_s - halt.started_s
+        for halt in sumo_outputs.halts(tmp_path, city.horizon_s)
+    }
+    fast = FastWorld(city, steady(city), keep_visits=True)
+    run_episode(fast, CELL, ZERO)
+    told = {(v.trip, v.position): v for v in fast.visits}
+    for trip, pair in enumerate(sizes, 1):
+        for position, stop in enumerate((first, second)):
+            dwell = math.ceil(max(1, least_s, each_s * pair[position]))  # SUMO stands for a step
+            assert stood[city.trips[trip].id, stop] == dwell
+            visit = told[trip, position]
+            assert visit.boarded == pair[position]
+            assert max(1, visit.base_dwell_s) == dwell
+            assert max(1, visit.departure_s - visit.arrival_s) == dwell
 
 
 def queueing_city(sizes: Sequence[tuple[int, int]]) -> City:
