@@ -23,6 +23,7 @@ from evenline.city.cells import demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
+from evenline.city.tables import load_city
 from evenline.control.event import BASE_DWELL, ON_BOARD, STOP, WAITING, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, run_episode
@@ -31,6 +32,7 @@ from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
+from hamlet import write_hamlet
 from random_cities import steady
 
 OpenWorld = Callable[..., SumoWorld]
@@ -411,6 +413,20 @@ def test_a_crash_of_sumo_is_one_line_with_the_time(
             run_episode(world, CELL, ZERO)
     assert str(failure.value) == "SUMO stopped at 1000 s of the day: the engine is gone"
     assert run_episode(world, CELL, ZERO) == expected, "the next day is not harmed"
+
+
+def test_a_city_that_sumo_cannot_load_is_told_by_table_and_row(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """libsumo says 'Process Error' for a stop that is too short; SUMO itself knows more."""
+    hamlet = load_city(write_hamlet(tmp_path / "hamlet"))
+    stops = (replace(hamlet.stops[0], pos_m=0.01), *hamlet.stops[1:])
+    out = replace(hamlet.services[0], distance_m=(0.01, 750.0, 1400.0))
+    city = replace(hamlet, stops=stops, services=(out, hamlet.services[1]))
+    with pytest.raises(InputError) as failure:
+        open_world(city).reset(CELL)
+    said = "stops.csv row 1: Invalid position for busStop 's1'."
+    assert str(failure.value) == f"SUMO stopped at 0 s of the day: {said}"
 
 
 def test_a_city_that_sumo_cannot_load_is_one_line_with_the_time(

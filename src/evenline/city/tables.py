@@ -109,7 +109,7 @@ RANGES: dict[str, dict[str, Range | Words]] = {
     "stops.csv": {
         "stop_id": ID,
         "road_id": ID,
-        "pos_m": Range(0, 100_000),
+        "pos_m": Range(1, 100_000),
         "x_m": COORDINATE_M,
         "y_m": COORDINATE_M,
     },
