@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.city.model import City
-from evenline.city.tables import digest, load_city, save_city
+from evenline.city.tables import COLUMNS, RANGES, digest, load_city, save_city, seal_city
 from evenline.support.errors import InputError
 from hamlet import HAMLET, MANIFEST, cells_of, refusal, seal, with_cell, write_hamlet
 
@@ -197,7 +197,112 @@ CANNOT_BE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "row", "column", "value", "message"), [*CORRUPTIONS, *CANNOT_BE])
+UNUSABLE = [
+    ("car_volumes.csv", 1, 0, "1", "car_volumes.csv row 1: hour 1 must be 0"),
+    ("car_volumes.csv", 1, 0, "nan", "car_volumes.csv row 1: hour 'nan' is not a number"),
+    ("car_volumes.csv", 1, 0, "../../x", "car_volumes.csv row 1: hour '../../x' is not a number"),
+    ("car_volumes.csv", 1, 1, "1e9", "car_volumes.csv row 1: cars_per_hour 1e9 must be a number"),
+    ("nodes.csv", 2, 3, "1000", "nodes.csv row 2: signal 1000 must be a whole number from 0 to 1"),
+    ("nodes.csv", 2, 3, "-1", "nodes.csv row 2: signal -1 must be a whole number from 0 to 1"),
+    ("nodes.csv", 2, 4, "90000", "nodes.csv row 2: offset_s 90000 must be a whole number from"),
+    ("nodes.csv", 4, 1, "100001", "nodes.csv row 4: x_m 100001 must be a number from -100,000 to"),
+    ("nodes.csv", 4, 2, "-2e5", "nodes.csv row 4: y_m -2e5 must be a number from -100,000 to"),
+    ("stops.csv", 2, 3, "1e6", "stops.csv row 2: x_m 1e6 must be a number from -100,000 to"),
+    ("roads.csv", 2, 4, "12", "roads.csv row 2: bus_lane 12 must be a whole number from 0 to 1"),
+    ("services.csv", 2, 1, "", "services.csv row 2: route_id '' must be 1 to 100 printable"),
+    ("services.csv", 2, 1, "../1", "services.csv row 2: route_id '../1' must be 1 to 100"),
+    ("passengers.csv", 2, 2, "1e308", "passengers.csv row 2: min_demand 1e308 must be a number"),
+    ("passengers.csv", 2, 1, "2_0", "passengers.csv row 2: departure_s '2_0' is not a number"),
+    ("car_routes.csv", 2, 0, "1e300", "car_routes.csv row 2: weight 1e300 must be a number from"),
+    ("car_routes.csv", 2, 1, "", "car_routes.csv row 2: roads '' must be one or more ids"),
+    *(
+        ("trips.csv", 4, 0, value, f"trips.csv row 4: trip_id {value!r} must be 1 to 100 printable")
+        for value in (*(f"a{sign}b" for sign in "/\\|;,'\"<>&"), ":a", "!a", "a..b", "a" * 101)
+    ),
+    ("trips.csv", 4, 0, "car7", "trips.csv row 4: trip_id 'car7' is an id of our cars"),
+    *(
+        ("trips.csv", 4, 0, value, "trips row 4: ")
+        for value in ("", "a b", "a\x00b", "\x00", "a\tb")
+    ),
+]
+
+
+def test_each_column_has_a_range() -> None:
+    assert {name: tuple(RANGES[name]) for name in COLUMNS} == COLUMNS
+    assert {name: ",".join(COLUMNS[name]) for name in HAMLET} == {
+        name: text.split("\n")[0] for name, text in HAMLET.items()
+    }
+    vehicle = {f"vehicle.{key}" for key in MANIFEST["vehicle"]}
+    assert set(RANGES["manifest.json"]) == {"name", "horizon_s"} | vehicle
+
+
+def test_swapped_hours_are_refused(hamlet: Path) -> None:
+    (hamlet / "car_volumes.csv").write_text("hour,cars_per_hour\n1,100.0\n0,50.0\n")
+    seal(hamlet)
+    assert refusal(hamlet) == "car_volumes.csv row 1: hour 1 must be 0"
+
+
+def test_routes_that_no_car_takes_are_refused(hamlet: Path) -> None:
+    (hamlet / "car_routes.csv").write_text("weight,roads\n0,A-B B-C\n0.0,C-B B-A\n")
+    seal(hamlet)
+    assert refusal(hamlet).startswith("car_routes.csv row 1: weight is 0 in every row")
+
+
+@pytest.mark.parametrize("service", ["c0", "ANY"])
+def test_a_service_that_sumo_would_take_for_another_is_refused(hamlet: Path, service: str) -> None:
+    for name in ("services.csv", "service_stops.csv", "trips.csv", "legs.csv"):
+        text = HAMLET[name].replace("out,", f"{service},").replace(",out\n", f",{service}\n")
+        (hamlet / name).write_text(text)
+    seal(hamlet)
+    assert refusal(hamlet).startswith(f"services.csv row 1: service_id {service!r} is an")
+
+
+@pytest.mark.parametrize(
+    "name", ["id:1:2", "Zoë", "a-b_c.d", "a!", "x(1)", "4711", "München-Hbf", "a=b@c#d%e$f*g"]
+)
+def test_ids_that_sumo_reads_are_accepted(hamlet: Path, name: str) -> None:
+    (hamlet / "trips.csv").write_text(with_cell("trips.csv", 4, 0, name), encoding="utf-8")
+    seal(hamlet)
+    assert load_city(hamlet).trips[3].id == name
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("name", value) for value in ("", "../x", "a/b", "a\x00b", "a\nb", "..", "x" * 101)),
+        *(("horizon_s", value) for value in (10**30, 518_401)),
+        *(("capacity", value) for value in (50.5, 1e30, 40_000)),
+        *(("min_dwell_s", value) for value in (-1, 1e9)),
+        *(("exchange_s_per_passenger", value) for value in (-0.5, 1e9)),
+        *(
+            (key, value)
+            for key in ("length_m", "max_speed_mps", "accel_mps2", "decel_mps2")
+            for value in (0, -1.0, 1e9)
+        ),
+    ],
+)
+def test_a_manifest_that_no_simulator_can_use_is_refused(
+    hamlet: Path, key: str, value: object
+) -> None:
+    vehicle = key in MANIFEST["vehicle"]
+    seal(hamlet, **({"vehicle": MANIFEST["vehicle"] | {key: value}} if vehicle else {key: value}))
+    place = f"vehicle.{key}" if vehicle else key
+    said = refusal(hamlet)
+    assert said.startswith(f"manifest.json: {place}") and repr(value) in said
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        seal_city(hamlet)
+
+
+@pytest.mark.parametrize("name", HAMLET)
+def test_a_byte_order_mark_is_accepted(hamlet: Path, name: str) -> None:
+    before = digest(load_city(hamlet))
+    (hamlet / name).write_bytes(b"\xef\xbb\xbf" + HAMLET[name].encode())
+    assert digest(seal_city(hamlet)) == digest(load_city(hamlet)) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "value", "message"), [*CORRUPTIONS, *CANNOT_BE, *UNUSABLE]
+)
 def test_a_wrong_value_is_told_with_file_and_row(
     hamlet: Path, name: str, row: int, column: int, value: str, message: str
 ) -> None:

@@ -21,6 +21,7 @@ from evenline.policies.bundle import policy_digest
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
 from evenline.worlds.sumo.runtime import installed_version
+from hamlet import HAMLET, write_hamlet
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,63 @@ def test_a_city_can_be_built_edited_sealed_and_checked(evenline: Evenline, tmp_p
     assert evenline("city", "seal", folder).code == 0
     assert load_city(folder).traffic.cars_per_hour[0] == 100.0
     assert evenline("city", "check", folder).code == 0
+
+
+def write_turning_hamlet(folder: Path) -> None:
+    """A hamlet whose first service turns around at a junction, where SUMO has no connection."""
+    tables = {
+        "services.csv": HAMLET["services.csv"].replace("A-B B-C C-D", "A-B B-C C-B"),
+        "service_stops.csv": HAMLET["service_stops.csv"].replace("2,s3,1400", "2,t2,1250"),
+        "legs.csv": HAMLET["legs.csv"].replace("s3", "t2"),
+    }
+    write_hamlet(folder, {name: text.encode() for name, text in tables.items()})
+
+
+def test_checking_a_city_names_roads_that_do_not_connect(
+    evenline: Evenline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_turning_hamlet(tmp_path / "h")
+    assert evenline("city", "seal", "h").code == 0
+    told = "h: services.csv row 1: road B-C does not lead into C-B"
+    assert_refused(evenline("city", "check", "h"), told)
+    cars = HAMLET["car_routes.csv"].replace("C-B B-A", "C-B B-C")
+    write_hamlet(tmp_path / "h", {"car_routes.csv": cars.encode()})
+    told = "h: car_routes.csv row 2: road C-B does not lead into B-C"
+    assert_refused(evenline("city", "check", "h"), told)
+    monkeypatch.setattr("evenline.worlds.sumo.runtime.installed_version", lambda: None)
+    assert evenline("city", "check", "h").code == 0, "without SUMO only the tables are checked"
+
+
+def test_checking_a_city_says_why_netconvert_refuses_a_road(
+    evenline: Evenline, tmp_path: Path
+) -> None:
+    roads = HAMLET["roads.csv"] + "loop,B,B,50.0,0\n"
+    write_hamlet(tmp_path / "h", {"roads.csv": roads.encode()})
+    told = "roads.csv row 7: The connection-destination edge 'loop' is not known."
+    assert_refused(evenline("city", "check", "h"), told)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"format": "evenline-calibration-3"}'])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "--world", "sumo"),
+        ("compare", "--policies", "zero,headway-1.0"),
+        ("tune", "headway"),
+        ("train",),
+        ("audit", "fidelity"),
+        ("policy", "export", "zero"),
+    ],
+    ids=" ".join,
+)
+def test_a_bad_calibration_is_refused_before_any_work(
+    command: tuple[str, ...], content: str | None, evenline: Evenline, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "bad.json").write_text(content)
+    ended = evenline(*command, "--city", "town", "--calibration", "bad.json", "--out", "out")
+    assert_refused(ended, "bad.json: ")
+    assert {path.name for path in tmp_path.iterdir()} <= {"bad.json"}, "nothing was begun"
 
 
 def test_sealing_refuses_what_is_wrong_and_changes_nothing(

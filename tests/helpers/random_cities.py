@@ -137,8 +137,8 @@ def cities(draw: Draw, most_services: int = 4) -> City:
         trips.sort(key=lambda trip: trip[1])  # services mixed in the timetable
     vehicle = Vehicle(
         capacity=draw(st.integers(1, 6)),
-        min_dwell_s=draw(st.integers(0, 15)),
-        exchange_s_per_passenger=draw(st.integers(1, 5)),
+        min_dwell_s=draw(st.integers(0, 15) | st.just(7.5)),
+        exchange_s_per_passenger=draw(st.integers(1, 5) | st.sampled_from([0.25, 0.5, 1.75, 2.5])),
     )
     groups = st.lists(crowds(services, busy), max_size=10)
     people = [person for group in draw(groups) for person in group][:60]

@@ -9,6 +9,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -228,7 +229,8 @@ class ReferenceWorld:
         self.durations.append(self.now - bus.reached_s[0])
         vehicle = self.city.vehicle
         leaving = len(self._leaving(bus))
-        self._exchange(bus, max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * leaving), 0)
+        base_s = math.ceil(max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * leaving))
+        self._exchange(bus, base_s, 0)
 
     def _serve(self, bus: Bus, base_s: int, hold_s: float) -> None:
         self.hold_total_s += hold_s
@@ -260,17 +262,17 @@ class ReferenceWorld:
         """Let people on and off, one at a time through one door; the second the bus leaves.
 
         Whoever waits goes before whoever alights, as long as there is room. Everyone takes the
-        door for some seconds and, except for the very first, is through a second before it is
-        free again. People who come before all this is done are let on as well, which takes longer;
-        people who come during the hold are let on too, which does not.
+        door for some time and, except for the very first, is through up to a second before it is
+        free again, at a whole second. People who come before all this is done are let on as well,
+        which takes longer; people who come during the hold are let on too, which does not.
         """
         arrived, vehicle = self.now, self.city.vehicle
-        each, load, boarded = vehicle.exchange_s_per_passenger, len(bus.riders), 0
+        each, load, boarded = Fraction(vehicle.exchange_s_per_passenger), len(bus.riders), 0
         leaving = self._leaving(bus)  # in order of boarding; the last on is the first off
         alighting = len(leaving)
-        free, done = arrived, arrived + vehicle.min_dwell_s
+        free, done = Fraction(arrived), arrived + math.ceil(vehicle.min_dwell_s)
         while True:
-            at, first = max(arrived, free - 1), self._first_in_line(bus, done)
+            at, first = max(arrived, math.ceil(free - 1)), self._first_in_line(bus, done)
             if first is not None and (first.since_s <= at or not leaving):
                 at = max(at, first.since_s)
                 self._board(bus, first, at)
@@ -279,16 +281,16 @@ class ReferenceWorld:
                 self._alight(bus, leaving.pop(), at)
             else:
                 break
-            free = max(free, at) + each
-            done = max(done, free)
+            free = (free if free > at - 1 else at) + each
+            done = max(done, math.ceil(free))
         leaves = done + math.ceil(hold_s)
         while (first := self._first_in_line(bus, leaves)) is not None:
-            at = max(arrived, free - 1, first.since_s)
+            at = max(arrived, math.ceil(free - 1), first.since_s)
             if at >= leaves:
                 break
             self._board(bus, first, at)
             boarded += 1
-            free = max(free, at) + each
+            free = (free if free > at - 1 else at) + each
         full = len(bus.riders) == vehicle.capacity
         behind = sum(full and person.since_s <= leaves for person in self._eligible(bus))
         self.visits.append(
@@ -366,7 +368,7 @@ class ReferenceWorld:
             waiting,
             len(bus.riders),
             self._rate(bus),
-            max(vehicle.min_dwell_s, exchange),
+            math.ceil(max(vehicle.min_dwell_s, exchange)),
             gap is not None,
             behind is not None,
             vehicle.capacity,

@@ -7,7 +7,7 @@ the contract: every arrival asks once, a hold is what was asked for, failures ar
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,17 @@ from evenline.city.cells import demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
+from evenline.city.tables import load_city
 from evenline.control.event import BASE_DWELL, ON_BOARD, STOP, WAITING, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, run_episode
 from evenline.rules.policy import BEHAVIOURS, RulePolicy, set_rule
 from evenline.support.errors import InputError
+from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
+from hamlet import write_hamlet
+from random_cities import steady
 
 OpenWorld = Callable[..., SumoWorld]
 CELL = demo_cell(1)
@@ -250,6 +254,34 @@ def test_a_hold_comes_on_top_of_the_dwell_to_the_second(
             assert stood[city.trips[trip].id, position] == dwell + math.ceil(asked[position])
 
 
+@pytest.mark.parametrize(("each_s", "least_s"), [(2.5, 12), (1.75, 7.5), (0.4, 0)])
+def test_fractions_of_a_second_round_dwell_up_as_in_sumo(
+    each_s: float, least_s: float, open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """SUMO's own record of how long buses stand is the dwell that both worlds say beforehand."""
+    sizes = [(0, 0), (1, 2), (3, 4), (9, 0), (5, 11), (2, 7)]
+    city = queueing_city(sizes)
+    bus = replace(city.vehicle, exchange_s_per_passenger=each_s, min_dwell_s=least_s)
+    city = replace(city, vehicle=bus)
+    run_day(open_world(city, outputs=sumo_outputs.output_options(tmp_path)), CELL, ZERO)
+    first, second = (city.stops[stop].id for stop in city.services[0].stops[:2])
+    stood = {
+        (halt.bus, halt.stop): halt.ended_s - halt.started_s
+        for halt in sumo_outputs.halts(tmp_path, city.horizon_s)
+    }
+    fast = FastWorld(city, steady(city), keep_visits=True)
+    run_episode(fast, CELL, ZERO)
+    told = {(v.trip, v.position): v for v in fast.visits}
+    for trip, pair in enumerate(sizes, 1):
+        for position, stop in enumerate((first, second)):
+            dwell = math.ceil(max(1, least_s, each_s * pair[position]))  # SUMO stands for a step
+            assert stood[city.trips[trip].id, stop] == dwell
+            visit = told[trip, position]
+            assert visit.boarded == pair[position]
+            assert max(1, visit.base_dwell_s) == dwell
+            assert max(1, visit.departure_s - visit.arrival_s) == dwell
+
+
 def queueing_city(sizes: Sequence[tuple[int, int]]) -> City:
     """One service; so many people are at its first and second stop long before each bus comes.
 
@@ -381,6 +413,20 @@ def test_a_crash_of_sumo_is_one_line_with_the_time(
             run_episode(world, CELL, ZERO)
     assert str(failure.value) == "SUMO stopped at 1000 s of the day: the engine is gone"
     assert run_episode(world, CELL, ZERO) == expected, "the next day is not harmed"
+
+
+def test_a_city_that_sumo_cannot_load_is_told_by_table_and_row(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """libsumo says 'Process Error' for a stop that is too short; SUMO itself knows more."""
+    hamlet = load_city(write_hamlet(tmp_path / "hamlet"))
+    stops = (replace(hamlet.stops[0], pos_m=0.01), *hamlet.stops[1:])
+    out = replace(hamlet.services[0], distance_m=(0.01, 750.0, 1400.0))
+    city = replace(hamlet, stops=stops, services=(out, hamlet.services[1]))
+    with pytest.raises(InputError) as failure:
+        open_world(city).reset(CELL)
+    said = "stops.csv row 1: Invalid position for busStop 's1'."
+    assert str(failure.value) == f"SUMO stopped at 0 s of the day: {said}"
 
 
 def test_a_city_that_sumo_cannot_load_is_one_line_with_the_time(

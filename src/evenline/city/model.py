@@ -6,6 +6,7 @@ backwards, or a journey that no service carries.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,12 +82,21 @@ class Vehicle:
     """The bus type: one for the whole fleet."""
 
     capacity: int = 50
-    min_dwell_s: int = 12
-    exchange_s_per_passenger: int = 4
+    min_dwell_s: float = 12
+    exchange_s_per_passenger: float = 4
     length_m: float = 12.0
     max_speed_mps: float = 13.9
     accel_mps2: float = 1.2
     decel_mps2: float = 2.5
+
+    @property
+    def exchange_ms(self) -> int:
+        """The milliseconds that one person needs at the door; SUMO counts in them too."""
+        return round(1000 * self.exchange_s_per_passenger)
+
+    def base_dwell_s(self, people: int) -> int:
+        """The seconds to let people on and off, rounded up: buses leave at whole seconds."""
+        return max(math.ceil(self.min_dwell_s), -(-self.exchange_ms * people // 1000))
 
 
 @dataclass(frozen=True, eq=False)

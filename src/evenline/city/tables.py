@@ -1,14 +1,16 @@
 """A city on disk: a folder of readable tables and a manifest with the SHA-256 of each.
 
 `save_city` writes the same bytes for the same city; `load_city` checks the manifest, then every
-row, and names the file and row at fault. Column names follow GTFS where it has one.
+row, and names the file and row at fault. Column names follow GTFS where it has one. `RANGES` states
+what each column and each key of the manifest may contain.
 """
 
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,20 +34,117 @@ from evenline.support.files import new_folder, sha256, to_json
 from evenline.support.records import Record, plain, read_record, write_record
 
 FORMAT = "evenline-city-1"
-COLUMNS = {
-    "nodes.csv": ("node_id", "x_m", "y_m", "signal", "offset_s"),
-    "roads.csv": ("road_id", "from_node", "to_node", "length_m", "bus_lane"),
-    "stops.csv": ("stop_id", "road_id", "pos_m", "x_m", "y_m"),
-    "services.csv": ("service_id", "route_id", "length_m", "roads"),
-    "service_stops.csv": ("service_id", "stop_sequence", "stop_id", "shape_dist_traveled_m"),
-    "trips.csv": ("trip_id", "service_id", "departure_s"),
-    "passengers.csv": ("passenger_id", "departure_s", "min_demand"),
-    "legs.csv": ("passenger_id", "leg", "board_stop_id", "alight_stop_id", "services"),
-    "car_routes.csv": ("weight", "roads"),
-    "car_volumes.csv": ("hour", "cars_per_hour"),
-}
 PEOPLE = ("passengers.csv", "legs.csv")
+DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two limits, which are allowed too; `whole` excludes fractions."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+    def allows(self, value: str) -> bool:
+        number = float(value)
+        return self.low <= number <= self.high and not (self.whole and number % 1)
+
+    def __str__(self) -> str:
+        return f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Text that matches a pattern; a list has one or more words with spaces between them."""
+
+    pattern: str
+    described: str
+    list: bool = False
+
+    def allows(self, value: str) -> bool:
+        words = value.split() if self.list else [value]
+        fits = re.compile(self.pattern).fullmatch
+        return bool(words) and all(w.isprintable() and ".." not in w and fits(w) for w in words)
+
+    def __str__(self) -> str:
+        return self.described
+
+
+NAME = Words(r"[^/\\]{1,100}", "1 to 100 printable characters without / \\ or ..")
+# SUMO refuses these characters, and keeps a leading : for its own junctions.
+_ID, _ID_SAID = r"(?![:!])[^\s/\\|;,'\"<>&]{1,100}", "without spaces, .. or / \\ | ; , ' \" < > &"
+ID = Words(_ID, f"1 to 100 printable characters {_ID_SAID}, not starting with : or !")
+IDS = Words(_ID, "one or more ids with spaces between them", list=True)
+COORDINATE_M = Range(-100_000, 100_000)
+SECOND = Range(0, DAYS_S, whole=True)
+NUMBER = Range(0, 2**31 - 1, whole=True)
+RANGES: dict[str, dict[str, Range | Words]] = {
+    "manifest.json": {
+        "name": NAME,
+        "horizon_s": Range(1, DAYS_S, whole=True),
+        "vehicle.capacity": Range(1, 32_767, whole=True),
+        "vehicle.min_dwell_s": Range(0, 3_600),
+        "vehicle.exchange_s_per_passenger": Range(0, 600),
+        "vehicle.length_m": Range(1, 100),
+        "vehicle.max_speed_mps": Range(0.1, 100),
+        "vehicle.accel_mps2": Range(0.01, 20),
+        "vehicle.decel_mps2": Range(0.01, 20),
+    },
+    "nodes.csv": {
+        "node_id": ID,
+        "x_m": COORDINATE_M,
+        "y_m": COORDINATE_M,
+        "signal": Range(0, 1, whole=True),
+        "offset_s": Range(-86_400, 86_400, whole=True),
+    },
+    "roads.csv": {
+        "road_id": ID,
+        "from_node": ID,
+        "to_node": ID,
+        "length_m": Range(0.1, 100_000),
+        "bus_lane": Range(0, 1, whole=True),
+    },
+    "stops.csv": {
+        "stop_id": ID,
+        "road_id": ID,
+        "pos_m": Range(1, 100_000),
+        "x_m": COORDINATE_M,
+        "y_m": COORDINATE_M,
+    },
+    "services.csv": {
+        "service_id": ID,
+        "route_id": NAME,
+        "length_m": Range(0.1, 10_000_000),
+        "roads": IDS,
+    },
+    "service_stops.csv": {
+        "service_id": ID,
+        "stop_sequence": NUMBER,
+        "stop_id": ID,
+        "shape_dist_traveled_m": Range(0, 10_000_000),
+    },
+    "trips.csv": {"trip_id": ID, "service_id": ID, "departure_s": SECOND},
+    "passengers.csv": {
+        "passenger_id": NUMBER,
+        "departure_s": SECOND,
+        "min_demand": Range(0, 1_000),
+    },
+    "legs.csv": {
+        "passenger_id": NUMBER,
+        "leg": NUMBER,
+        "board_stop_id": ID,
+        "alight_stop_id": ID,
+        "services": IDS,
+    },
+    "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
+    "car_volumes.csv": {
+        "hour": Range(0, DAYS_S // 3600 - 1, whole=True),
+        "cars_per_hour": Range(0, 100_000),
+    },
+}
+COLUMNS = {name: tuple(RANGES[name]) for name in RANGES if name.endswith(".csv")}
 
 
 class VehicleTable(Record):
@@ -175,6 +274,8 @@ class _Row(dict[str, str]):
 
     def number(self, column: str, kind: Callable[[str], T]) -> T:
         try:
+            if not self[column].isascii() or "_" in self[column]:  # Python would read 1_0 as 10
+                raise ValueError
             value = kind(self[column])
         except ValueError:
             raise InputError(f"{self.where}: {column} {self[column]!r} is not a number") from None
@@ -211,7 +312,10 @@ def _read_manifest(folder: Path) -> Manifest:
 def _load(folder: Path, manifest: Manifest) -> City:
     rows = {name: _read(folder, name, manifest.files) for name in COLUMNS}
     try:
-        return _assemble(manifest, rows)
+        city = _assemble(manifest, rows)
+        _check_ranges(folder, manifest, rows)
+        _check_sumo(rows)
+        return city
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith(f"{folder}/") else f"{folder}: {text}") from None
@@ -228,7 +332,7 @@ def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:
             "if you changed it on purpose, run: evenline city seal " + str(folder)
         )
     try:
-        reader = csv.reader(io.StringIO(content.decode()), strict=True)
+        reader = csv.reader(io.StringIO(content.decode("utf-8-sig")), strict=True)
         lines = list(reader)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file ({error})") from None
@@ -296,12 +400,50 @@ def _assemble(manifest: Manifest, rows: dict[str, list[_Row]]) -> City:
         traffic=Traffic(
             tuple(tuple(row["roads"].split()) for row in rows["car_routes.csv"]),
             tuple(row.number("weight", float) for row in rows["car_routes.csv"]),
-            tuple(_volume(row) for row in rows["car_volumes.csv"]),
+            tuple(_volume(*each) for each in enumerate(rows["car_volumes.csv"])),
         ),
     )
 
 
-def _volume(row: _Row) -> float:
+def _check_ranges(folder: Path, manifest: Manifest, rows: dict[str, list[_Row]]) -> None:
+    """Refuse values that no simulator can use."""
+    keys = structs.asdict(manifest)
+    keys |= {f"vehicle.{key}": value for key, value in structs.asdict(manifest.vehicle).items()}
+    for key, allowed in RANGES["manifest.json"].items():
+        if not allowed.allows(str(keys[key])):
+            raise InputError(f"{folder}/manifest.json: {key} {keys[key]!r} must be {allowed}")
+    for name, table in rows.items():
+        for column, allowed in RANGES[name].items():
+            wrong = {v for v in {row[column] for row in table} if not allowed.allows(v)}
+            row = next((row for row in table if row[column] in wrong), None)
+            if row is not None:
+                value = row[column] if isinstance(allowed, Range) else repr(row[column])
+                raise InputError(f"{row.where}: {column} {value} must be {allowed}")
+
+
+def _check_sumo(rows: dict[str, list[_Row]]) -> None:
+    """Refuse ids that mean something else to SUMO, and routes that no car takes."""
+    for row in rows["services.csv"]:
+        if row["service_id"] == "ANY":
+            raise InputError(f"{row.where}: service_id 'ANY' is any bus to SUMO; choose another")
+    if not (routes := rows["car_routes.csv"]):
+        return
+    if not any(float(row["weight"]) for row in routes):
+        raise InputError(f"{routes[0].where}: weight is 0 in every row; give a route more than 0")
+    for name, column, cars in (
+        ("services", "service_id", r"c\d+"),
+        ("trips", "trip_id", r"car\d+"),
+    ):
+        for row in rows[f"{name}.csv"]:
+            if re.fullmatch(cars, row[column]):
+                raise InputError(
+                    f"{row.where}: {column} {row[column]!r} is an id of our cars; choose another"
+                )
+
+
+def _volume(number: int, row: _Row) -> float:
+    if row.number("hour", int) != number:
+        raise InputError(f"{row.where}: hour {row['hour']} must be {number}")
     volume = row.number("cars_per_hour", float)
     if not (np.isfinite(volume) and volume >= 0):
         raise InputError(f"{row.where}: cars_per_hour {volume} must be at least 0")

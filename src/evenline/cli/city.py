@@ -44,10 +44,21 @@ def build(
 
 @app.command()
 def check(folder: Folder) -> None:
-    """Check every row of a city folder and print a summary."""
+    """Check every row of a city folder and print a summary.
+
+    With SUMO installed, also compile the network and check that the roads of a service connect.
+    """
     from evenline.city.tables import load_city
+    from evenline.support.errors import InputError
+    from evenline.worlds.sumo.runtime import installed_version
+    from evenline.worlds.sumo.scenario import check_network
 
     city = load_city(folder)
+    if installed_version() is not None:
+        try:
+            check_network(city)
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
     print_table(
         f"{folder}: in order",
         {

@@ -221,7 +221,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             first = bus.first_visit
             d.num[0].trips_done += 1
             d.num[0].trip_seconds += now - d.visit[first].visited_s
-            base = max(s.min_dwell_s, s.exchange_s * d.alighting[first + stop])
+            base = _base_dwell_s(s, d.alighting[first + stop])
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
@@ -314,12 +314,18 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     raw[event.WAITING] = waiting
     raw[event.ON_BOARD] = bus.load
     raw[event.RATE] = s.times[d.num[0].level, half_hour(s, now), place].rate_per_s
-    raw[event.BASE_DWELL] = max(s.min_dwell_s, s.exchange_s * (alighting + boarding))
+    raw[event.BASE_DWELL] = _base_dwell_s(s, alighting + boarding)
     raw[event.BUS_AHEAD] = 1.0 if gap >= 0 else 0.0
     raw[event.BUS_BEHIND] = 1.0 if behind >= 0 else 0.0
     raw[event.CAPACITY] = s.capacity
     raw[event.SYSTEM_WAITING] = d.num[0].waiting_now
     raw[event.SYSTEM_ON_BOARD] = d.num[0].riding_now
+
+
+@inlined
+def _base_dwell_s(s: Static, people: int) -> int:
+    """The kernel's form of `Vehicle.base_dwell_s`."""
+    return int(max(s.min_dwell_s, (s.exchange_ms * people + 999) // 1000))
 
 
 @inlined
@@ -393,14 +399,14 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     now, visit, place = num.now_s, bus.first_visit + stop, bus.first_place + stop
     load = aboard = bus.load
     alighting, changing = int(d.alighting[visit]), d.visit[visit].changing
-    free, done, boarded = now, now + s.min_dwell_s, 0
+    free_ms, done, boarded = 1000 * int(now), now + s.min_dwell_s, 0
     leaves = done
     holding = False
     while True:
         best, best_s = _first_in_line(s, d, place, leaves if holding else done)
         if aboard >= capacity:
             best = -1
-        at = free - 1 if free > now else free
+        at = max(now, (free_ms - 1) // 1000)  # SUMO is ready less than a step early
         if best >= 0 and (best_s <= at or alighting == 0):
             at = max(at, best_s)
             if holding and at >= leaves:
@@ -423,9 +429,11 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
         else:
             holding, leaves = True, done + int(np.ceil(hold_s))
             continue
-        free = max(free, at) + s.exchange_s
+        if free_ms <= 1000 * (at - 1):
+            free_ms = 1000 * at
+        free_ms += s.exchange_ms
         if not holding:
-            done = max(done, free)
+            done = max(done, (free_ms + 999) // 1000)
     left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0
     num.denied += left
     bus.load = aboard

@@ -89,7 +89,7 @@ class Static(NamedTuple):
     horizon_s: int
     capacity: int
     min_dwell_s: int
-    exchange_s: int  # for one person
+    exchange_ms: int  # for one person
     follow_coins: int  # of COINS: how often a run copies the run of the previous trip
     trip: Rows  # TRIP before its first arrival
     ranked: I32  # the trips ordered by service and trip

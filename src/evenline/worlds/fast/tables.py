@@ -38,9 +38,9 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     trip, ranked = _trips(city, order)
     return Static(
         horizon_s=city.horizon_s,
-        capacity=vehicle.capacity,
-        min_dwell_s=vehicle.min_dwell_s,
-        exchange_s=vehicle.exchange_s_per_passenger,
+        capacity=int(vehicle.capacity),
+        min_dwell_s=vehicle.base_dwell_s(0),
+        exchange_ms=vehicle.exchange_ms,
         follow_coins=round(calibration.follow * layout.COINS),
         trip=trip,
         ranked=ranked,

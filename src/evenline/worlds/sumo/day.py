@@ -176,7 +176,7 @@ class Day:
         alighting = self._due[trip].pop(stop, 0)
         waiting = boarded + self._eligible(service, stop)
         boarding = min(waiting, vehicle.capacity - load + alighting)
-        dwell = max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * (alighting + boarding))
+        dwell = vehicle.base_dwell_s(alighting + boarding)
         return _AtStop(trip, position, self.tally.now_s, load, alighting, dwell, waiting)
 
     def _eligible(self, service: int, stop: int) -> int:

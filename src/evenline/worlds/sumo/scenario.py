@@ -8,8 +8,10 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
-from evenline.city.model import City, Node, Road
+from evenline.city.model import City, Node, Road, Service, Stop, Trip
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, write_text
 from evenline.worlds.sumo.runtime import binary, runtime_version
@@ -96,11 +98,66 @@ def compiled_network(city: City) -> Path:
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise InputError(f"netconvert rejected the roads of {city.name}: {last}")
+            reason = first_error(city, done.stderr) or f"exit code {done.returncode}"
+            raise InputError(f"netconvert rejected the roads of {city.name}: {reason}")
         text = (aside / "city.net.xml").read_text()
         write_text(aside / "city.net.xml", _with_offsets(text, city.nodes))
     return network
+
+
+def check_network(city: City) -> None:
+    """Compile the network and check that each road of a route leads into the next."""
+    network = compiled_network(city).read_text()
+    bus_lanes = {f"{road.id}_0" for road in city.roads if road.bus_lane}
+    links = re.findall(
+        r'<connection from="([^":][^"]*)" to="([^"]+)" fromLane="(\d+)" toLane="(\d+)"', network
+    )
+    for_buses = {(start, end) for start, end, _, _ in links}
+    for_cars = {
+        (start, end)
+        for start, end, lane, target in links
+        if not bus_lanes & {f"{start}_{lane}", f"{end}_{target}"}
+    }
+    for table, routes, allowed in (
+        ("services.csv", [service.roads for service in city.services], for_buses),
+        ("car_routes.csv", city.traffic.routes, for_cars),
+    ):
+        for row, route in enumerate(routes, 1):
+            for pair in pairwise(route):
+                if pair not in allowed:
+                    raise InputError(
+                        f"{table} row {row}: road {pair[0]} does not lead into {pair[1]} in the "
+                        "network that netconvert compiles; choose roads without a U-turn"
+                    )
+
+
+def first_error(city: City, text: str) -> str:
+    """The first error that a SUMO program printed, with the table and row that it names."""
+    lines = (line.removeprefix("Error: ").strip() for line in text.splitlines())
+    line = next((line for line in lines if line and not line.startswith("Quitting")), "")
+    tables: dict[str, tuple[str, Sequence[Node | Road | Stop | Service | Trip]]] = {
+        "edge": ("roads.csv", city.roads),
+        "node": ("nodes.csv", city.nodes),
+        "junction": ("nodes.csv", city.nodes),
+        "busstop": ("stops.csv", city.stops),
+        "route": ("services.csv", city.services),
+        "vehicle": ("trips.csv", city.trips),
+    }
+    for kind, name in re.findall(r"(\w+) '([^']+)'", line):
+        table, rows = tables.get(kind.lower(), ("", ()))
+        for number, row in enumerate(rows, 1):
+            if row.id == name:
+                return f"{table} row {number}: {line}"
+    return line
+
+
+def loading_error(city: City, options: Sequence[str]) -> str:
+    """The error with which SUMO refuses to load; libsumo often says only 'Process Error'."""
+    with suppress(subprocess.TimeoutExpired):
+        command = [binary("sumo"), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return first_error(city, done.stderr)
+    return ""
 
 
 def _with_offsets(net: str, nodes: Iterable[Node]) -> str:
@@ -203,7 +260,7 @@ def _buses_xml(city: City) -> str:
             accel=vehicle.accel_mps2,
             decel=vehicle.decel_mps2,
             speedFactor="normc(0.78,0.10,0.55,1.00)",
-            personCapacity=vehicle.capacity,
+            personCapacity=int(vehicle.capacity),
             boardingDuration=vehicle.exchange_s_per_passenger,
         )
     ]

@@ -24,7 +24,7 @@ from evenline.support.errors import InputError, SimulatorError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
 from evenline.worlds.sumo.runtime import libsumo
-from evenline.worlds.sumo.scenario import write_scenario
+from evenline.worlds.sumo.scenario import first_error, loading_error, write_scenario
 
 ERROR_LOG = "errors.txt"
 _owner: "SumoWorld | None" = None  # libsumo can run one simulation per process
@@ -131,7 +131,7 @@ class SumoWorld:
             log = str(scenario.folder / ERROR_LOG)
             libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
         except Exception as error:
-            self._fail(error)
+            self._fail(error, scenario.options)
         _owner = self
 
     def _advance(self) -> Batch | None:
@@ -155,26 +155,27 @@ class SumoWorld:
         self._current = batch
         return batch
 
-    def _fail(self, error: Exception) -> NoReturn:
+    def _fail(self, error: Exception, loading: Sequence[str] = ()) -> NoReturn:
         """Report a SUMO failure in one line, with the second and the reason, and close
-        everything.
+        everything. `loading` is the options of a SUMO that did not start.
         """
         global _owner
         _owner = None
         with suppress(Exception):  # closing may fail too; report the first error
             libsumo().close()
         said = str(error).strip().splitlines() or [type(error).__name__]
-        reason = (self._error_log() or said[-1:])[0]
+        reason = first_error(self.city, self._error_log() or said[-1])
+        if loading and reason == "Process Error":
+            reason = loading_error(self.city, loading) or reason
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
         raise SimulatorError(f"SUMO stopped at {self.now_s} s of the day: {reason}") from error
 
-    def _error_log(self) -> list[str]:
+    def _error_log(self) -> str:
         """The errors that SUMO printed; its exceptions often have no details."""
         path = Path(self._folder.name) / ERROR_LOG if self._folder is not None else None
-        lines = path.read_text().splitlines() if path is not None and path.exists() else []
-        return [line.removeprefix("Error: ").strip() for line in lines if line.strip()]
+        return path.read_text().strip() if path is not None and path.exists() else ""
 
     def __enter__(self) -> "SumoWorld":
         return self
