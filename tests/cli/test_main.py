@@ -21,6 +21,7 @@ from evenline.policies.bundle import policy_digest
 from evenline.support.errors import InputError
 from evenline.support.files import LISTING, sha256
 from evenline.worlds.sumo.runtime import installed_version
+from made import plan_text
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,30 @@ def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Evenline, tmp_path: P
     (tmp_path / "shown" / "index.html").write_text("from an old version, then edited")
     refused = evenline("demo", "--blocks", 1, "--out", "shown")
     assert_refused(refused, "shown/index.html was not written by Evenline", "--force")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "simulate --policy hope --world fast",
+        "simulate --sumo 9.9.9",
+        "compare --world sumo --sumo 9.9.9 --blocks 1 --policies zero,headway",
+        "tune forward --blocks 0",
+        "train --replay nowhere",
+        "collect --blocks 99",
+        "trial register plan.toml --out a/b --ledger c/used.json",
+        "study run town --until never",
+        "policy export hope",
+        "city build nowhere --out a/b",
+    ],
+)
+def test_a_refused_command_leaves_nothing_behind(
+    evenline: Evenline, tmp_path: Path, arguments: str
+) -> None:
+    wrong = '{ better = ["headway-1.0", "hope"], worse = ["zero", "myopic"] }'
+    (tmp_path / "plan.toml").write_text(plan_text(methods=wrong))
+    assert_refused(evenline(*arguments.split()))
+    assert files_in(tmp_path) == ["plan.toml"]
 
 
 def test_a_place_that_cannot_be_written_is_named(evenline: Evenline, tmp_path: Path) -> None:

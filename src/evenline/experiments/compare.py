@@ -248,13 +248,12 @@ def _days(
         job: out / "days" / f"{_key(*setting, *sumo, digests[job.policy], job.cell.name)}.json"
         for job in jobs
     }
-    plan = {"city": digest(city), "world": world, "policies": digests}
-    write_listed(out, {PLAN: to_json(plan).encode()}, force)
+    plan = to_json({"city": digest(city), "world": world, "policies": digests}).encode()
     slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind in SLOW}
     found = {
         job: read_record(path, dict[str, float]) for job, path in kept.items() if path.exists()
     }
-    todo = [job for job in shard.of(jobs) if job not in found]
+    todo, begun = [job for job in shard.of(jobs) if job not in found], False
     with progress_bar() as bar:
         task = bar.add_task(f"{city.name}, {world}", total=len(jobs), completed=len(found))
         with closing(executor(todo)) as results:
@@ -262,12 +261,17 @@ def _days(
                 job, answer = ended.job, ended.answer
                 if answer is None:
                     raise InputError(f"{job.city}, {job.name}: {ended.error}")
+                if not begun:  # a setting that no day can run with leaves no folder
+                    write_listed(out, {PLAN: plan}, force)
+                    begun = True
                 found[job] = measure(city, answer.outcome, answer.arrivals)
                 if job.policy in slow or shard != WHOLE:
                     write_text(kept[job], to_json(found[job]))
                 bar.advance(task)
     if missing := [job for job in jobs if job not in found]:
         raise InputError(f"{out}: {len(missing)} days are missing; run the other shards too")
+    if not begun:
+        write_listed(out, {PLAN: plan}, force)
     return found
 
 
