@@ -19,9 +19,10 @@ from evenline.city.tables import digest, load_city, save_city
 from evenline.cli.main import main
 from evenline.policies.bundle import policy_digest
 from evenline.support.errors import InputError
-from evenline.support.files import sha256
+from evenline.support.files import LISTING, sha256
 from evenline.worlds.sumo.runtime import installed_version
 from hamlet import HAMLET, write_hamlet
+from made import plan_text
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def test_simulate_prints_the_day_and_writes_its_folder(evenline: Evenline, tmp_p
     followed = [row["guard_no_bus_behind"] for row in decided.to_pylist()]
     assert True in followed and False in followed, "the guard's terms are there for every rule"
     assert (tmp_path / "day" / "time_space.png").read_bytes().startswith(b"\x89PNG")
-    assert files_in(tmp_path / "day") == ["outcome.json", "stop_visits.parquet", "time_space.png"]
+    names = [LISTING, "outcome.json", "stop_visits.parquet", "time_space.png"]
+    assert files_in(tmp_path / "day") == names
 
 
 def test_a_result_records_the_version_that_sumo_reports(evenline: Evenline, tmp_path: Path) -> None:
@@ -296,6 +298,79 @@ def test_a_folder_of_somebody_else_is_never_replaced(
     (tmp_path / "thesis" / "chapter.txt").write_text("irreplaceable")
     assert_refused(evenline(*arguments, "--out", "thesis"), "thesis", "choose another --out")
     assert files_in(tmp_path) == ["thesis", "thesis/chapter.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["city", "build", "town", "--out", "mine"], "mine/trips.csv"),
+        (["simulate", "--world", "fast", "--out", "day"], "day/outcome.json"),
+        (["simulate", "--world", "fast"], "results/simulate/town-fast-zero-*/outcome.json"),
+    ],
+)
+def test_a_rerun_keeps_what_was_added_or_changed_and_force_replaces_it(
+    evenline: Evenline, tmp_path: Path, arguments: list[str], name: str
+) -> None:
+    assert evenline(*arguments).code == evenline(*arguments).code == 0, "ours, unchanged"
+    (ours,) = tmp_path.glob(name)
+    notes, before = ours.with_name("notes.txt"), ours.read_text()
+    notes.write_text("mine")
+    assert_refused(evenline(*arguments), "notes.txt was not written by Evenline", "--force")
+    notes.unlink()
+    ours.write_text(before + "\n")
+    assert_refused(evenline(*arguments), f"{ours.name} has changed since", "--force")
+    assert ours.read_text() == before + "\n"
+    notes.write_text("mine")
+    assert evenline(*arguments, "--force").code == 0
+    assert not notes.exists() and ours.read_text() == before
+
+
+def test_a_sealed_city_is_not_built_over(evenline: Evenline, tmp_path: Path) -> None:
+    assert evenline("city", "build", "town", "--out", "mine").code == 0
+    volumes = tmp_path / "mine" / "car_volumes.csv"
+    volumes.write_text(volumes.read_text().replace("0,700.0", "0,100.0"))
+    assert evenline("city", "seal", "mine").code == 0
+    assert_refused(evenline("city", "build", "town", "--out", "mine"), "car_volumes.csv")
+    assert load_city(tmp_path / "mine").traffic.cars_per_hour[0] == 100.0
+
+
+def test_teach_replaces_no_file(evenline: Evenline, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("years of work")
+    assert_refused(evenline("teach", "actor", "--out", "mine"), "mine already exists", "--force")
+    assert_refused(evenline("teach", "actor", "--out", "/dev/null", "--force"), "/dev/null already")
+    forced = evenline("teach", "actor", "--out", "mine", "--force")
+    assert_refused(forced, "actor: no such actor file")
+
+
+def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Evenline, tmp_path: Path) -> None:
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "index.html").write_text("from an old version, then edited")
+    refused = evenline("demo", "--blocks", 1, "--out", "shown")
+    assert_refused(refused, "shown/index.html was not written by Evenline", "--force")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "simulate --policy hope --world fast",
+        "simulate --sumo 9.9.9",
+        "compare --world sumo --sumo 9.9.9 --blocks 1 --policies zero,headway",
+        "tune forward --blocks 0",
+        "train --replay nowhere",
+        "collect --blocks 99",
+        "trial register plan.toml --out a/b --ledger c/used.json",
+        "study run town --until never",
+        "policy export hope",
+        "city build nowhere --out a/b",
+    ],
+)
+def test_a_refused_command_leaves_nothing_behind(
+    evenline: Evenline, tmp_path: Path, arguments: str
+) -> None:
+    wrong = '{ better = ["headway-1.0", "hope"], worse = ["zero", "myopic"] }'
+    (tmp_path / "plan.toml").write_text(plan_text(methods=wrong))
+    assert_refused(evenline(*arguments.split()))
+    assert files_in(tmp_path) == ["plan.toml"]
 
 
 def test_a_place_that_cannot_be_written_is_named(evenline: Evenline, tmp_path: Path) -> None:

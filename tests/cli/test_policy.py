@@ -1,12 +1,14 @@
 """The commands about controllers, as a shell meets them."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -18,7 +20,7 @@ from evenline.policies import onnx_graph
 from evenline.policies.bundle import POLICY, export_bundle, load_bundle
 from evenline.rules.table import RULES
 from evenline.support.errors import InputError
-from small_actors import save_actor, town
+from small_actors import controller, save_actor, town
 from spoilt_bundles import rehash, rewrite
 
 whole = typer.Typer(pretty_exceptions_enable=False)
@@ -77,6 +79,7 @@ def test_an_actor_is_exported_with_its_graph_and_checked(tmp_path: Path) -> None
 def test_a_rule_has_no_graph(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="only actors can be exported to ONNX"):
         evenline("policy", "export", "zero", "--out", tmp_path / "z", "--onnx", tmp_path / "z.onnx")
+    assert not list(tmp_path.iterdir()), "refused before anything is written"
 
 
 def test_tuning_prints_the_front_and_names_the_bundle(tmp_path: Path) -> None:
@@ -95,6 +98,76 @@ def test_comparing_prints_a_table_or_json(tmp_path: Path) -> None:
     assert text.startswith("town, fast: mean of 6 days") and "difference from zero" in text
     found = json.loads(evenline(*asked, "--json"))
     assert [policy["name"] for policy in found["policies"]] == ["zero", "headway"]
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+def test_an_exported_bundle_is_replaced_only_if_unchanged(tmp_path: Path) -> None:
+    asked = ["policy", "export", "forward", "--out", tmp_path / "b"]
+    for _ in range(2):
+        evenline(*asked)
+    (tmp_path / "b" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"notes\.txt was not written by Evenline.*--force"):
+        evenline(*asked)
+    (tmp_path / "b" / "notes.txt").unlink()
+    before = (tmp_path / "b" / POLICY).read_text()
+    (tmp_path / "b" / POLICY).write_text(before + "\n")
+    with pytest.raises(InputError, match=r"policy\.json has changed since.*--force"):
+        evenline(*asked)
+    evenline(*asked, "--force")
+    assert (tmp_path / "b" / POLICY).read_text() == before
+
+
+def test_a_graph_replaces_only_a_graph_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "a.onnx"
+    onnx_graph.write_onnx(path, controller())
+    onnx_graph.refuse_other_file(path)
+    model = onnx.load(path)
+    model.graph.name = "quantized"
+    onnx.save(model, path)
+    with pytest.raises(InputError, match=r"a\.onnx has changed since.*--force"):
+        onnx_graph.refuse_other_file(path)
+    for content in (b"years of work", b"", onnx.ModelProto(producer_name="x").SerializeToString()):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"a\.onnx was not written by Evenline.*--force"):
+            onnx_graph.refuse_other_file(path)
+        onnx_graph.refuse_other_file(path, force=True)
+
+
+def test_a_link_folder_or_device_is_never_replaced_by_a_graph(tmp_path: Path) -> None:
+    actor = save_actor(tmp_path / "actor")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    asked = ["policy", "export", actor, "--out", tmp_path / "out", "--force", "--onnx"]
+    for place in (tmp_path, tmp_path / "link", tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(InputError, match="is not a plain file; choose another --onnx"):
+            evenline(*asked, place)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("tune forward --budget 3", ["front.json", TRIES, "forward-tuned/policy.json"]),
+        ("compare --policies zero,headway", ["comparison.txt", "plan.json"]),
+    ],
+)
+def test_a_rerun_keeps_what_was_changed(command: str, names: list[str], tmp_path: Path) -> None:
+    asked = [*command.split(), "--blocks", 1, "--out", tmp_path / "out"]
+    evenline(*asked)
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    evenline(*asked)
+    for name in names:
+        path = tmp_path / "out" / name
+        before = path.read_text()
+        path.write_text(before + "\n")
+        with pytest.raises(InputError, match=f"{path.name} has changed since.*--force"):
+            evenline(*asked)
+        assert path.read_text() == before + "\n"
+        evenline(*asked, "--force")
+        assert path.read_text() == before
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
 # -- what is refused ------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,17 @@ from hypothesis import strategies as st
 
 from evenline.support.errors import InputError
 from evenline.support.files import (
+    LISTING,
     ScratchFolder,
     new_folder,
     read_json,
+    refuse_changed,
     refuse_foreign,
+    result_folder,
     sha256,
     to_json,
     write_bytes,
+    write_listed,
     write_table,
     write_text,
 )
@@ -290,6 +296,105 @@ def test_only_a_folder_of_ours_or_an_empty_one_may_be_replaced(tmp_path: Path) -
     refuse_foreign(target, "outcome.json")
     with pytest.raises(InputError, match=r"thesis\.tex already exists"):
         refuse_foreign(target / "thesis.tex", "outcome.json")
+
+
+def make_result(target: Path, text: str, force: bool = False) -> None:
+    with result_folder(target, force) as aside:
+        (aside / "days").mkdir()
+        (aside / "days" / "1.txt").write_text(text)
+
+
+def test_a_result_is_replaced_while_it_is_unchanged(tmp_path: Path) -> None:
+    target = tmp_path / "result"
+    make_result(target, "one")
+    make_result(target, "two")
+    assert (target / "days" / "1.txt").read_text() == "two"
+    assert sorted(os.listdir(target)) == [LISTING, "days"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda t: (t / "notes.txt").write_text(""), "notes.txt was not written"),
+        (lambda t: (t / ".notes").write_text(""), ".notes was not written"),
+        (lambda t: (t / "mine").mkdir(), "mine was not written"),
+        (lambda t: (t / "link").symlink_to("/nowhere"), "link was not written"),
+        (lambda t: os.mkfifo(t / "pipe"), "pipe was not written"),
+        (lambda t: (t / "days" / "1.txt").write_text("better"), "1.txt has changed since"),
+        (lambda t: (t / LISTING).unlink(), "days was not written"),
+        (lambda t: (t / LISTING).write_text("[]"), "not a list of hashes by file"),
+        (lambda t: (t / LISTING).write_text("{"), "not valid JSON"),
+    ],
+)
+def test_a_result_with_something_of_the_users_is_replaced_only_by_force(
+    tmp_path: Path, spoil: Callable[[Path], object], words: str
+) -> None:
+    target = tmp_path / "result"
+    make_result(target, "one")
+    spoil(target)
+    before = sorted(os.listdir(target))
+    with pytest.raises(InputError, match=re.escape(words)):
+        make_result(target, "two")
+    assert sorted(os.listdir(target)) == before and os.listdir(tmp_path) == ["result"]
+    make_result(target, "two", force=True)
+    assert sorted(os.listdir(target)) == [LISTING, "days"]
+    make_result(target, "three")
+
+
+def test_a_file_added_while_the_new_result_is_made_stays(tmp_path: Path) -> None:
+    target = tmp_path / "result"
+    make_result(target, "one")
+    with pytest.raises(InputError, match=r"late\.txt"), result_folder(target):
+        (target / "late.txt").write_text("mine")
+    assert (target / "days" / "1.txt").read_text() == "one"
+
+
+def test_a_plain_file_is_no_result_folder_even_by_force(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("years")
+    with pytest.raises(InputError, match="is not a folder"):
+        refuse_changed(tmp_path / "thesis", {}, force=True)
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "result").symlink_to("big")
+    make_result(tmp_path / "result", "one")
+    make_result(tmp_path / "result", "two")
+    assert (tmp_path / "result").is_symlink()
+    assert (tmp_path / "big" / "days" / "1.txt").read_text() == "two"
+
+
+def test_a_refused_folder_leaves_no_parents(tmp_path: Path) -> None:
+    with pytest.raises(Died), new_folder(tmp_path / "a" / "b" / "c"):
+        raise Died
+    assert not list(tmp_path.iterdir())
+
+
+def test_listed_files_are_replaced_one_by_one_while_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_listed(tmp_path, {"a": b"1", "b": b"1"})
+    write_listed(tmp_path, {"a": b"2"})
+    (tmp_path / "b").write_text("edited")
+    (tmp_path / "c").write_text("mine")
+    for name in "bc":
+        with pytest.raises(InputError, match=f"{name} .*--force"):
+            write_listed(tmp_path, {"a": b"3", name: b"3"})
+    assert (tmp_path / "a").read_text() == "2", "all are checked before one is written"
+    write_listed(tmp_path, {"b": b"3", "c": b"3"}, force=True)
+    replace = os.replace
+
+    def die_late(source: object, target: Path) -> None:
+        if Path(target).name == "a":
+            raise Died
+        replace(str(source), target)
+
+    monkeypatch.setattr(os, "replace", die_late)
+    with pytest.raises(Died):
+        write_listed(tmp_path, {"a": b"4"})
+    monkeypatch.undo()
+    write_listed(tmp_path, {"a": b"5", "b": b"5", "c": b"5"})
+    assert [(tmp_path / name).read_text() for name in "abc"] == ["5", "5", "5"]
 
 
 def test_a_scratch_folder_of_a_killed_process_goes_when_the_next_is_made_and_no_other(

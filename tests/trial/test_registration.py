@@ -204,9 +204,7 @@ def test_other_library_versions_stop_the_trial_before_any_day(
 ) -> None:
     trial = registered(tmp_path)
     monkeypatch.setattr(registration, "library_versions", lambda: {"numba": "1", "numpy": "2"})
-    with pytest.raises(
-        InputError, match="numba 1 and numpy 2 is installed"
-    ):
+    with pytest.raises(InputError, match="numba 1 and numpy 2 is installed"):
         open_trial(trial.folder)
 
 

@@ -9,6 +9,7 @@ from evenline.cli.options import (
     AddressOption,
     CityOption,
     ExecutorOption,
+    ForceOption,
     WorkersOption,
     executor_of,
     print_table,
@@ -25,20 +26,21 @@ Folder = Annotated[Path, typer.Argument(help="A city folder.")]
 def build(
     name: Annotated[str, typer.Argument(help="An embedded city.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
+    force: ForceOption = False,
 ) -> None:
     """Write an embedded city as a folder of tables."""
     from evenline.city.embedded import embedded_city
     from evenline.city.tables import save_city
-    from evenline.support.files import refuse_foreign
+    from evenline.support.files import result_folder
     from evenline.worlds.calibration import save_calibration
     from evenline.worlds.open import CALIBRATION, open_city
 
     embedded_city(name)
     opened = open_city(name)
-    refuse_foreign(out, "manifest.json")
-    save_city(opened.city, out)
-    if opened.calibration is not None:
-        save_calibration(out / CALIBRATION, opened.calibration)
+    with result_folder(out, force) as aside:
+        save_city(opened.city, aside)
+        if opened.calibration is not None:
+            save_calibration(aside / CALIBRATION, opened.calibration)
     print(out)
 
 

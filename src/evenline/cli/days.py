@@ -10,6 +10,7 @@ from evenline.cli.options import (
     CalibrationOption,
     CityOption,
     ExecutorOption,
+    ForceOption,
     OutOption,
     ShardOption,
     SumoOption,
@@ -35,6 +36,7 @@ def simulate(
     sumo: SumoOption = None,
     calibration: CalibrationOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
@@ -46,7 +48,7 @@ def simulate(
     name = f"{Path(city).name}-{Path(world).stem}-{Path(policy).name}-{cell.name}"
     folder = out or Path("results") / "simulate" / name
     chosen = executor_of(executor, address, None)
-    answer = run(city, world, policy, cell, folder, sumo, calibration, chosen)
+    answer = run(city, world, policy, cell, folder, sumo, calibration, chosen, force)
     outcome = answer.outcome
     print_table(
         f"{city}, {policy}, seed {seed}, demand {demand:.2f} "
@@ -65,6 +67,7 @@ def demo(
     city: CityOption = "town",
     blocks: Annotated[int, typer.Option(help="Number of blocks, each at three demand levels.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("results/demo"),
+    force: ForceOption = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
@@ -72,7 +75,7 @@ def demo(
     """Compare no holding with the headway rule on a few days; write one HTML page."""
     from evenline.experiments.demo import demo as run
 
-    print(run(city, blocks, out, executor_of(executor, address, workers)))
+    print(run(city, blocks, out, executor_of(executor, address, workers), force))
 
 
 def collect(

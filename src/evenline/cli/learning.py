@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CalibrationOption, CityOption, print_table
+from evenline.cli.options import CalibrationOption, CityOption, ForceOption, print_table
 from evenline.support.errors import InputError
 
 
@@ -66,11 +66,12 @@ def teach(
     ] = 6201,
     days: Annotated[int, typer.Option(help="Number of simulated days to learn from.")] = 9,
     calibration: CalibrationOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Improve an actor with counterfactuals: try several holds at each decision of the same day."""
     from evenline.experiments.train import teach_actor
 
-    teach_actor(actor, out, city, seed, days, calibration)
+    teach_actor(actor, out, city, seed, days, calibration, force)
     print(out)
 
 

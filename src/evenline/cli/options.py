@@ -23,6 +23,9 @@ SumoOption = Annotated[
 ]
 ReplayOption = Annotated[Path | None, typer.Option("--replay", help="Folder of the replay.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for the result.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace files that you added or changed, too.")
+]
 DocsOption = Annotated[
     Path | None, typer.Option("--docs", help="Also write the result to this document.")
 ]

@@ -14,6 +14,7 @@ from evenline.cli.options import (
     CityOption,
     DocsOption,
     ExecutorOption,
+    ForceOption,
     JsonOption,
     OutOption,
     ReplayOption,
@@ -54,13 +55,20 @@ def export(
     ] = None,
     replay: ReplayOption = None,
     calibration: CalibrationOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Save a policy for a city as a bundle; with --onnx also as a checked ONNX graph."""
     from evenline.city.tables import digest
-    from evenline.policies.bundle import export_bundle, open_policy
+    from evenline.policies.bundle import export_bundle, open_policy, read_policy
     from evenline.worlds.open import open_city
 
     opened = open_city(city, calibration)
+    if onnx is not None:  # refused before anything is written
+        from evenline.policies.onnx_graph import refuse_other_file
+
+        if not source.endswith(".safetensors") and read_policy(source).spec.kind != "actor":
+            raise InputError(f"{source} is not an actor; only actors can be exported to ONNX")
+        refuse_other_file(onnx, force)
     folder = out or Path("results") / "policies" / f"{Path(city).name}-{Path(source).stem}"
     provenance = {
         "made_by": "evenline policy export",
@@ -68,15 +76,14 @@ def export(
         "city": digest(opened.city),
     }
     fitted = opened.calibration
-    bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted)
+    bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted, force)
     print(folder)
     if onnx is not None:
         from evenline.policies.actor import ActorPolicy
         from evenline.policies.onnx_graph import worst_error_s, write_onnx
 
         policy = open_policy(bundle, opened.city, opened.calibration)
-        if not isinstance(policy, ActorPolicy):
-            raise InputError(f"{source} is not an actor; only actors can be exported to ONNX")
+        assert isinstance(policy, ActorPolicy)
         write_onnx(onnx, policy)
         states, origin = _states(opened, replay)
         error_s = worst_error_s(onnx, policy, states)
@@ -183,6 +190,7 @@ def tune(
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the search, at least 1.")] = 1,
     out: OutOption = None,
+    force: ForceOption = False,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
@@ -196,8 +204,9 @@ def tune(
     folder = out or Path("results") / f"tune-{Path(city).name}-{name}"
     chosen_executor = executor_of(executor, address, workers)
     chosen, front, tuned = run(
-        rule, city, folder, blocks, budget, chain, completion, seed, calibration, chosen_executor
-    )
+        rule, city, folder, blocks, budget, chain, completion, seed, calibration, chosen_executor,
+        force,
+    )  # fmt: skip
     names = [constant.name for constant in tunable(rule).constants]
     print(f"{'time, s':>10}  {'completed':>9}  {', '.join(names)}")
     for each in front:
@@ -218,6 +227,7 @@ def compare(
         int, typer.Option(help="Number of blocks, each at three demand levels.")
     ] = 10,
     out: OutOption = None,
+    force: ForceOption = False,
     docs: DocsOption = None,
     as_json: JsonOption = False,
     calibration: CalibrationOption = None,
@@ -237,7 +247,7 @@ def compare(
     folder = out or Path("results") / f"compare-{Path(city).name}-{Path(world).stem}"
     found = run(
         city, world, named_policies(policies), blocks, folder,
-        executor_of(executor, address, workers), docs, calibration, sumo, Shard.parse(shard),
+        executor_of(executor, address, workers), docs, calibration, sumo, Shard.parse(shard), force,
     )  # fmt: skip
     if as_json:
         print(json.dumps(found.as_json(), sort_keys=True))

@@ -118,7 +118,6 @@ def missing_episodes(folder: Path, city: str, blocks: int | None = None) -> list
 @contextmanager
 def locked(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
     """Allow one collector per folder or shard; the lock is released when the process ends."""
-    folder.mkdir(parents=True, exist_ok=True)
     with one_runner(folder, "collector", shard.index, shard.count):
         yield
 

@@ -30,7 +30,14 @@ from evenline.runs.day import evaluator, library_versions
 from evenline.runs.executors import WHOLE, Executor, Shard, processes
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
-from evenline.support.files import refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.files import (
+    refuse_changed_files,
+    refuse_foreign,
+    to_json,
+    write_bytes,
+    write_listed,
+    write_text,
+)
 from evenline.support.own import load_own
 from evenline.support.progress import progress_bar
 from evenline.support.records import read_record
@@ -41,6 +48,7 @@ from evenline.worlds.sumo.runtime import installed_version
 PURPOSE = "development"
 CONFIDENCE = 0.95
 PLAN, RESULT = "plan.json", "comparison.json"
+TEXT, PICTURE = "comparison.txt", "comparison.png"
 SLOW = ("rollout",)  # left out of "all" unless named
 
 
@@ -191,13 +199,16 @@ def compare(
     calibration: Path | None = None,
     sumo: str | None = None,
     shard: Shard = WHOLE,
+    force: bool = False,
 ) -> Comparison:
     """Run the missing days, write the result's folder, and the document if one is named.
 
-    A shard runs its part of the stored days; the result is written when all of them exist.
+    A shard runs its part of the stored days; the result is written when all of them exist. Files
+    that were changed since an earlier comparison wrote them are replaced only by `force`.
     """
     check_world_name(world)
-    refuse_foreign(out, PLAN)
+    refuse_foreign(out, PLAN, force=force)
+    refuse_changed_files(out, (PLAN, PICTURE, TEXT, RESULT), force)
     opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
     digests = {source: policy_digest(source) for source in sources}
     refuse_same(digests)
@@ -218,12 +229,12 @@ def compare(
         for source in sources
         for cell in cells
     ]
-    found = _days(opened, jobs, digests, out, executor or processes(), shard)
+    found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
     comparison = Comparison(opened.name, world, cells, digests, days)
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
-    _write(comparison, out, docs, command)
+    _write(comparison, out, docs, command, force)
     return comparison
 
 
@@ -234,6 +245,7 @@ def _days(
     out: Path,
     executor: Executor,
     shard: Shard,
+    force: bool,
 ) -> dict[Job, dict[str, float]]:
     """The figures of every day; those of slow days are stored in the folder and read again."""
     city, world = opened.city, jobs[0].world
@@ -245,13 +257,12 @@ def _days(
         job: out / "days" / f"{_key(*setting, *sumo, digests[job.policy], job.cell.name)}.json"
         for job in jobs
     }
-    plan = {"city": digest(city), "world": world, "policies": digests}
-    write_text(out / PLAN, to_json(plan))
+    plan = to_json({"city": digest(city), "world": world, "policies": digests}).encode()
     slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind in SLOW}
     found = {
         job: read_record(path, dict[str, float]) for job, path in kept.items() if path.exists()
     }
-    todo = [job for job in shard.of(jobs) if job not in found]
+    todo, begun = [job for job in shard.of(jobs) if job not in found], False
     with progress_bar() as bar:
         task = bar.add_task(f"{city.name}, {world}", total=len(jobs), completed=len(found))
         with closing(executor(todo)) as results:
@@ -259,12 +270,17 @@ def _days(
                 job, answer = ended.job, ended.answer
                 if answer is None:
                     raise InputError(f"{job.city}, {job.name}: {ended.error}")
+                if not begun:  # a setting that no day can run with leaves no folder
+                    write_listed(out, {PLAN: plan}, force)
+                    begun = True
                 found[job] = measure(city, answer.outcome, answer.arrivals)
                 if job.policy in slow or shard != WHOLE:
                     write_text(kept[job], to_json(found[job]))
                 bar.advance(task)
     if missing := [job for job in jobs if job not in found]:
         raise InputError(f"{out}: {len(missing)} days are missing; run the other shards too")
+    if not begun:
+        write_listed(out, {PLAN: plan}, force)
     return found
 
 
@@ -276,11 +292,10 @@ def _key(*parts: str) -> str:
 # -- as text, figure, document --------------------------------------------------------------------
 
 
-def _write(comparison: Comparison, out: Path, docs: Path | None, command: str) -> None:
+def _write(comparison: Comparison, out: Path, docs: Path | None, command: str, force: bool) -> None:
     picture = png(figure(comparison))
-    write_bytes(out / "comparison.png", picture)
-    write_text(out / "comparison.txt", text_table(comparison))
-    write_text(out / RESULT, to_json(comparison.as_json()))
+    text, result = text_table(comparison), to_json(comparison.as_json())
+    write_listed(out, {PICTURE: picture, TEXT: text.encode(), RESULT: result.encode()}, force)
     if docs is not None:
         name = f"{docs.stem}-{comparison.city}-{comparison.world}.png"
         write_bytes(docs.parent / "images" / name, picture)

@@ -28,7 +28,7 @@ from evenline.replay.episode import read_tokens
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor
 from evenline.runs.job import Answer, Job, answer_json
-from evenline.support.files import new_folder, refuse_foreign, to_json, write_text
+from evenline.support.files import result_folder, to_json, write_text
 
 PAGE = "index.html"
 BASE, OTHER = "no holding", "the headway rule"
@@ -36,11 +36,15 @@ POLICIES = {BASE: "zero", OTHER: "headway"}
 WAITING_BIN_S = 600
 
 
-def demo(city_name: str, blocks: int, out: Path, executor: Executor | None = None) -> Path:
-    """Run the comparison and write the page; returns its path."""
+def demo(
+    city_name: str, blocks: int, out: Path, executor: Executor | None = None, force: bool = False
+) -> Path:
+    """Run the comparison and write the page; returns its path.
+
+    An earlier result is replaced if nothing in its folder was added or changed, or by `force`.
+    """
     city, cells = open_city(city_name), PURPOSES["demo"].cells(blocks)
-    refuse_foreign(out, PAGE)
-    with new_folder(out) as aside:
+    with result_folder(out, force) as aside:
         jobs = {
             policy: [
                 Job(

@@ -14,7 +14,7 @@ from evenline.figures.plots import png, time_space_grid
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor, processes
 from evenline.runs.job import Answer, Job, answer_json
-from evenline.support.files import new_folder, refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.files import result_folder, to_json, write_bytes, write_text
 from evenline.worlds.open import check_world_name, open_city
 
 OUTCOME = "outcome.json"
@@ -29,12 +29,15 @@ def simulate(
     sumo: str | None = None,
     calibration: Path | None = None,
     executor: Executor | None = None,
+    force: bool = False,
 ) -> Answer:
-    """Run a cell under a policy in a world, with another SUMO version if one is named."""
+    """Run a cell under a policy in a world, with another SUMO version if one is named.
+
+    An earlier result is replaced if nothing in its folder was added or changed, or by `force`.
+    """
     check_world_name(world)
     opened = open_city(city, calibration)
-    refuse_foreign(out, OUTCOME)
-    with new_folder(out) as aside:
+    with result_folder(out, force) as aside:
         visits = aside / "stop_visits.parquet"
         job = Job(
             city=city,

@@ -3,6 +3,7 @@
 It imports no SUMO, environments or plotting, which an accelerator machine may lack.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,9 +84,20 @@ def run_training(
 
 
 def teach_actor(
-    start: Path, out: Path, city_name: str, seed: int, days: int, calibration: Path | None = None
+    start: Path,
+    out: Path,
+    city_name: str,
+    seed: int,
+    days: int,
+    calibration: Path | None = None,
+    force: bool = False,
 ) -> None:
-    """Teach a trained actor with counterfactuals, and write the result."""
+    """Teach a trained actor with counterfactuals, and write the result.
+
+    An existing file does not tell who wrote it, so it is replaced only by `force`.
+    """
+    if os.path.lexists(out) and not (force and out.is_file() and not out.is_symlink()):
+        raise InputError(f"{out} already exists; choose another --out, or use --force for a file")
     opened = open_city(city_name, calibration)
     city = opened.city
     check_seed(seed)

@@ -27,6 +27,7 @@ from evenline.policies.bundle import (
     parse_source,
     policy_digest,
     read_policy,
+    refuse_changed_bundle,
     rule_spec,
     save_bundle,
     timetable_of,
@@ -37,13 +38,13 @@ from evenline.runs.day import evaluator, library_versions
 from evenline.runs.executors import Executor, processes
 from evenline.runs.job import Job
 from evenline.support.errors import InputError, choice
-from evenline.support.files import refuse_foreign, to_json, write_bytes, write_text
+from evenline.support.files import refuse_changed_files, refuse_foreign, to_json, write_listed
 from evenline.support.progress import progress_bar
 from evenline.support.records import Record, read_record
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import OpenCity, open_city
 
-TRIES, RESULT = "tries.json", "front.json"
+TRIES, RESULT, FRONT = "tries.json", "front.json", "front.png"
 PRICES_S = (0.0, 30.0, 120.0)  # price of one per cent of journeys unfinished, per passenger
 FIRST_STEP = 0.25  # share of a constant's range
 
@@ -88,10 +89,12 @@ def tune(
     seed: int = 1,
     calibration: Path | None = None,
     executor: Executor | None = None,
+    force: bool = False,
 ) -> tuple[Try, list[Try], str]:
     """Search and write the folder; return the chosen try, the front, and the tuned policy's source.
 
-    Chooses the lowest generalized time among tries with at least `least_completion`.
+    Chooses the lowest generalized time among tries with at least `least_completion`. Files that
+    were changed since an earlier search wrote them are replaced only by `force`.
     """
     rule = tunable(source)
     chain_code(chain)
@@ -99,7 +102,7 @@ def tune(
         raise InputError(f"seed {seed}: must be from 1 to {2**32 - 1}")
     if budget < len(PRICES_S):
         raise InputError(f"budget {budget}: must be at least {len(PRICES_S)}, one for each search")
-    refuse_foreign(out, TRIES)
+    refuse_foreign(out, TRIES, force=force)
     opened = open_city(city_name, calibration)
     fitted, cells = opened.fitted(), PURPOSES["tuning"].cells(blocks)
     setting = {
@@ -121,7 +124,9 @@ def tune(
         calibration=None if calibration is None else str(calibration),
     )
     judge = _judge(rule, source, chain, common, cells, executor or processes())
-    tries = _Tries(out / TRIES, setting, judge)
+    tries = _Tries(out / TRIES, setting, judge, force)
+    refuse_changed_files(out, (TRIES, FRONT, RESULT), force)
+    refuse_changed_bundle(out / f"{rule.name}-tuned", force)
     with progress_bar() as bar:
         task = bar.add_task(f"tuning {rule.name} in {opened.name}", total=budget)
         tries.on_try = lambda: bar.update(task, completed=min(tries.asked, budget))
@@ -136,7 +141,7 @@ def tune(
         raise InputError(
             f"{rule.name}: no constants reach a completion of {least_completion:.2%}; {most}"
         )
-    tuned = _write(out, opened, source, rule, chain, tries, setting, able_tries[0])
+    tuned = _write(out, opened, source, rule, chain, tries, setting, able_tries[0], force)
     return able_tries[0], best, tuned
 
 
@@ -193,8 +198,9 @@ class _Tries:
         path: Path,
         setting: dict[str, Any],
         judge: Callable[[Sequence[tuple[float, ...]]], list[Try]],
+        force: bool = False,
     ) -> None:
-        self.path, self.setting, self.judge = path, setting, judge
+        self.path, self.setting, self.judge, self.force = path, setting, judge, force
         self.known: dict[tuple[float, ...], Try] = {}
         self.seen: list[Try] = []
         self.asked = 0
@@ -216,7 +222,8 @@ class _Tries:
     def keep(self) -> None:
         """Write all tries to the file."""
         rows = [asdict(each) for each in self.known.values()]
-        write_text(self.path, to_json({"setting": self.setting, "tries": rows}))
+        content = to_json({"setting": self.setting, "tries": rows}).encode()
+        write_listed(self.path.parent, {self.path.name: content}, self.force)
 
 
 def _kept_tries(path: Path, setting: dict[str, Any]) -> tuple[Try, ...]:
@@ -262,6 +269,7 @@ def _write(
     tries: _Tries,
     setting: dict[str, Any],
     chosen: Try,
+    force: bool,
 ) -> str:
     """Write the front, its figure, and a built-in rule's bundle. Returns the tuned policy."""
     city = opened.city
@@ -273,8 +281,8 @@ def _write(
         "front": [asdict(each) for each in front(tries.seen)],
         "policy": setting_of(source, rule, chosen.constants, chain),
     }
-    write_bytes(out / "front.png", png(front_figure(rule.name, city.name, tries.seen, chosen)))
-    write_text(out / RESULT, to_json(found))
+    picture = png(front_figure(rule.name, city.name, tries.seen, chosen))
+    write_listed(out, {FRONT: picture, RESULT: to_json(found).encode()}, force)
     if RULES.get(rule.name) is not rule:
         return str(found["policy"])  # a bundle contains no code
     told = {key: found[key] for key in ("tries", "default", "chosen")}
@@ -283,7 +291,7 @@ def _write(
     bundle = Bundle(rule.name, spec, row=rule)
     tensors = {TIMETABLE: timetable_of(bundle, city, opened.calibration)} if rule.timed else {}
     folder = out / f"{rule.name}-tuned"
-    save_bundle(folder, spec, tensors)
+    save_bundle(folder, spec, tensors, force)
     return str(folder)
 
 

@@ -29,6 +29,7 @@ from evenline.rules.table import RULES, Rule
 from evenline.support.errors import InputError, choice
 from evenline.support.files import (
     new_folder,
+    refuse_changed,
     refuse_foreign,
     sha256,
     to_json,
@@ -226,10 +227,13 @@ def rule_spec(
     return replace(spec, contract=contract_record(city), provenance=provenance)
 
 
-def save_bundle(folder: Path, spec: Spec, tensors: Tensors) -> None:
-    """Write a bundle atomically. Refuses a bundle that could not be loaded again."""
+def save_bundle(folder: Path, spec: Spec, tensors: Tensors, force: bool = False) -> None:
+    """Write a bundle atomically. Refuses a bundle that could not be loaded again.
+
+    An earlier bundle is replaced if nothing in its folder was added or changed, or by `force`.
+    """
     _check(Path(folder), spec, tensors)
-    refuse_foreign(folder, POLICY)
+    refuse_changed_bundle(folder, force)
     with new_folder(folder) as aside:
         write_text(aside / POLICY, to_json(plain(spec)))
         hashes = {POLICY: sha256(aside / POLICY)}
@@ -237,6 +241,17 @@ def save_bundle(folder: Path, spec: Spec, tensors: Tensors) -> None:
             write_bytes(aside / TENSORS, safetensors.numpy.save(_contiguous(tensors)))
             hashes[TENSORS] = sha256(aside / TENSORS)
         write_text(aside / HASHES, to_json(hashes))
+
+
+def refuse_changed_bundle(folder: Path, force: bool = False) -> None:
+    """Refuse to replace a folder that is not an unchanged bundle, unless by force."""
+    refuse_foreign(folder, POLICY, force=force)
+    listing: dict[str, list[str]] = {}
+    if not force and (folder / HASHES).is_file():
+        hashes = read_record(folder / HASHES, dict[str, Sha256])
+        listing = {name: [hashes[name]] for name in (POLICY, TENSORS) if name in hashes}
+        listing[HASHES] = [sha256(folder / HASHES)]
+    refuse_changed(folder, listing, force)
 
 
 def _contiguous(tensors: Tensors) -> Tensors:
@@ -395,6 +410,7 @@ def export_bundle(
     chain: str | None,
     provenance: dict[str, Any],
     calibration: Calibration | None = None,
+    force: bool = False,
 ) -> Bundle:
     """Save a policy for a city as a bundle; the bundle of a timetable rule includes its timetable.
 
@@ -404,7 +420,7 @@ def export_bundle(
         content = Path(source).read_bytes()
         provenance = provenance | {"tensors_sha256": hashlib.sha256(content).hexdigest()}
         tensors = tensors_of(Path(source), content)
-        save_bundle(folder, actor_spec(city, chain or "raw", provenance), tensors)
+        save_bundle(folder, actor_spec(city, chain or "raw", provenance), tensors, force)
         return load_bundle(folder)
     bundle, contract = read_policy(source), contract_record(city)
     spec = bundle.spec
@@ -418,5 +434,5 @@ def export_bundle(
     tensors = dict(bundle.tensors)
     if bundle.row is not None and bundle.row.timed:
         tensors[TIMETABLE] = timetable_of(bundle, city, calibration)
-    save_bundle(folder, spec, tensors)
+    save_bundle(folder, spec, tensors, force)
     return load_bundle(folder)

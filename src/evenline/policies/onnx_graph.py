@@ -5,12 +5,15 @@ decision, the actions taken), in double precision. Output: `hold_s` and, for che
 `mu`. The graph uses only standard operators; all sums are in double precision, as in our own code.
 """
 
+import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError
 from onnxscript import build_graph
 
 from evenline.control.action import MAX_HOLD_S
@@ -41,15 +44,50 @@ from evenline.control.state import (
 )
 from evenline.policies.actor import ActorPolicy
 from evenline.rules import chain as ch
+from evenline.support.errors import InputError
 from evenline.support.files import write_bytes
 
 OPSET, IR_VERSION = 18, 9
+PRODUCER, HASH = "evenline", "evenline_sha256"
 SINGLE, DOUBLE, WHOLE = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
 def write_onnx(path: Path, controller: ActorPolicy) -> None:
-    """Write the graph of an actor and its chain."""
-    write_bytes(path, actor_graph(controller).SerializeToString())
+    """Write the graph of an actor and its chain, with its hash, which tells later changes."""
+    model = actor_graph(controller)
+    model.metadata_props.add(key=HASH, value=_hash(model))
+    write_bytes(path, model.SerializeToString())
+
+
+def refuse_other_file(path: Path, force: bool = False) -> None:
+    """Refuse to replace a file that is not a graph of ours, unchanged; a plain one goes by force.
+
+    A link, a folder or a device is never replaced.
+    """
+    if not os.path.lexists(path):
+        return
+    if path.is_symlink() or not path.is_file():
+        raise InputError(f"{path} is not a plain file; choose another --onnx")
+    if force:
+        return
+    choose = "choose another --onnx, or use --force to replace it"
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except DecodeError:
+        model = onnx.ModelProto()
+    own = {prop.key: prop.value for prop in model.metadata_props}
+    if model.producer_name != PRODUCER or HASH not in own:
+        raise InputError(f"{path} was not written by Evenline, or by an old version; {choose}")
+    if own[HASH] != _hash(model):
+        raise InputError(f"{path} has changed since Evenline wrote it; {choose}")
+
+
+def _hash(model: Any) -> str:
+    """The SHA-256 of a model without its metadata."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    bare.ClearField("metadata_props")
+    return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
 
 
 def actor_graph(controller: ActorPolicy) -> Any:
@@ -73,7 +111,7 @@ def actor_graph(controller: ActorPolicy) -> Any:
     state = ir.val("state", DOUBLE, ["n", PACKED_WIDTH])
     outputs = [ir.val(name, DOUBLE, ["n"]) for name in ("hold_s", "logit", "mu")]
     graph = build_graph(policy, [state], outputs, opset_imports={"": OPSET}, name="evenline-actor")
-    model = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION, producer_name="evenline"))
+    model = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION, producer_name=PRODUCER))
     onnx.checker.check_model(model)
     return model
 

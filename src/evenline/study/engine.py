@@ -269,7 +269,6 @@ def run_study(
 ) -> bool:
     """Run the steps that have to run, in order; return whether the whole study is done."""
     todo = chosen(steps, again_from, until)
-    study.folder.mkdir(parents=True, exist_ok=True)
     with one_runner(study.folder, "study"):
         refuse_seen(study, todo, again_from)
         if plan_path.resolve() != (study.folder / PLAN).resolve():

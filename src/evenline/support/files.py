@@ -1,6 +1,8 @@
 """Atomic writing and hashing of files, and temporary folders.
 
 A reader sees either the old content or all of the new content, even if the writer is killed.
+A result's folder lists what we wrote in it (`.evenline.json`); what is not listed, or has changed
+since, is replaced only by force.
 """
 
 import fcntl
@@ -10,7 +12,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ import pyarrow.parquet as pq
 from evenline.support.errors import InputError
 
 SCRATCH, IN_USE = "evenline-", ".in-use"
+LISTING = ".evenline.json"
+CHOOSE = "choose another --out, or use --force to replace it"
 
 
 def sha256(path: Path) -> str:
@@ -98,17 +102,116 @@ def _finite(number: str) -> float:
     return value
 
 
-def refuse_foreign(target: Path, mark: str, hidden: bool = True) -> None:
+def refuse_foreign(target: Path, mark: str, hidden: bool = True, force: bool = False) -> None:
     """Refuse to replace a folder that is not ours: it must be empty or contain `mark`.
 
-    Without `hidden`, a folder that contains only hidden files counts as empty.
+    Without `hidden`, a folder that contains only hidden files counts as empty. With `force`, every
+    folder counts as ours.
     """
     if target.is_dir():
+        if force:
+            return
         there = (path for path in target.iterdir() if hidden or not path.name.startswith("."))
         if (target / mark).is_file() or not any(there):
             return
     if target.exists():
         raise InputError(f"{target} already exists and has no {mark}; choose another --out")
+
+
+# -- what we wrote --------------------------------------------------------------------------------
+
+Listing = Mapping[str, Collection[str]]  # the SHA-256 that a file may have, by relative path
+
+
+def listing_of(folder: Path) -> dict[str, list[str]]:
+    """What we wrote in a folder, from its `.evenline.json`; nothing if it has none."""
+    path = folder / LISTING
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    if not isinstance(found, dict) or not all(isinstance(own, list) for own in found.values()):
+        raise InputError(f"{path}: not a list of hashes by file; {CHOOSE}")
+    return found
+
+
+def refuse_changed(folder: Path, listing: Listing, force: bool = False) -> None:
+    """Refuse to replace a folder with anything in it that is not listed or has changed since."""
+    if not folder.is_dir():
+        if folder.exists():
+            raise InputError(f"{folder} already exists and is not a folder; choose another --out")
+        return
+    if force:
+        return
+    folders = {parent.as_posix() for name in listing for parent in Path(name).parents}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir() and not path.is_symlink() and name in folders:
+            continue
+        if name != LISTING or not path.is_file():
+            _refuse_other(path, listing.get(name, ()))
+
+
+def _refuse_other(path: Path, hashes: Collection[str]) -> None:
+    """Refuse to replace a file that does not have one of these hashes."""
+    if not hashes or path.is_symlink() or not path.is_file():
+        raise InputError(f"{path} was not written by Evenline, or by an old version; {CHOOSE}")
+    if sha256(path) not in hashes:
+        raise InputError(f"{path} has changed since Evenline wrote it; {CHOOSE}")
+
+
+@contextmanager
+def result_folder(target: Path, force: bool = False) -> Iterator[Path]:
+    """A new folder that lists its files and replaces only an unchanged folder of this kind."""
+    refuse_changed(target, {} if force else listing_of(target), force)
+    with new_folder(target) as aside:
+        yield aside
+        listing = {name: [own] for name, own in folder_files(aside).items()}
+        write_text(aside / LISTING, to_json(listing))
+        refuse_changed(target, {} if force else listing_of(target), force)  # after a long run
+
+
+def refuse_changed_files(folder: Path, names: Collection[str], force: bool = False) -> None:
+    """Refuse to replace any of these files of a folder if it is not listed or has changed."""
+    if force or not folder.is_dir():
+        return
+    listing = listing_of(folder)
+    for name in names:
+        if os.path.lexists(folder / name):
+            _refuse_other(folder / name, listing.get(name, ()))
+
+
+def write_listed(folder: Path, contents: Mapping[str, bytes], force: bool = False) -> None:
+    """Write files into a folder and list them; refuses like `refuse_changed_files`.
+
+    The new hash is listed before the file is replaced, next to the old one, so a kill in between
+    leaves a file that is still ours.
+    """
+    refuse_changed_files(folder, contents, force)
+    listing = listing_of(folder)
+    for name, content in contents.items():
+        before = listing.get(name, [])[-1:]
+        new = hashlib.sha256(content).hexdigest()
+        listing[name] = [*(own for own in before if own != new), new]
+    write_text(folder / LISTING, to_json(listing))
+    for name, content in contents.items():
+        write_bytes(folder / name, content)
+
+
+# -- folders --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_empty_parents(path: Path) -> Iterator[None]:
+    """Create a path's parent folders; if the block fails, remove those that are empty again."""
+    missing = [parent for parent in path.absolute().parents if not parent.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # not empty: something was written there
+            for parent in missing:
+                parent.rmdir()
+        raise
 
 
 @contextmanager
@@ -117,24 +220,24 @@ def new_folder(target: Path) -> Iterator[Path]:
 
     An existing folder of that name is replaced only then.
     """
-    target = target.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        yield aside
-        aside.chmod(0o755)
-        for path in sorted(aside.rglob("*")):
-            if path.is_dir():
-                sync_folder(path)
-            else:
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-        sync_folder(aside)
-        _put_in_place(aside, target)
-        sync_folder(target.parent)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+    target = target.resolve()  # a link stays, and its folder is replaced
+    with no_empty_parents(target):
+        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        try:
+            yield aside
+            aside.chmod(0o755)
+            for path in sorted(aside.rglob("*")):
+                if path.is_dir():
+                    sync_folder(path)
+                else:
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
+            sync_folder(aside)
+            _put_in_place(aside, target)
+            sync_folder(target.parent)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
 
 
 def _put_in_place(aside: Path, target: Path) -> None:
