@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 import evenline
-import small_cities
 from evenline.city.build import build
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
@@ -226,14 +225,20 @@ def test_a_killed_worker_is_replaced_and_its_day_run_again(
     assert outcome.decisions == len(read_tokens(path))
 
 
+@pytest.fixture
+def runtimes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EVENLINE_RUNTIMES", str(tmp_path / "runtimes"))
+    return tmp_path / "runtimes"
+
+
 def test_what_always_fails_is_returned_by_name_and_the_rest_goes_on(
-    town: City, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runtimes: Path
 ) -> None:
-    save_city(small_cities.unloadable(town), tmp_path / "unloadable")
-    cities = (str(tmp_path / "unloadable"), "nowhere", "town")
+    faulty_sumo(runtimes, "raise RuntimeError('out of road')", times=99)
+    asked = (("town", VERSION), ("nowhere", None), ("town", None))
     jobs = [
-        Job(city=city, policy="zero", cell=demo_cell(n), tokens=tmp_path / f"{n}.pq")
-        for n, city in enumerate(cities, 1)
+        Job(city=city, policy="zero", cell=demo_cell(n), tokens=tmp_path / f"{n}.pq", sumo=sumo)
+        for n, (city, sumo) in enumerate(asked, 1)
     ]
     results = {ended.job.name: ended for ended in processes(1)(jobs)}
     crashed, unknown, fine = (results[f"zero {n}-{500 + n}-1.00"] for n in (1, 2, 3))
@@ -252,12 +257,6 @@ def test_a_silent_worker_is_given_up() -> None:
     ended = ran(JOB, Limits(silence_s=0.0))
     assert {failure.message for failure in ended.failures} == {"no progress for 0 s"}
     assert [failure.kind for failure in ended.failures] == ["silent"] * USUAL.tries
-
-
-@pytest.fixture
-def runtimes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EVENLINE_RUNTIMES", str(tmp_path / "runtimes"))
-    return tmp_path / "runtimes"
 
 
 def test_a_crash_is_tried_again_with_the_same_seeds(runtimes: Path) -> None:

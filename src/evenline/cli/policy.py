@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from evenline.cli.options import (
@@ -115,6 +114,8 @@ def check(
 
     Exits with code 1 if the graph of an actor differs from our own code.
     """
+    import numpy as np
+
     from evenline.city.cells import demo_cell
     from evenline.control.world import run_episode
     from evenline.policies.bundle import open_policy, policy_digest

@@ -15,12 +15,12 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from evenline.support.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCRATCH, IN_USE = "evenline-", ".in-use"
 LISTING = ".evenline.json"
@@ -70,8 +70,11 @@ def write_text(path: Path, content: str) -> None:
     write_bytes(path, content.encode())
 
 
-def write_table(path: Path, table: pa.Table) -> None:
+def write_table(path: Path, table: "pa.Table") -> None:
     """Replace a Parquet file atomically."""
+    import pyarrow as pa  # takes 0.1 s, which most commands do without
+    import pyarrow.parquet as pq
+
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     write_bytes(path, sink.getvalue().to_pybytes())
