@@ -1,6 +1,8 @@
 """A matrix survives whatever stops it, loses and doubles nothing, and keeps its outcomes sealed."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from evenline.trial.evidence import peek, write_analysis
 from evenline.trial.matrix import run, standing
 from evenline.trial.registration import Trial, journal, notices
 from evenline.trial.verify import verify
+from faults import wait_until
 from made import answer, better_by_ninety, day, finished_trial, made_up, registered, results
 
 
@@ -237,3 +240,19 @@ def test_a_rule_of_ones_own_that_fails_is_quarantined_and_the_rest_goes_on(tmp_p
     found = run(trial.folder, processes())
     assert len(found.done) == len(found.quarantined) == 12
     assert {job.method for job in found.quarantined.values()} == {"better"}
+
+
+def test_a_runner_that_is_killed_loses_no_record(tmp_path: Path) -> None:
+    trial = registered(tmp_path, methods='{ better = "headway-1.0", worse = "zero" }')
+    records = trial.folder / "records"
+    command = [sys.executable, "-m", "evenline", "trial", "run", str(trial.folder)]
+    runner = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    wait_until(lambda: len(list(records.glob("*.json"))) >= 3)
+    runner.kill()
+    runner.wait()
+    kept = {path.name: path.read_bytes() for path in records.glob("*.json")}
+    assert 3 <= len(kept) < 24
+    assert run(trial.folder, processes()).complete
+    assert kept.items() <= {path.name: path.read_bytes() for path in records.iterdir()}.items()
+    write_analysis(trial.folder)
+    assert verify(trial.folder).problems == []
