@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenline.city.demand import DemandPlan, make_journeys
+from evenline.city.demand import DemandPlan, Peaks, make_journeys
 from evenline.city.model import City, Node, Road, Service, Stop, Traffic, Trip, Vehicle
 
 Corner = tuple[int, int]
@@ -48,6 +48,7 @@ class CityPlan:
     unsignalled: frozenset[Corner]
     bus_lanes: tuple[tuple[Corner, ...], ...]
     cars_per_hour: tuple[float, ...]
+    busy: Peaks  # when services that are not even run closer together
     demand: DemandPlan
     car_routes: int = 200
 
@@ -247,7 +248,7 @@ def _make_timetable(plan: CityPlan, rng: np.random.Generator) -> tuple[Trip, ...
             departures = np.round(np.linspace(first, last, count)).astype(int)
         else:
             clock = np.linspace(first, last, 2001)
-            supply = np.cumsum(0.75 + plan.demand.intensity(clock))
+            supply = np.cumsum(0.75 + plan.busy.intensity(clock))
             supply = (supply - supply[0]) / (supply[-1] - supply[0])
             even = np.linspace(0, 1, count)
             even[1:-1] += 0.5 * (rng.random(count - 2) - 0.5) / (count - 1)

@@ -5,6 +5,7 @@ Departures move by at most 120 s; the shift depends on the passenger and the blo
 level, and a higher level contains all passengers of a lower one.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,24 +118,75 @@ def service_stop_offsets(city: City) -> Ints:
 
 
 @dataclass(frozen=True)
+class Hourly:
+    """People set out by the clock: `factors` by hour, the last one going on until `until_s`.
+
+    `boarding` weighs equal parts of the line, from the first stop to the last but one.
+    """
+
+    factors: tuple[float, ...]
+    until_s: int
+    boarding: tuple[float, ...]
+    speed_mps: float = math.inf  # nobody sets out later because the stop is farther along
+
+    def clock(self, departures: Sequence[int]) -> tuple[Floats, Floats]:
+        """Inverse-transform table of the times at which people set out, for any service."""
+        hours = 3600.0 * np.arange(len(self.factors))
+        edges = np.append(hours[hours < self.until_s], self.until_s)
+        mass = np.diff(edges) * np.array(self.factors[: len(edges) - 1])
+        return edges, np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
+
+    def board(self, count: int, rng: np.random.Generator) -> int:
+        """Draw a boarding position on a service with `count` stops."""
+        reached = np.concatenate([[0.0], np.cumsum(self.boarding)])
+        share = np.interp(rng.random(), reached / reached[-1], np.linspace(0, 1, len(reached)))
+        return min(int(share * (count - 1)), count - 2)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Demand with peaks (centre_s, width_s, height) over a floor, timed at the first stop.
+
+    It begins shortly before the first bus of a service and ends `tail_s` after the last one.
+    Farther along the line people set out later, at the speed of a bus.
+    """
+
+    floor: float
+    peaks: tuple[tuple[float, float, float], ...]
+    tail_s: float = 0.0
+    tail_intensity: float = 0.0
+    speed_mps: float = math.inf
+
+    def intensity(self, clock_s: Floats) -> Floats:
+        """Relative demand at a time of day."""
+        peaks = [h * np.exp(-(((clock_s - c) / w) ** 2)) for c, w, h in self.peaks]
+        return np.asarray(sum(peaks, np.full_like(clock_s, self.floor)))
+
+    def clock(self, departures: Sequence[int]) -> tuple[Floats, Floats]:
+        """Inverse-transform table of the times at which people set out for a service."""
+        gap = (departures[-1] - departures[0]) / max(1, len(departures) - 1)
+        clock = np.arange(departures[0] - 0.8 * gap, departures[-1] + self.tail_s, 10.0)
+        density = self.intensity(clock)
+        density[clock > departures[-1]] *= self.tail_intensity
+        cumulative = np.cumsum(density)
+        return clock, (cumulative - cumulative[0]) / (cumulative[-1] - cumulative[0])
+
+    def board(self, count: int, rng: np.random.Generator) -> int:
+        """Draw a boarding position, mostly in the middle of the line and never its last stop."""
+        centre = 0.5 * (rng.random() + rng.random())
+        return min(int(centre * 0.9 * count * 0.95), count - 2)
+
+
+@dataclass(frozen=True)
 class DemandPlan:
-    """How passengers use an embedded city. Peaks are (centre_s, width_s, height)."""
+    """How passengers use an embedded city."""
 
     passengers: int
     transfer_share: float
-    floor: float
-    peaks: tuple[tuple[float, float, float], ...]
-    tail_s: float
-    tail_intensity: float
-    speed_mps: float
+    profile: Hourly | Peaks
     ride_share: float
     weights: tuple[tuple[str, float], ...] = ()
     max_level: float = 1.25
-
-    def intensity(self, clock_s: Floats) -> Floats:
-        """Relative demand at a time of day, at the first stop."""
-        peaks = [h * np.exp(-(((clock_s - c) / w) ** 2)) for c, w, h in self.peaks]
-        return np.asarray(sum(peaks, np.full_like(clock_s, self.floor)))
 
 
 def make_journeys(
@@ -149,7 +201,10 @@ def make_journeys(
     weight = dict(plan.weights)
     runs = np.array([sum(t.service == i for t in trips) for i in range(len(services))])
     share = np.cumsum(runs * np.array([weight.get(s.id, 1.0) for s in services]))
-    clocks = [_departure_clock(plan, i, trips) for i in range(len(services))]
+    clocks = [
+        plan.profile.clock([trip.departure_s for trip in trips if trip.service == i])
+        for i in range(len(services))
+    ]
     changes = _changes(services)
     carriers_of: dict[tuple[int, int], tuple[int, ...]] = {}
     rows: list[tuple[int, float, list[tuple[int, int]]]] = []
@@ -164,7 +219,7 @@ def make_journeys(
             board = service.stops.index(legs[0][0])
         clock, cumulative = clocks[index]
         begin = float(np.interp(rng.random(), cumulative, clock))
-        depart = begin + (service.distance_m[board] - service.distance_m[0]) / plan.speed_mps
+        depart = begin + (service.distance_m[board] - service.distance_m[0]) / plan.profile.speed_mps
         last = horizon_s - 2 * DEPARTURE_SHIFT_S
         departure = int(min(max(depart, DEPARTURE_SHIFT_S), last))
         rows.append((departure, round((ranks[person] + 1) / count * plan.max_level, 6), legs))
@@ -198,25 +253,10 @@ def carrying(services: Sequence[Service], board: int, alight: int) -> tuple[int,
     )
 
 
-def _departure_clock(plan: DemandPlan, index: int, trips: Sequence[Trip]) -> tuple[Floats, Floats]:
-    """Inverse-transform table of departure times of a service, at its first stop.
-
-    Demand begins shortly before the first bus and ends `tail_s` after the last.
-    """
-    departures = [trip.departure_s for trip in trips if trip.service == index]
-    gap = (departures[-1] - departures[0]) / max(1, len(departures) - 1)
-    clock = np.arange(departures[0] - 0.8 * gap, departures[-1] + plan.tail_s, 10.0)
-    density = plan.intensity(clock)
-    density[clock > departures[-1]] *= plan.tail_intensity
-    cumulative = np.cumsum(density)
-    return clock, (cumulative - cumulative[0]) / (cumulative[-1] - cumulative[0])
-
-
 def _ride(plan: DemandPlan, service: Service, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw boarding stops, mostly in the middle and never the last, and the lengths of rides."""
+    """Draw a boarding stop and the length of a ride, which ends at the last stop at the latest."""
     count = len(service.stops)
-    centre = 0.5 * (rng.random() + rng.random())
-    board = min(int(centre * 0.9 * count * 0.95), count - 2)
+    board = plan.profile.board(count, rng)
     span = plan.ride_share * (0.3 + 1.4 * rng.random()) * count
     alight = board + max(1, round(span))
     return board, min(alight, count - 1)

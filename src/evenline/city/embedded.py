@@ -1,13 +1,16 @@
-"""The two embedded cities as plans: `city`, the size of the paper's network, and `town`.
+"""The embedded cities as plans: `city`, the size of the paper's network, and `town`.
 
 The twelve services of `city` carry the names, trip counts, first and last departures and stop
-counts of the network the paper studies; streets, signals, people and cars are made here.
+counts of the network the paper studies; streets, signals and cars are made here. Its people follow
+the one real table of that network, of service 7X; `docs/cities.md` says what is fact and what is
+choice. `city-two-peaks` is the same city with the demand that it had before.
 """
 
+from dataclasses import replace
 from functools import cache
 
 from evenline.city.build import CityPlan, Corner, ServicePlan, build
-from evenline.city.demand import DemandPlan
+from evenline.city.demand import DemandPlan, Hourly, Peaks
 from evenline.city.model import City
 from evenline.support.errors import InputError, choice
 
@@ -31,6 +34,21 @@ _311X = ((-7, -3), (-1, -3), (-1, 8), (1, 8), (1, 10), (-3, 10), (-3, 16), (3, 1
 _406X = ((11, 14), (2, 14), (2, 10), (1, 10), (1, 8), (-10, 8), (-10, 9))
 _406S = ((-10, 8), (-10, 9), (-9, 9), (-9, 8), (1, 8), (1, 10), (2, 10), (2, 14), (11, 14))
 _705X = ((2, 0), (6, 0), (6, 6), (18, 6), (18, 0), (24, 0))
+
+# People of service 7X who set out in hours 1 to 5 of the day, and who board at stops 1 to 24 of 25:
+# public files of the paper's first author (github.com/erzhu419, offline-sumo and sumo-rl).
+HOURS_7X = (13, 105, 197, 246, 254)
+BOARDING_7X = (
+    34, 30, 35, 31, 64, 60, 62, 60, 31, 57, 20, 47, 44, 44, 35, 33, 35, 20, 24, 17, 14, 9, 7, 2,
+)  # fmt: skip
+
+_TWO_PEAKS = Peaks(
+    floor=0.55,
+    peaks=((5_400, 1_900, 1.1), (17_200, 1_400, 1.0)),
+    tail_s=1_800,
+    tail_intensity=0.15,
+    speed_mps=5.6,
+)
 
 CITY = CityPlan(
     name="city",
@@ -67,17 +85,33 @@ CITY = CityPlan(
     ),
     cars_per_hour=(1000, 2400, 2000, 1400, 1800, 1500, 600),
     car_routes=400,
+    busy=_TWO_PEAKS,
+    demand=DemandPlan(
+        passengers=17_200,
+        transfer_share=0.058,  # 868 of 15,079 journeys
+        profile=Hourly(HOURS_7X, until_s=19_200, boarding=BOARDING_7X),
+        ride_share=0.5,
+    ),
+)
+
+CITY_TWO_PEAKS = replace(
+    CITY,
+    name="city-two-peaks",
     demand=DemandPlan(
         passengers=17_200,
         transfer_share=0.06,
-        floor=0.55,
-        peaks=((5_400, 1_900, 1.1), (17_200, 1_400, 1.0)),
-        tail_s=1_800,
-        tail_intensity=0.15,
-        speed_mps=5.6,
+        profile=_TWO_PEAKS,
         ride_share=0.5,
         weights=(("705X", 1.7), ("311X", 1.6), ("122S", 1.4), ("406X", 1.4), ("102S", 1.1)),
     ),
+)
+
+_TOWN_PEAKS = Peaks(
+    floor=0.6,
+    peaks=((2_000, 800, 1.3), (4_600, 600, 1.0)),
+    tail_s=700,
+    tail_intensity=0.25,
+    speed_mps=6.0,
 )
 
 TOWN = CityPlan(
@@ -94,21 +128,18 @@ TOWN = CityPlan(
     unsignalled=frozenset({(1, 1)}),
     bus_lanes=(((2, 1), (5, 1)),),
     cars_per_hour=(700, 500),
+    busy=_TOWN_PEAKS,
     demand=DemandPlan(
         passengers=2_700,
         transfer_share=0.06,
-        floor=0.6,
-        peaks=((2_000, 800, 1.3), (4_600, 600, 1.0)),
-        tail_s=700,
-        tail_intensity=0.25,
-        speed_mps=6.0,
+        profile=_TOWN_PEAKS,
         ride_share=0.5,
         weights=(("2N", 1.3), ("1E", 1.2)),
     ),
     car_routes=60,
 )
 
-PLANS = {plan.name: plan for plan in (CITY, TOWN)}
+PLANS = {plan.name: plan for plan in (CITY, CITY_TWO_PEAKS, TOWN)}
 
 
 @cache
