@@ -219,7 +219,9 @@ def make_journeys(
             board = service.stops.index(legs[0][0])
         clock, cumulative = clocks[index]
         begin = float(np.interp(rng.random(), cumulative, clock))
-        depart = begin + (service.distance_m[board] - service.distance_m[0]) / plan.profile.speed_mps
+        depart = (
+            begin + (service.distance_m[board] - service.distance_m[0]) / plan.profile.speed_mps
+        )
         last = horizon_s - 2 * DEPARTURE_SHIFT_S
         departure = int(min(max(depart, DEPARTURE_SHIFT_S), last))
         rows.append((departure, round((ranks[person] + 1) / count * plan.max_level, 6), legs))

@@ -12,11 +12,15 @@ from evenline.cli.options import (
     DocsOption,
     ExecutorOption,
     ReplayOption,
+    WidthsOption,
     WorkersOption,
     executor_of,
+    widths_of,
 )
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar, stderr
+
+LEARNED = 0.5  # least correlation of a critic with an effect that is paid at once
 
 app = typer.Typer(no_args_is_help=True, help="Check recorded days against fixed limits.")
 replay_app = typer.Typer(no_args_is_help=True, help="Export a collected replay.")
@@ -82,6 +86,41 @@ def audit_replay(
         print(f"{figure.name:45} {figure.text():>34}   paper {figure.paper_text():>12}  {verdict}")
     print(folder / "replay.html")
     if any(figure.passed is False for figure in figures):
+        raise typer.Exit(1)
+
+
+@app.command("learner")
+def audit_learner(
+    city: CityOption = "town",
+    replay: ReplayOption = None,
+    seeds: Annotated[str, typer.Option(help="Training seeds, such as 6201-6205.")] = "6201-6205",
+    updates: Annotated[int, typer.Option(help="Number of IQL updates.")] = 10_000,
+    widths: WidthsOption = "128,256,256",
+    device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder for the result.")] = None,
+) -> None:
+    """Test whether IQL learns an effect that is paid at once, from raw and from centred rewards.
+    Exits with code 1 if it does not learn it from centred ones.
+    """
+    from evenline.city.tables import open_city
+    from evenline.experiments.train import replay_folder, seeds_of
+    from evenline.learn.control import positive_control
+    from evenline.learn.network import Size
+    from evenline.replay.store import open_store
+    from evenline.support.files import to_json, write_text
+
+    opened = open_city(city)
+    store = open_store(replay or replay_folder(opened.name), opened)
+    size = Size(len(opened.services), *widths_of(widths))
+    found = positive_control(store, seeds_of(seeds), updates, size, device)
+    for rewards in ("raw", "centred"):
+        each = found[rewards]["correlations"]
+        mean, least, most = sum(each) / len(each), min(each), max(each)
+        print(f"{rewards:8} correlation {mean:.3f} ({least:.3f} to {most:.3f})")
+    folder = out or Path("results") / f"audit-{opened.name}"
+    write_text(folder / "learner.json", to_json(found))
+    print(folder / "learner.json")
+    if min(found["centred"]["correlations"]) < LEARNED:
         raise typer.Exit(1)
 
 

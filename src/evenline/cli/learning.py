@@ -5,8 +5,14 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CalibrationOption, CityOption, ForceOption, print_table
-from evenline.support.errors import InputError
+from evenline.cli.options import (
+    CalibrationOption,
+    CityOption,
+    ForceOption,
+    WidthsOption,
+    print_table,
+    widths_of,
+)
 
 
 def train(
@@ -22,13 +28,16 @@ def train(
     events: Annotated[
         int, typer.Option(help="Number of simulated decisions per learner.")
     ] = 25_000,
-    widths: Annotated[str, typer.Option(help="Slot, fused and hidden widths.")] = "128,256,256",
+    widths: WidthsOption = "128,256,256",
     diagnostic: Annotated[
         bool, typer.Option(help="Also compute the domain-ratio diagnostic.")
     ] = True,
     blocks: Annotated[
         int, typer.Option(help="Number of fresh blocks to measure the actors on.")
     ] = 3,
+    centred: Annotated[
+        bool, typer.Option(help="Subtract what a day without holding costs at the same time.")
+    ] = False,
     calibration: CalibrationOption = None,
 ) -> None:
     """Train policies on a replay and in the fast world. Run it again to continue."""
@@ -36,14 +45,11 @@ def train(
     from evenline.learn.schedule import Budget
 
     folder = out or Path("results") / f"train-{Path(city).name}"
-    sizes = [int(width) for width in widths.split(",") if width.isdigit()]
-    if len(sizes) != 3:
-        raise InputError(f"widths {widths!r}: give three numbers, such as 128,256,256")
     whole = Budget()
     budget = Budget(iql_updates, round(events * whole.warmup_events / whole.events), events)
     found = run_training(
-        city, learner, seeds, replay, folder, device, budget, (sizes[0], sizes[1], sizes[2]),
-        diagnostic, blocks, calibration,
+        city, learner, seeds, replay, folder, device, budget, widths_of(widths),
+        diagnostic, blocks, calibration, centred,
     )  # fmt: skip
     print_table(
         f"Actors of {Path(city).name} on fresh days of the fast world",

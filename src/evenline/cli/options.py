@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from evenline.support.errors import InputError
+
 if TYPE_CHECKING:
     from evenline.runs.executors import Executor
 
@@ -39,6 +41,9 @@ AddressOption = Annotated[
     str | None,
     typer.Option("--address", help="Address of the Ray cluster, such as auto or HOST:6379."),
 ]
+WidthsOption = Annotated[
+    str, typer.Option("--widths", help="Slot, fused and hidden widths of the network.")
+]
 ShardOption = Annotated[
     str, typer.Option("--shard", help="Run one part of the days, such as 2/8; for batch queues.")
 ]
@@ -49,6 +54,14 @@ def executor_of(executor: str, address: str | None, workers: int | None) -> "Exe
     from evenline.runs.executors import chosen_executor
 
     return chosen_executor(executor, address, workers)
+
+
+def widths_of(text: str) -> tuple[int, int, int]:
+    """Three widths from text such as 128,256,256."""
+    sizes = [int(width) for width in text.split(",") if width.isdigit()]
+    if len(sizes) != 3:
+        raise InputError(f"widths {text!r}: give three numbers, such as 128,256,256")
+    return sizes[0], sizes[1], sizes[2]
 
 
 def print_table(title: str, rows: dict[str, str]) -> None:

@@ -61,6 +61,7 @@ def run_training(
     diagnostic: bool,
     blocks: int = CURVE_BLOCKS,
     calibration_file: Path | None = None,
+    centred: bool = False,
 ) -> dict[str, Any]:
     """Train, then measure every stored actor on fresh days of the fast world.
 
@@ -71,7 +72,7 @@ def run_training(
     city, calibration = opened.city, opened.fitted()
     ours, own = own_learners(learners)
     learned = tuple(named_learners(ours)) if ours else ()
-    plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic)
+    plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic, centred=centred)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
     store = open_store(replay or replay_folder(city.name), city)

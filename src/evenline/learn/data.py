@@ -43,8 +43,8 @@ class Replay(NamedTuple):
         return int(self.cost.shape[0])
 
 
-def resident(store: Store) -> Replay:
-    """Put a replay on the device."""
+def resident(store: Store, cost: np.ndarray | None = None) -> Replay:
+    """Put a replay on the device, with its own costs or others, such as centred ones."""
     if not (store.columns.hold_s > 0).any():
         raise InputError(f"{store.folder} contains no decisions, so there is nothing to learn from")
     columns: Any = [jnp.asarray(column) for column in store.columns]
@@ -53,7 +53,10 @@ def resident(store: Store) -> Replay:
         for value in store.known
     ]
     return Replay(
-        Columns(*columns), Known(*known), jnp.asarray(store.cost), jnp.asarray(store.terminal)
+        Columns(*columns),
+        Known(*known),
+        jnp.asarray(store.cost if cost is None else cost),
+        jnp.asarray(store.terminal),
     )
 
 

@@ -13,9 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from evenline.city.cells import PURPOSES
 from evenline.control.action import MAX_HOLD_S, hold_of
+from evenline.control.event import TIME
 from evenline.learn import lanes as ln
 from evenline.learn import ratio as rt
 from evenline.learn.checkpoint import load_notes, load_tree
@@ -200,9 +202,9 @@ class Online:
     def _one_event(self, kept: list[list[Any]]) -> None:
         run, n = self.run_, self.event
         budget = run.plan.budget
-        holds = hold_of(self.actions.astype(np.float64))
+        holds, began_s = hold_of(self.actions.astype(np.float64)), self._now_s()
         self.fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
-        over, costs = self.fleet.over.copy(), self.fleet.costs.astype(np.float32)
+        over, costs = self.fleet.over.copy(), self._costs(began_s)
         for w in np.flatnonzero(over):
             self._new_day(int(w))
         states = self.fleet.states
@@ -223,6 +225,22 @@ class Online:
                 kept[g].append(metrics)
             self.actions[group] = actions
         self.event += 1
+
+    def _now_s(self) -> npt.NDArray[np.float64]:
+        """The time of each lane's next decision, or the horizon if its day is over."""
+        return np.where(self.fleet.over, self.run_.city.horizon_s, self.fleet.raw[:, TIME])
+
+    def _costs(self, began_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """The costs since the last decisions, centred if the plan says so."""
+        costs, baseline = self.fleet.costs, self.run_.baseline
+        if baseline is not None:
+            cells = [
+                training_cell(lane.seed, int(day) - 1)
+                for lane, day in zip(self.lanes, self.episodes, strict=True)
+            ]
+            level = np.array([baseline.level_of(cell.demand) for cell in cells])
+            costs = costs - baseline.between(level, began_s, self._now_s())
+        return costs.astype(np.float32)
 
     def rehearse(self, stop: threading.Event, pretraining: bool) -> None:
         """Run an event with its update and the diagnostic, and discard the results."""

@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.learn import lanes as ln
+from evenline.learn.centre import baseline_of, centred_cost
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
 from evenline.learn.counterfactual import teach
 from evenline.learn.data import (
@@ -68,6 +70,7 @@ class Plan:
     fused: int = 256
     hidden: int = 256
     diagnostic: bool = True
+    centred: bool = False  # rewards: see `centre`
     checkpoint_s: float = 120.0
 
     def size(self, city: City) -> Size:
@@ -156,7 +159,9 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / "config.json", config.as_json())
         self.size = plan.size(city)
-        self.replay: Replay = resident(store)
+        self.baseline = baseline_of(store) if plan.centred else None
+        cost = None if self.baseline is None else centred_cost(store, self.baseline)
+        self.replay: Replay = resident(store, cost)
         self.rows: list[dict[str, Any]] = []
         self._saved = time.monotonic()
 
@@ -288,6 +293,7 @@ def seed_array(seeds: Sequence[int]) -> jax.Array:
     return jnp.asarray(np.asarray(seeds, np.uint32))
 
 
+@cache
 def training_cell(seed: int, episode: int) -> Cell:
     """The cell of a seed's n-th simulated day."""
     rng = np.random.Generator(np.random.PCG64([seed, episode]))

@@ -66,6 +66,7 @@ class Training(Record):
     widths: tuple[Positive, Positive, Positive] = (128, 256, 256)
     device: str = "cpu"
     diagnostic: bool = True
+    centred: bool = False
     curve_blocks: int = 3
 
     @property

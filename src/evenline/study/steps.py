@@ -143,6 +143,7 @@ def _train(study: Study) -> str:
         asked.diagnostic,
         asked.curve_blocks,
         calibration_file=study.folder / CALIBRATION,
+        centred=asked.centred,
     )
     curve = found["curve"]
     ends = [r["generalized_s"] for n, r in curve.items() if n != "zero" and "-at-" not in n]
