@@ -14,7 +14,9 @@ from rich.table import Table
 
 from evenline.cli.options import (
     AddressOption,
+    DocsOption,
     ExecutorOption,
+    OutOption,
     ShardOption,
     WorkersOption,
     executor_of,
@@ -95,6 +97,33 @@ def run(
         )
     _say(f"{len(found.done):,} of {len(every):,} jobs done")
     print(folder)
+
+
+@app.command()
+def versions(
+    folder: TrialFolder,
+    sumo: Annotated[list[str], typer.Option(help="A version of SUMO; may be repeated.")],
+    blocks: Annotated[int, typer.Option(help="Number of the trial's blocks to run.")] = 5,
+    out: OutOption = None,
+    docs: DocsOption = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+) -> None:
+    """Run candidate and parent of a finished trial under other versions of SUMO. Run it again to
+    continue.
+    """
+    from evenline.trial.versions import document, version_sensitivity, write_versions
+
+    place = out or Path("results") / f"versions-{folder.name}"
+    runner = executor_of(executor, address, workers)
+    found = version_sensitivity(folder, sumo, blocks, place, runner)
+    named = " ".join(f"--sumo {version}" for version in sumo)
+    command = f"evenline trial versions {folder} {named} --blocks {blocks}"
+    print(document(found, command))
+    if docs is not None:
+        write_versions(found, command, folder.name, docs)
+    print(place)
 
 
 @app.command()

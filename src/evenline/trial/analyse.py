@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from evenline.control.outcome import Outcome
 from evenline.support.records import Record
 from evenline.trial.intervals import Interval, bca, hodges_lehmann
 from evenline.trial.plan import Claim, sign_probability
@@ -109,16 +110,21 @@ def endpoints_of(
     """
     found = {}
     for record in records:
-        cell, day = record.cell, record.outcome
-        departed, completed = day.departed, day.completed
+        cell, day = record.cell, endpoints_of_day(record.outcome)
         block = (cell.sumo_seed, cell.demand_seed)
         for seed in seeds if record.seed is None else (record.seed,):
-            found[Key(record.method, seed, block, cell.demand)] = {
-                "generalized_s": Fraction(day.cost, departed) if departed else Fraction(0),
-                "completion": Fraction(completed, departed) if departed else Fraction(1),
-                "unfinished": Fraction(departed - completed),
-            }
+            found[Key(record.method, seed, block, cell.demand)] = day
     return found
+
+
+def endpoints_of_day(day: Outcome) -> dict[str, Fraction]:
+    """Y, completion and unfinished passengers of a day."""
+    departed, completed = day.departed, day.completed
+    return {
+        "generalized_s": Fraction(day.cost, departed) if departed else Fraction(0),
+        "completion": Fraction(completed, departed) if departed else Fraction(1),
+        "unfinished": Fraction(departed - completed),
+    }
 
 
 def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> Findings:

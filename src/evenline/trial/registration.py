@@ -257,7 +257,7 @@ def open_trial(folder: Path) -> Trial:
     """Open a trial and check its folder and our source, or raise an error that names a
     difference.
     """
-    trial = _read(folder)
+    trial = read_trial(folder)
     differing = _input_differences(trial)
     if differing:
         raise InputError(
@@ -285,7 +285,8 @@ def _listed(versions: dict[str, str]) -> str:
     return " and ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
-def _read(folder: Path) -> Trial:
+def read_trial(folder: Path) -> Trial:
+    """Read a trial whose plan and registration are unchanged; our source may be another."""
     if not (folder / TRIAL).is_file():
         raise InputError(f"{folder} has no {TRIAL}; start with: evenline trial register PLAN")
     first, own = journal(folder)[0], sha256(folder / TRIAL)
@@ -370,7 +371,7 @@ def deviations(folder: Path) -> list[Deviation]:
 def deviate(folder: Path, why: str, by: str) -> None:
     """Sign off the current changes of our source; without changes, record a note."""
     refuse_closed(folder)
-    trial = _read(folder)
+    trial = read_trial(folder)
     if not why.strip() or not by.strip():
         raise InputError("a deviation needs a reason (--why) and a name (--by)")
     deviation = Deviation(
