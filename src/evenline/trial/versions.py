@@ -68,7 +68,6 @@ def version_sensitivity(
         for address, job in trial.jobs().items()
         if job.method in (claim.candidate, claim.parent) and job.block in first
     }
-    own = jobs.items()
     found = {
         registered.sumo: {
             _key(job): endpoints_of_day(records[a].outcome) for a, job in jobs.items()
