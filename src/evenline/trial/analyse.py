@@ -13,7 +13,7 @@ from evenline.control.outcome import Outcome
 from evenline.support.records import Record
 from evenline.trial.intervals import Interval, bca, hodges_lehmann
 from evenline.trial.plan import Claim, sign_probability
-from evenline.trial.records import JobRecord
+from evenline.trial.records import Day, JobRecord
 
 FORMAT = "evenline-trial-analysis-1"
 ENDPOINTS = ("generalized_s", "completion", "unfinished")
@@ -117,7 +117,7 @@ def endpoints_of(
     return found
 
 
-def endpoints_of_day(day: Outcome) -> dict[str, Fraction]:
+def endpoints_of_day(day: Day | Outcome) -> dict[str, Fraction]:
     """Y, completion and unfinished passengers of a day."""
     departed, completed = day.departed, day.completed
     return {
