@@ -8,6 +8,7 @@ import pytest
 
 from evenline.learn.centre import baseline_of, centred_cost
 from evenline.learn.control import positive_control
+from evenline.learn.data import mean_return
 from evenline.learn.network import Size
 from evenline.learn.online import Online
 from evenline.learn.run import Plan, Run, chosen_device, training_cell
@@ -87,3 +88,13 @@ def test_simulated_days_are_centred_by_the_same_baseline(store: Store, tmp_path:
     np.testing.assert_allclose(
         np.asarray(events[True].cost[0]), np.asarray(events[False].cost[0]) - expected, atol=0.5
     )
+
+
+def test_the_mean_return_is_that_of_every_row_to_the_end_of_its_day(store: Store) -> None:
+    slow = [
+        -1e-4 * store.cost[row : episode.last].sum()
+        for episode in store.episodes[:2]
+        for row in range(episode.first, episode.last)
+    ]
+    two = replace(store, episodes=store.episodes[:2], cost=store.cost[: store.episodes[1].last])
+    assert mean_return(two) == pytest.approx(np.mean(slow))

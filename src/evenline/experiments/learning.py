@@ -68,6 +68,20 @@ def ratio_table(folder: Path, learner: str) -> str:
     return "\n".join(lines)
 
 
+def value_line(folder: Path) -> str:
+    """Say how much of the return the values of IQL contain."""
+    metrics = pq.read_table(folder / "metrics.parquet").to_pylist()
+    offline = [row for row in metrics if row["phase"] == "iql"]
+    last = max(row["update"] for row in offline)
+    value = np.mean([row["v_mean"] for row in offline if row["update"] == last])
+    total = read_json(folder / "summary.json")["mean_return"]
+    return (
+        f"In the trainer's units the rewards from a decision to the end of its day add up to "
+        f"{total:,.1f} on average over the replay; the value of IQL ends at {value:,.1f} on "
+        "average over its minibatches."
+    )
+
+
 def learning_figure(folder: Path, learner: str) -> Figure:
     """Plot generalized time from the IQL start on, and the learner's metrics."""
     curve = read_json(folder / "curve.json")
@@ -106,7 +120,7 @@ def write_learning(folder: Path, city: str, learner: str, document: Path) -> Non
     seconds = read_json(folder / "summary.json")["seconds"]
     phases = {"iql": "IQL", "compiling": "compiling", "continuation": "continuation"}
     took = [f"{said} {seconds[key]:,.0f} s" for key, said in phases.items() if key in seconds]
-    parts = [f"Training took {', '.join(took)}.", learning_table(folder)]
+    parts = [f"Training took {', '.join(took)}.", learning_table(folder), value_line(folder)]
     if (folder / "ratio.json").exists():
         parts.append(ratio_table(folder, learner))
     parts.append(f"![Learning curves of {learner} in {city}](images/{image.name})")

@@ -60,6 +60,15 @@ def resident(store: Store, cost: np.ndarray | None = None) -> Replay:
     )
 
 
+def mean_return(store: Store, cost: np.ndarray | None = None) -> float:
+    """The mean over all rows of the rewards from there to the end of the day, scaled."""
+    paid = np.asarray(store.cost if cost is None else cost, np.float64)
+    total = 0.0
+    for episode in store.episodes:
+        total += np.cumsum(paid[episode.first : episode.last][::-1]).sum()
+    return -REWARD_SCALE * total / len(paid)
+
+
 def replay_states(replay: Replay, rows: jax.Array) -> jax.Array:
     """Canonical states of some rows."""
     c, k = replay.columns, replay.known

@@ -39,6 +39,7 @@ from evenline.learn.checkpoint import load_notes, load_tree, save_tree
 from evenline.learn.counterfactual import teach
 from evenline.learn.data import (
     Replay,
+    mean_return,
     resident,
 )
 from evenline.learn.network import Params, Size
@@ -162,6 +163,7 @@ class Run:
         self.baseline = baseline_of(store) if plan.centred else None
         cost = None if self.baseline is None else centred_cost(store, self.baseline)
         self.replay: Replay = resident(store, cost)
+        self.mean_return = mean_return(store, cost)
         self.rows: list[dict[str, Any]] = []
         self._saved = time.monotonic()
 

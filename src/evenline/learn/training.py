@@ -57,7 +57,7 @@ def train(
                 actors[f"iql-{seed}"] = {name: value[j] for name, value in host.items()}
         for name, actor in actors.items():
             write_actor(folder / "actors" / f"{name}.safetensors", actor)
-        summary: dict[str, Any] = {"seconds": seconds}
+        summary: dict[str, Any] = {"seconds": seconds, "mean_return": run.mean_return}
         if run.lanes():
             began = time.monotonic()
             online = continued(run, offline)
