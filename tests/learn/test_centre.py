@@ -1,15 +1,15 @@
 """Centred rewards: the same order of policies, less noise; an effect paid at once is learned."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from door import door
 from evenline.learn.centre import baseline_of, centred_cost
-from evenline.learn.control import positive_control
 from evenline.learn.data import mean_return
-from evenline.learn.network import Size
 from evenline.learn.online import Online
 from evenline.learn.run import Plan, Run, chosen_device, training_cell
 from evenline.learn.schedule import LEARNERS, Budget
@@ -60,11 +60,20 @@ def test_centred_costs_spread_far_less(store: Store) -> None:
     assert centred[inside].std() < 0.5 * store.cost[inside].std()
 
 
-def test_an_effect_that_is_paid_at_once_is_learned_from_centred_rewards(store: Store) -> None:
-    size = Size(len(TOWN.city.services), 16, 32, 32)
-    found = positive_control(store, [1], 400, size)
+def test_an_effect_that_is_paid_at_once_is_learned_from_centred_rewards(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    command = ["audit", "learner", "--city", "town", "--replay", str(store.folder)]
+    command += ["--updates", "400", "--widths", "16,32,32", "--seeds", "1"]
+    command += ["--out", str(tmp_path), "--docs", str(tmp_path / "page.md")]
+    door(monkeypatch, capfd)(*command).done()
+    found = json.loads((tmp_path / "learner.json").read_text())
     (centred,), (raw,) = found["centred"]["correlations"], found["raw"]["correlations"]
     assert centred > 0.5 and centred > raw
+    assert f"{centred:.2f}" in (tmp_path / "page.md").read_text()
 
 
 def test_simulated_days_are_centred_by_the_same_baseline(store: Store, tmp_path: Path) -> None:

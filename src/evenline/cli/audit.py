@@ -98,28 +98,35 @@ def audit_learner(
     widths: WidthsOption = "128,256,256",
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder for the result.")] = None,
+    docs: DocsOption = None,
 ) -> None:
     """Test whether IQL learns an effect that is paid at once, from raw and from centred rewards.
     Exits with code 1 if it does not learn it from centred ones.
     """
-    from evenline.city.tables import open_city
+    from evenline.city.tables import digest, open_city
     from evenline.experiments.train import replay_folder, seeds_of
-    from evenline.learn.control import positive_control
+    from evenline.figures.document import insert
+    from evenline.learn.control import control_table, positive_control
     from evenline.learn.network import Size
     from evenline.replay.store import open_store
-    from evenline.support.files import to_json, write_text
+    from evenline.support.files import read_json, to_json, write_text
 
     opened = open_city(city)
-    store = open_store(replay or replay_folder(opened.name), opened)
-    size = Size(len(opened.services), *widths_of(widths))
-    found = positive_control(store, seeds_of(seeds), updates, size, device)
-    for rewards in ("raw", "centred"):
-        each = found[rewards]["correlations"]
-        mean, least, most = sum(each) / len(each), min(each), max(each)
-        print(f"{rewards:8} correlation {mean:.3f} ({least:.3f} to {most:.3f})")
-    folder = out or Path("results") / f"audit-{opened.name}"
-    write_text(folder / "learner.json", to_json(found))
-    print(folder / "learner.json")
+    path = (out or Path("results") / f"audit-{opened.name}") / "learner.json"
+    asked = {"city": digest(opened), "updates": updates, "seeds": list(seeds_of(seeds))}
+    asked["widths"] = list(widths_of(widths))
+    found = read_json(path) if path.exists() else {}
+    if {key: found.get(key) for key in asked} != asked:
+        store = open_store(replay or replay_folder(opened.name), opened)
+        size = Size(len(opened.services), *widths_of(widths))
+        found = asked | positive_control(store, seeds_of(seeds), updates, size, device)
+        write_text(path, to_json(found))
+    text = control_table(found)
+    print(text)
+    if docs is not None:
+        command = f"evenline audit learner --city {city} --updates {updates}"
+        insert(docs, f"control of {opened.name}", f"Made by `{command}`.\n\n{text}")
+    print(path)
     if min(found["centred"]["correlations"]) < LEARNED:
         raise typer.Exit(1)
 

@@ -36,7 +36,7 @@ def positive_control(
     where = chosen_device(device)
     paid = store.columns.hold_s * store.columns.on_board
     costs = {"raw": store.cost, "centred": centred_cost(store, baseline_of(store))}
-    found: dict[str, Any] = {"hold_s": HOLD_S, "updates": updates, "seeds": list(seeds)}
+    found: dict[str, Any] = {"hold_s": HOLD_S}
     with jax.default_device(where), progress_bar() as bar:
         task = bar.add_task("IQL updates", total=len(costs) * len(seeds) * updates)
         for name, cost in costs.items():
@@ -49,6 +49,24 @@ def positive_control(
             }
     found["spread_of_effect"] = float(HOLD_S * np.std(store.columns.on_board.astype(np.float64)))
     return found
+
+
+def control_table(found: dict[str, Any]) -> str:
+    """The result in Markdown."""
+    lines = [
+        f"| Rewards | Spread of a decision's cost, passenger-seconds | Correlation after "
+        f"{found['updates']:,} updates |",
+        "| --- | ---: | ---: |",
+    ]
+    for name in ("raw", "centred"):
+        each = found[name]["correlations"]
+        lines.append(
+            f"| {name} | {found[name]['spread_of_costs']:,.0f} | {np.mean(each):.2f} "
+            f"({min(each):.2f} to {max(each):.2f} over {len(each)} seeds) |"
+        )
+    spread = f"{found['spread_of_effect']:,.0f} passenger-seconds"
+    said = f"The effect of a hold of {found['hold_s']:.0f} s itself has a spread of {spread}."
+    return "\n".join([*lines, "", said])
 
 
 def _critics(
