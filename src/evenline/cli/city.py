@@ -122,8 +122,10 @@ def demand(
 
     opened = open_city(city)
     people = people_setting_out(opened)
-    rows = {f"hour {hour}": f"{count:,}" for hour, count in enumerate(people, 1)}
-    print_table(f"people of {opened.name}", rows | {"in all": f"{int(people.sum()):,}"})
+    print(f"{opened.name}: people who set out at demand 1.00")
+    for hour, count in enumerate(people, 1):
+        print(f"hour {hour:<3} {count:8,}")
+    print(f"in all   {people.sum():8,}")
     if out is not None:
         write_bytes(out, png(demand_profile(opened)))
         print(out)

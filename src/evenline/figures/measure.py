@@ -203,7 +203,8 @@ def people_waiting(tokens: Tokens, horizon_s: int, bin_s: int) -> Floats:
 def people_setting_out(city: City, bin_s: int = HOUR_S) -> Ints:
     """How many people set out in each bin of the day at demand 1.00, before the day's shifts."""
     departure_s = city.journeys.departure_s[city.journeys.min_demand <= 1.0]
-    return np.bincount(departure_s // bin_s, minlength=-(-city.horizon_s // bin_s))
+    counts = np.bincount(departure_s // bin_s, minlength=-(-city.horizon_s // bin_s))
+    return counts.astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -214,7 +214,13 @@ def demand_profile(city: City) -> Figure:
         label="alight",
     )  # fmt: skip
     along.set_xlim(0, 100)
-    _label(along, LIGHT, "where they board and alight", "way along the line, % of its stops", "% of rides")
+    _label(
+        along,
+        LIGHT,
+        "where they board and alight",
+        "way along the line, % of its stops",
+        "% of rides",
+    )
     _legend(figure, LIGHT, [h for axes in figure.axes for h in axes.get_legend_handles_labels()[0]])
     return figure
 
