@@ -260,7 +260,10 @@ def compare(
 def sensitivity(
     city: CityOption = "city",
     policy: Annotated[
-        str, typer.Option(help="Who proposes holds: zero (nobody), or an actor's bundle.")
+        str,
+        typer.Option(
+            help="Who proposes holds: zero (nobody), an actor's bundle or .safetensors file."
+        ),
     ] = "zero",
     blocks: Annotated[
         int, typer.Option(help="Number of blocks, each at three demand levels.")

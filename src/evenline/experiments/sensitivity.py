@@ -26,8 +26,8 @@ from evenline.control.outcome import Outcome
 from evenline.experiments.compare import CONFIDENCE, Difference, difference
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.actor import Actor, ActorPolicy
-from evenline.policies.bundle import open_policy, policy_digest
+from evenline.policies.actor import Actor, ActorPolicy, actor_of
+from evenline.policies.bundle import open_policy, policy_digest, tensors_of
 from evenline.rules.chain import (
     CALIBRATE,
     FLOOR_FROM,
@@ -44,7 +44,7 @@ from evenline.rules.policy import RulePolicy
 from evenline.rules.table import Constant, Rule
 from evenline.support.compiled import compiled, inlined
 from evenline.support.errors import InputError
-from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
+from evenline.support.files import refuse_foreign, sha256, to_json, write_bytes, write_listed
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.fast.world import FastWorld, Fleet
@@ -272,8 +272,8 @@ def sensitivity(
     """Run all scenarios, write the folder, and the section of a document if one is named."""
     refuse_foreign(out, RESULT, force=force)
     opened, cells = open_city(city_name, calibration), PURPOSES["development"].cells(blocks)
-    run, found = Runner(opened, cells, _actor(source, opened)), list[Finding]()
-    listed = scenarios(opened)
+    actor, sha = _actor(source, opened)
+    run, listed, found = Runner(opened, cells, actor), scenarios(opened), list[Finding]()
     with progress_bar() as bar:
         for scenario in bar.track(listed, description=f"sensitivity of {opened.name}"):
             city, guard = scenario.city(), scenario.guard
@@ -283,14 +283,14 @@ def sensitivity(
     result = {
         "city": digest(opened.city),
         "calibration": calibration_digest(opened.fitted()),
-        "policy": {"source": source, "sha256": policy_digest(source)},
+        "policy": {"source": source, "sha256": sha},
         "evenline": evenline.__version__,
         "blocks": blocks,
         "findings": [asdict(each) | {"verdict": each.verdict} for each in found],
     }
     write_listed(out, {PICTURE: picture, RESULT: to_json(result).encode()}, force)
     if docs is not None:
-        tail = "" if source == NOBODY else f"-{Path(source).name}"
+        tail = "" if source == NOBODY else f"-{Path(source).stem}"
         name = f"sensitivity-{opened.name}{tail}.png"
         write_bytes(docs.parent / "images" / name, picture)
         command = f"evenline sensitivity --city {city_name} --policy {source} --blocks {blocks}"
@@ -299,20 +299,23 @@ def sensitivity(
     return found
 
 
-def _actor(source: str, opened: OpenCity) -> Actor | None:
-    """The actor that proposes holds, or None for nobody."""
-    if source == NOBODY:
-        return None
+def _actor(source: str, opened: OpenCity) -> tuple[Actor | None, str]:
+    """The actor that proposes holds, or None for nobody, and the digest of the source."""
+    if source.endswith(".safetensors"):
+        path = Path(source)
+        tensors = tensors_of(path, path.read_bytes())
+        return actor_of(tensors, len(opened.city.services)), sha256(path)
     policy = open_policy(source, opened.city, opened.calibration)
-    if not isinstance(policy, ActorPolicy):
+    if source != NOBODY and not isinstance(policy, ActorPolicy):
         raise InputError(
-            f"policy {source!r} is not an actor; choose {NOBODY!r} or an actor's bundle"
+            f"policy {source!r} is not an actor; choose {NOBODY!r}, or name an actor's bundle or "
+            ".safetensors file"
         )
-    return policy.actor
+    return getattr(policy, "actor", None), policy_digest(source)
 
 
 def _proposer(source: str) -> str:
-    return "nobody" if source == NOBODY else Path(source).name
+    return "nobody" if source == NOBODY else Path(source).stem
 
 
 # -- as text and figure ---------------------------------------------------------------------------
