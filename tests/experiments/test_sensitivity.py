@@ -132,3 +132,4 @@ def test_the_command_writes_a_folder_and_a_document(
     run("sensitivity", "--city", "town", "--policy", "headway", "--out", "t").refused(
         "not an actor"
     )
+    run("sensitivity", "--city", "town", "--blocks", 1, "--out", "t").refused("at least 2")

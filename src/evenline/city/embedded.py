@@ -206,7 +206,7 @@ def with_hours(name: str, factors: tuple[float, ...], until_s: int | None = None
 
 def _with_demand(name: str, label: str, demand: DemandPlan) -> City:
     plan = _plan(name)
-    if not demand.profile.last_s < plan.horizon_s:
+    if demand.profile.last_s > plan.horizon_s:
         raise InputError(
             f"demand at {demand.profile.last_s:,} s: the day of {name} ends at "
             f"{plan.horizon_s:,} s; choose an earlier end with --until"

@@ -270,6 +270,8 @@ def sensitivity(
     force: bool = False,
 ) -> list[Finding]:
     """Run all scenarios, write the folder, and the section of a document if one is named."""
+    if blocks < 2:
+        raise InputError(f"{blocks} blocks: an interval needs at least 2")
     refuse_foreign(out, RESULT, force=force)
     opened, cells = open_city(city_name, calibration), PURPOSES["development"].cells(blocks)
     actor, sha = _actor(source, opened)
