@@ -6,9 +6,12 @@ table of stops that two services have in common.
 """
 
 import itertools
+import math
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +19,18 @@ import pytest
 
 from evenline.city.build import build, legs_of
 from evenline.city.demand import Cell, realise
-from evenline.city.embedded import TOWN, embedded_city
+from evenline.city.embedded import (
+    BOARDING_7X,
+    HOURS_7X,
+    PLANS,
+    TOWN,
+    embedded_city,
+    same_streets,
+    with_hours,
+    with_profile,
+)
 from evenline.city.model import City, Service
-from evenline.city.tables import digest
+from evenline.city.tables import digest, network_digest
 from evenline.support.errors import InputError
 
 # service: trips, first departure, last departure, stops, length in m, signals, bus lane share
@@ -147,17 +159,101 @@ def test_corridors_are_shared_about_as_in_the_paper(city: City) -> None:
     assert sum(common.values()) == pytest.approx(sum(SHARED.values()), rel=0.10)
 
 
-def test_17200_people_depart_at_demand_one_and_some_six_percent_change(city: City) -> None:
+def test_17200_people_depart_at_demand_one_and_as_many_change_as_in_the_papers_files(
+    city: City,
+) -> None:
     people = realise(city, Cell(1, 501, 1.0)).journey
     assert len(people) == 17_200
     legs = np.diff(city.journeys.leg_start)[people]
-    assert 0.05 <= np.mean(legs > 1) <= 0.07
+    assert np.mean(legs > 1) == pytest.approx(868 / 15_079, abs=3 * sampling_error(0.058, 17_200))
+
+
+def sampling_error(share: float, count: int) -> float:
+    return math.sqrt(share * (1 - share) / count)
+
+
+def test_people_set_out_by_the_clock_as_on_7x_and_the_last_rate_goes_on(city: City) -> None:
+    rates = np.array([*HOURS_7X, HOURS_7X[-1] * (19_200 - 18_000) / 3600])
+    hours = np.bincount(city.journeys.departure_s // 3600, minlength=6)
+    count, shares = len(city.journeys), rates / rates.sum()
+    for hour, share in zip(hours, shares, strict=True):
+        assert hour / count == pytest.approx(share, abs=4 * sampling_error(share, count))
+    assert city.journeys.departure_s.max() < 19_200
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_people_of_a_service_board_along_the_line_as_on_7x(city: City, name: str) -> None:
+    """Journeys without a change from the stops that no other service serves."""
+    journeys, service = city.journeys, service_of(city, name)
+    shared = {stop for other in city.services if other.id != name for stop in other.stops}
+    own = [i for i, stop in enumerate(service.stops[:-1]) if stop not in shared]
+    boards = journeys.leg_board[journeys.leg_start[:-1][np.diff(journeys.leg_start) == 1]]
+    counted = np.bincount(boards, minlength=len(city.stops))[np.array(service.stops)[own]]
+    at = np.linspace(0, len(BOARDING_7X), len(service.stops))
+    reached = np.interp(at, np.arange(len(BOARDING_7X) + 1), [0, *np.cumsum(BOARDING_7X)])
+    wanted = np.diff(reached)[own]
+    apart = np.cumsum(counted) / counted.sum() - np.cumsum(wanted) / wanted.sum()
+    assert np.abs(apart).max() < 2 / math.sqrt(counted.sum())
+
+
+def test_demand_rises_until_the_last_buses_leave(city: City) -> None:
+    hours = np.bincount(city.journeys.departure_s[city.journeys.departure_s < 18_000] // 3600)
+    assert (np.diff(hours) > 0).all()
 
 
 def test_demand_goes_on_after_the_last_departures(city: City) -> None:
     last = max(trip.departure_s for trip in city.trips)
     late = np.mean(city.journeys.departure_s > last)
     assert 0.01 < late < 0.25
+
+
+# -- other demand, the same streets ----------------------------------------------------------------
+
+
+def test_the_former_demand_stays_available_on_the_same_streets(city: City) -> None:
+    former = embedded_city("city-two-peaks")
+    assert digest(former) == "1720582b55c6edfe702797f40fb32232374629c913994916efd794c7686418fd"
+    assert network_digest(former) == network_digest(city)
+    assert {name: same_streets(name) for name in PLANS} == {
+        "city": "city", "city-two-peaks": "city", "town": "town",
+    }  # fmt: skip
+    assert digest(with_profile("city", "two-peaks")) == digest(former)
+
+
+def test_another_profile_changes_the_people_and_nothing_else(town: City) -> None:
+    for other in (with_profile("town", "flat", 5_400), with_hours("town", (3, 0), 5_400)):
+        assert network_digest(other) == network_digest(town)
+        assert len(realise(other, Cell(1, 501, 1.0)).journey) == 2_700
+    assert other.name == "town-hours" and other.journeys.departure_s.max() < 3_600
+    quarters = np.bincount(other.journeys.departure_s // 900)
+    assert quarters == pytest.approx([2_700 * 1.25 / 4] * 4, rel=0.15)
+    assert with_profile("town", "rising", 5_400).journeys.departure_s.max() < 5_400
+
+
+def test_the_hours_of_7x_give_the_people_of_city(city: City) -> None:
+    same = with_hours("city", HOURS_7X, 19_200).journeys
+    assert np.array_equal(same.departure_s, city.journeys.departure_s)
+    assert np.array_equal(same.leg_board, city.journeys.leg_board)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: with_profile("city", "hope"), "'hope'; choose 'rising', 'flat' or 'two-peaks'"),
+        (lambda: with_profile("village"), "'village'; choose 'city'"),
+        (lambda: with_profile("town"), "19,200 s: the day of town ends at 7,200 s"),
+        (lambda: with_profile("town", "two-peaks"), "17,200 s: the day of town ends at 7,200 s"),
+        (lambda: with_profile("city", "two-peaks", 9_000), "choose 'rising' or 'flat'"),
+        (lambda: with_profile("city", "flat", 0), "0 s: must be at least 1"),
+        (lambda: with_hours("city", (1, -1)), "-1 must be a number of at least 0"),
+        (lambda: with_hours("city", (1, math.nan)), "nan must be a number of at least 0"),
+        (lambda: with_hours("city", (0, 0)), "nobody sets out before 7,200 s"),
+        (lambda: with_hours("city", (1, 1, 1), 7_200), "3 hours do not fit before 7,200 s"),
+    ],
+)
+def test_a_demand_that_cannot_be_is_refused(make: Callable[[], City], told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        make()
 
 
 def test_town_has_the_same_features_in_small(town: City) -> None:
@@ -237,5 +333,5 @@ def test_a_way_that_leaves_the_grid_is_refused() -> None:
 
 
 def test_an_unknown_city_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(InputError, match=r"'village'; choose 'city' or 'town'"):
+    with pytest.raises(InputError, match=r"'village'; choose 'city', 'city-two-peaks' or 'town'"):
         embedded_city("village")

@@ -17,9 +17,12 @@ import pytest
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest, load_city, save_city
 from evenline.cli.main import main
+from evenline.experiments import regime
+from evenline.experiments.regime import Check
 from evenline.policies.bundle import policy_digest
 from evenline.support.errors import InputError
 from evenline.support.files import LISTING, sha256
+from evenline.worlds.open import open_city
 from evenline.worlds.sumo.runtime import installed_version
 from hamlet import HAMLET, write_hamlet
 from made import plan_text
@@ -193,6 +196,33 @@ def test_sealing_refuses_what_is_wrong_and_changes_nothing(
     assert manifest.read_text() == before
 
 
+def test_a_city_is_built_with_other_demand_and_shows_it(evenline: Evenline, tmp_path: Path) -> None:
+    asked = ("city", "build", "town", "--out", "mine")
+    assert evenline(*asked, "--hours", "3,1", "--until", 5_400).out == "mine\n"
+    assert open_city("mine").fitted().network == open_city("town").fitted().network
+    ended = evenline("city", "demand", "--city", "mine", "--out", "mine.png")
+    assert ended.out.startswith("town-hours: people who set out") and "2,700" in ended.out
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
+    for arguments, told in (
+        (["--hours", "3,x"], "--hours '3,x'"),
+        (["--hours", "3,1", "--profile", "flat"], "--profile and --hours exclude each other"),
+        (["--until", "100"], "--until needs a demand by hour"),
+        (["--profile", "steep"], "unknown demand profile 'steep'"),
+    ):
+        assert_refused(evenline("city", "build", "town", "--out", "other", *arguments), told)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_regime_that_is_not_the_intended_one_is_an_exit_code(
+    evenline: Evenline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = [Check("completion", 0.9, 0.955, 0.97, ".3f")]
+    monkeypatch.setattr(regime, "write_regime", lambda *given: (Path("cities.md"), checks))
+    ended = evenline("city", "regime")
+    assert ended.code == 1
+    assert ended.out == "completion: 0.900, NOT as intended (0.955 to 0.970)\ncities.md\n"
+
+
 def test_the_regime_is_measured_once_and_written_between_its_marks(
     evenline: Evenline, tmp_path: Path
 ) -> None:
@@ -202,7 +232,8 @@ def test_the_regime_is_measured_once_and_written_between_its_marks(
     assert evenline("city", "regime", "--city", "town", "--seeds", 1).code == 0
     first, made = document.read_text(), tmp_path / "results" / "regime-town"
     assert first.startswith("Prose.\n") and "Generalized passenger time" in first
-    assert (tmp_path / "docs" / "images" / "town-map.png").stat().st_size > 10_000
+    for picture in ("map", "demand", "time-space"):
+        assert (tmp_path / "docs" / "images" / f"town-{picture}.png").stat().st_size > 10_000
     episodes = {path: path.stat().st_mtime_ns for path in made.rglob("*.parquet")}
     assert len(episodes) == 4, "three levels without holding, one day of the headway rule"
     lost = min(episodes)

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evenline.experiments.regime import insert, regime_tables
+from evenline.experiments.regime import (
+    beside_the_paper,
+    insert,
+    intended_regime,
+    regime_tables,
+)
 from evenline.figures.measure import Day
 from evenline.support.errors import InputError
 
@@ -60,3 +65,20 @@ def test_tables_give_mean_and_range_and_the_growth_of_the_unfinished() -> None:
     assert "| of these: left behind by full buses, or missed a change | 350 (150 to 550) |" in text
     assert "unfinished at 1.00: 1.75 (1.50 to 2.00)" in text
     assert "| hour 1 | 15.0 | 15.0 |" in text
+
+
+def test_the_regime_of_city_is_checked_and_shown_beside_the_paper() -> None:
+    """The mean completion of the levels is 0.9617 first, then 0.9400."""
+    low, high = replace(DAY, completion=0.957), replace(DAY, completion=0.968)
+    days = {0.75: [high], 1.0: [DAY], 1.25: [low]}
+    good = intended_regime(days)
+    assert [check.holds for check in good] == [True, True, True]
+    assert good[1].said == "generalized time at demand 1.00, s: 2,300, as intended (2,250 to 2,500)"
+    poor = replace(DAY, completion=0.9, generalized_s=2_501.0)
+    bad = intended_regime({0.75: [DAY], 1.0: [poor], 1.25: [DAY]})
+    assert [check.holds for check in bad] == [False, False, False]
+    assert "0.9400, NOT as intended (0.9550 to 0.9700)" in bad[2].said
+    text = "\n".join(beside_the_paper(days, good))
+    assert "| Completion, share of departed passengers | 0.9617 | 0.96185 | 0.96650 |" in text
+    assert "2,300 | 2,484.86 | 2,392.73 |" in text
+    assert "- completion at demand 1.00: 0.9600, as intended" in text

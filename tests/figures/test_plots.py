@@ -13,6 +13,7 @@ from evenline.city.embedded import embedded_city
 from evenline.figures.plots import (
     DARK,
     LIGHT,
+    demand_profile,
     headway_histogram,
     network_map,
     png,
@@ -50,6 +51,16 @@ def test_the_grid_has_a_panel_for_each_service_and_marks_holds() -> None:
     assert [axes.get_title("left") for axes in panels] == ["service A", "service B"]
     assert [buses(axes) for axes in panels] == [3, 2]
     assert [holds(axes) for axes in panels] == [0, 1]
+
+
+def test_the_demand_profile_counts_everybody_and_marks_the_last_buses() -> None:
+    town = embedded_city("town")
+    by_time, along = demand_profile(town).axes
+    assert sum(bar.get_height() for bar in by_time.patches) == 2_700
+    assert marks(by_time, "v") == len(town.services)
+    begin, end = (stairs.get_data().values for stairs in along.patches)
+    assert begin.sum() == pytest.approx(100) and end.sum() == pytest.approx(100)
+    assert begin[-1] == 0 and end[0] == 0
 
 
 @pytest.mark.parametrize("name", ["town", "city"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from evenline.city.build import CityPlan, ServicePlan, build
-from evenline.city.demand import DemandPlan
+from evenline.city.demand import DemandPlan, Peaks
 from evenline.city.embedded import TOWN
 from evenline.city.model import City, Journeys
 
@@ -15,6 +15,7 @@ from evenline.city.model import City, Journeys
 def streets(services: int, trips: int, headway_s: int, horizon_s: int) -> City:
     """A city of so many equal services; their buses leave in the same seconds."""
     last = (trips - 1) * headway_s
+    profile = Peaks(1.0, ((0.0, 600.0, 1.0),), tail_s=300.0, tail_intensity=1.0, speed_mps=6.0)
     return build(
         CityPlan(
             name="streets",
@@ -29,15 +30,9 @@ def streets(services: int, trips: int, headway_s: int, horizon_s: int) -> City:
             bus_lanes=(),
             cars_per_hour=(),
             car_routes=0,
+            busy=profile,
             demand=DemandPlan(
-                passengers=10 * services,
-                transfer_share=0.0,
-                floor=1.0,
-                peaks=((0.0, 600.0, 1.0),),
-                tail_s=300.0,
-                tail_intensity=1.0,
-                speed_mps=6.0,
-                ride_share=0.5,
+                passengers=10 * services, transfer_share=0.0, profile=profile, ride_share=0.5
             ),
         )
     )

@@ -247,7 +247,7 @@ def test_what_always_fails_is_returned_by_name_and_the_rest_goes_on(
     assert crashed.error.startswith("SUMO stopped at 0 s of the day")
     assert [failure.kind for failure in crashed.failures] == ["simulator"] * USUAL.tries
     assert unknown.answer is None and unknown.final
-    assert unknown.error.startswith("unknown city 'nowhere'; choose 'city' or 'town'")
+    assert unknown.error.startswith("unknown city 'nowhere'; choose 'city', ")
     assert [failure.kind for failure in unknown.failures] == ["input"], "not tried again"
     assert answered(fine) and fine.failures == ()
     assert [path.name for path in tmp_path.glob("*.pq")] == ["3.pq"]

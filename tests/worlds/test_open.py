@@ -44,6 +44,12 @@ def edit(path: Path, row: int, column: str, value: str) -> None:
 # -- calibrations ---------------------------------------------------------------------------------
 
 
+def test_cities_with_the_same_streets_share_a_calibration() -> None:
+    one, other = open_city("city").fitted(), open_city("city-two-peaks").fitted()
+    assert calibration_digest(one) == calibration_digest(other)
+    assert not (EMBEDDED / "city-two-peaks.json").exists()
+
+
 def test_a_built_city_brings_its_calibration(evenline: Door, tmp_path: Path) -> None:
     fast = ["--city", "c", "--world", "fast"]
     evenline("simulate", *fast, "--policy", "schedule", "--out", "day").done()

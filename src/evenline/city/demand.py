@@ -129,6 +129,20 @@ class Hourly:
     boarding: tuple[float, ...]
     speed_mps: float = math.inf  # nobody sets out later because the stop is farther along
 
+    def __post_init__(self) -> None:
+        for factor in self.factors:
+            if not (math.isfinite(factor) and factor >= 0):
+                raise InputError(f"demand by hour: {factor} must be a number of at least 0")
+        if self.until_s < 1:
+            raise InputError(f"end of demand {self.until_s} s: must be at least 1")
+        if not sum(self.factors[: -(-self.until_s // 3600)]) > 0:
+            raise InputError(f"demand by hour: nobody sets out before {self.until_s:,} s")
+
+    @property
+    def last_s(self) -> float:
+        """The latest time that the profile names; it must lie within the day."""
+        return self.until_s
+
     def clock(self, departures: Sequence[int]) -> tuple[Floats, Floats]:
         """Inverse-transform table of the times at which people set out, for any service."""
         hours = 3600.0 * np.arange(len(self.factors))
@@ -156,6 +170,11 @@ class Peaks:
     tail_s: float = 0.0
     tail_intensity: float = 0.0
     speed_mps: float = math.inf
+
+    @property
+    def last_s(self) -> float:
+        """The latest time that the profile names; it must lie within the day."""
+        return max(centre_s for centre_s, _, _ in self.peaks)
 
     def intensity(self, clock_s: Floats) -> Floats:
         """Relative demand at a time of day."""

@@ -38,6 +38,7 @@ _705X = ((2, 0), (6, 0), (6, 6), (18, 6), (18, 0), (24, 0))
 # People of service 7X who set out in hours 1 to 5 of the day, and who board at stops 1 to 24 of 25:
 # public files of the paper's first author (github.com/erzhu419, offline-sumo and sumo-rl).
 HOURS_7X = (13, 105, 197, 246, 254)
+UNTIL_S = 19_200  # our choice: the rate of the last hour goes on
 BOARDING_7X = (
     34, 30, 35, 31, 64, 60, 62, 60, 31, 57, 20, 47, 44, 44, 35, 33, 35, 20, 24, 17, 14, 9, 7, 2,
 )  # fmt: skip
@@ -89,7 +90,7 @@ CITY = CityPlan(
     demand=DemandPlan(
         passengers=17_200,
         transfer_share=0.058,  # 868 of 15,079 journeys
-        profile=Hourly(HOURS_7X, until_s=19_200, boarding=BOARDING_7X),
+        profile=Hourly(HOURS_7X, UNTIL_S, BOARDING_7X),
         ride_share=0.5,
     ),
 )
@@ -141,10 +142,74 @@ TOWN = CityPlan(
 
 PLANS = {plan.name: plan for plan in (CITY, CITY_TWO_PEAKS, TOWN)}
 
+# Named ways in which people may use an embedded city, for a day as long as that of `city`.
+PROFILES = {
+    "rising": CITY.demand,
+    "flat": replace(CITY.demand, profile=Hourly((1,), UNTIL_S, BOARDING_7X)),
+    "two-peaks": CITY_TWO_PEAKS.demand,
+}
+
 
 @cache
 def embedded_city(name: str) -> City:
     """An embedded city by name, built once per process."""
+    return build(_plan(name))
+
+
+def _plan(name: str) -> CityPlan:
     if name not in PLANS:
         raise InputError(f"unknown embedded city {name!r}; choose {choice(PLANS)}")
-    return build(PLANS[name])
+    return PLANS[name]
+
+
+def same_streets(name: str) -> str:
+    """The first embedded city that differs from this one in its people only, or this one.
+
+    Its calibration is valid for both.
+    """
+    plan = PLANS[name]
+    alike = (p for p in PLANS.values() if replace(p, name=name, demand=plan.demand) == plan)
+    return next(alike).name
+
+
+def with_profile(name: str, profile: str = "rising", until_s: int | None = None) -> City:
+    """An embedded city with a named demand profile; streets, timetable and cars stay.
+
+    `until_s` moves the end of demand in a profile by the hour.
+    """
+    if profile not in PROFILES:
+        raise InputError(f"unknown demand profile {profile!r}; choose {choice(PROFILES)}")
+    demand, label = PROFILES[profile], profile
+    if until_s is not None:
+        if not isinstance(demand.profile, Hourly):
+            hourly = [n for n, plan in PROFILES.items() if isinstance(plan.profile, Hourly)]
+            raise InputError(
+                f"profile {profile!r} ends with the last buses; choose {choice(hourly)} to set "
+                "the end of demand"
+            )
+        demand = replace(demand, profile=replace(demand.profile, until_s=until_s))
+        label = f"{profile}-{until_s}"
+    return _with_demand(name, label, demand)
+
+
+def with_hours(name: str, factors: tuple[float, ...], until_s: int | None = None) -> City:
+    """An embedded city with people in proportion to `factors` by hour of the day.
+
+    The last factor goes on until `until_s`, by default the end of its hour.
+    """
+    end_s = 3600 * len(factors) if until_s is None else until_s
+    if 3600 * (len(factors) - 1) >= end_s:
+        raise InputError(f"demand by hour: {len(factors)} hours do not fit before {end_s:,} s")
+    profile = Hourly(factors, end_s, BOARDING_7X)
+    return _with_demand(name, "hours", replace(CITY.demand, profile=profile))
+
+
+def _with_demand(name: str, label: str, demand: DemandPlan) -> City:
+    plan = _plan(name)
+    if demand.profile.last_s > plan.horizon_s:
+        raise InputError(
+            f"demand at {demand.profile.last_s:,} s: the day of {name} ends at "
+            f"{plan.horizon_s:,} s; choose an earlier end with --until"
+        )
+    demand = replace(demand, passengers=plan.demand.passengers)
+    return build(replace(plan, name=f"{name}-{label}", demand=demand))

@@ -26,22 +26,55 @@ Folder = Annotated[Path, typer.Argument(help="A city folder.")]
 def build(
     name: Annotated[str, typer.Argument(help="An embedded city.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
+    profile: Annotated[
+        str | None, typer.Option(help="Another demand profile: rising, flat or two-peaks.")
+    ] = None,
+    hours: Annotated[
+        str | None, typer.Option(help="Demand by hour of the day, such as 13,105,197,246,254.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(help="Second at which demand ends; the last hour's rate goes on.")
+    ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Write an embedded city as a folder of tables."""
-    from evenline.city.embedded import embedded_city
+    """Write an embedded city as a folder of tables, if you wish with other demand.
+
+    Streets, timetable and cars stay the same, so the city's calibration fits and is written too.
+    """
+    from evenline.city.embedded import embedded_city, with_hours, with_profile
     from evenline.city.tables import save_city
+    from evenline.support.errors import InputError
     from evenline.support.files import result_folder
     from evenline.worlds.calibration import save_calibration
     from evenline.worlds.open import CALIBRATION, open_city
 
-    embedded_city(name)
-    opened = open_city(name)
+    if profile is not None and hours is not None:
+        raise InputError("--profile and --hours exclude each other; give one of them")
+    if profile is not None:
+        city = with_profile(name, profile, until)
+    elif hours is not None:
+        city = with_hours(name, _numbers(hours), until)
+    elif until is not None:
+        raise InputError("--until needs a demand by hour; add --profile or --hours")
+    else:
+        city = embedded_city(name)
+    calibration = open_city(name).calibration
     with result_folder(out, force) as aside:
-        save_city(opened.city, aside)
-        if opened.calibration is not None:
-            save_calibration(aside / CALIBRATION, opened.calibration)
+        save_city(city, aside)
+        if calibration is not None:
+            save_calibration(aside / CALIBRATION, calibration)
     print(out)
+
+
+def _numbers(hours: str) -> tuple[float, ...]:
+    from evenline.support.errors import InputError
+
+    try:
+        return tuple(float(hour) for hour in hours.split(","))
+    except ValueError:
+        raise InputError(
+            f"--hours {hours!r}: must be numbers with commas between them, such as 13,105,197"
+        ) from None
 
 
 @app.command()
@@ -77,6 +110,28 @@ def check(folder: Folder) -> None:
 
 
 @app.command()
+def demand(
+    city: CityOption = "city",
+    out: Annotated[Path | None, typer.Option(help="Also draw it to this PNG file.")] = None,
+) -> None:
+    """Print how many people set out by hour at demand 1.00; draw that and where they board."""
+    from evenline.city.tables import open_city
+    from evenline.figures.measure import people_setting_out
+    from evenline.figures.plots import demand_profile, png
+    from evenline.support.files import write_bytes
+
+    opened = open_city(city)
+    people = people_setting_out(opened)
+    print(f"{opened.name}: people who set out at demand 1.00")
+    for hour, count in enumerate(people, 1):
+        print(f"hour {hour:<3} {count:8,}")
+    print(f"in all   {people.sum():8,}")
+    if out is not None:
+        write_bytes(out, png(demand_profile(opened)))
+        print(out)
+
+
+@app.command()
 def seal(folder: Folder) -> None:
     """Check every row of edited tables and write their hashes to the manifest."""
     from evenline.city.tables import seal_city
@@ -96,10 +151,18 @@ def regime(
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
-    """Measure days without holding and write the tables to cities.md. Run it again to continue."""
+    """Measure days without holding and write the tables to cities.md. Run it again to continue.
+
+    Exits with code 1 if the embedded city is not in its intended regime.
+    """
     from evenline.experiments.regime import write_regime
 
-    print(write_regime(city, seeds, out, executor_of(executor, address, workers)))
+    document, checks = write_regime(city, seeds, out, executor_of(executor, address, workers))
+    for check in checks:
+        print(check.said)
+    print(document)
+    if not all(check.holds for check in checks):
+        raise typer.Exit(1)
 
 
 # -- versions of SUMO -----------------------------------------------------------------------------

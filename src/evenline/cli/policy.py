@@ -255,3 +255,34 @@ def compare(
     else:
         print(text_table(found), end="")
         print(folder)
+
+
+def sensitivity(
+    city: CityOption = "city",
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="Who proposes holds: zero (nobody), an actor's bundle or .safetensors file."
+        ),
+    ] = "zero",
+    blocks: Annotated[
+        int, typer.Option(help="Number of blocks, each at three demand levels.")
+    ] = 10,
+    out: OutOption = None,
+    force: ForceOption = False,
+    docs: DocsOption = None,
+    calibration: CalibrationOption = None,
+) -> None:
+    """Measure when the completion reserve helps and when it hurts, over demand and guard, in the
+    fast world.
+    """
+    from evenline.experiments.sensitivity import rows, sentences
+    from evenline.experiments.sensitivity import sensitivity as run
+
+    folder = out or Path("results") / f"sensitivity-{Path(city).name}"
+    found = run(city, folder, policy, blocks, docs, calibration, force)
+    table = [[value.strip("*") for value in row] for row in rows(found)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    for row in table:
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+    print(*sentences(found), folder, sep="\n")

@@ -1,13 +1,17 @@
 """The measured regime of a city: its days without holding.
 
 Runs some seeds at three demand levels in SUMO and writes tables into `cities.md`, between marks,
-and a map and a time-space diagram next to it. Finished days are stored, so an interrupted run can
+and pictures of the city, its people and its buses next to it. For the embedded `city` it also says
+whether the regime is the intended one. Finished days are stored, so an interrupted run can
 continue.
 """
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
@@ -15,8 +19,14 @@ from evenline.city.model import City
 from evenline.city.tables import digest, open_city
 from evenline.control.visits import read_visits
 from evenline.figures.document import insert
-from evenline.figures.measure import Day, measure_day, most_bunched_service
-from evenline.figures.plots import network_map, png, time_space_diagram
+from evenline.figures.measure import (
+    Day,
+    measure_day,
+    most_bunched_service,
+    people_setting_out,
+    rides_of,
+)
+from evenline.figures.plots import demand_profile, network_map, png, time_space_diagram
 from evenline.runs.day import evaluator
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor
@@ -43,9 +53,41 @@ ROWS: tuple[tuple[str, Callable[[Day], float], str], ...] = (
     ("Zero-duration decisions, %", lambda d: 100 * d.zero_token_share, ".1f"),
 )
 
+# The paper's direct parent and candidate, means over blocks, seeds and demand levels: its Table 2.
+PAPER = {
+    "Generalized passenger time Y, s per departed passenger": ("2,484.86", "2,392.73"),
+    "Completion, share of departed passengers": ("0.96185", "0.96650"),
+    "Unfinished passengers": ("655.42", "578.20"),
+}
 
-def write_regime(city_name: str, seeds: int, out: Path, executor: Executor | None = None) -> Path:
-    """Measure a city and write tables and figures to `out`; returns the document."""
+
+@dataclass(frozen=True)
+class Check:
+    """A measured value and the range in which it was meant to be."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    form: str
+
+    @property
+    def holds(self) -> bool:
+        return self.low <= self.value <= self.high
+
+    @property
+    def said(self) -> str:
+        value, low, high = (format(x, self.form) for x in (self.value, self.low, self.high))
+        meant = "as intended" if self.holds else "NOT as intended"
+        return f"{self.name}: {value}, {meant} ({low} to {high})"
+
+
+def write_regime(
+    city_name: str, seeds: int, out: Path, executor: Executor | None = None
+) -> tuple[Path, list[Check]]:
+    """Measure a city and write tables and figures to `out`; returns the document and, for the
+    embedded `city`, whether the regime is as intended.
+    """
     city = open_city(city_name)
     cells = PURPOSES["demo"].cells(seeds, DEMAND_LEVELS)
     shown = next(cell for cell in cells if cell.demand == 1.0)
@@ -67,15 +109,19 @@ def write_regime(city_name: str, seeds: int, out: Path, executor: Executor | Non
     images = out / "images"
     write_bytes(images / f"{city.name}-map.png", png(network_map(city)))
     write_bytes(images / f"{city.name}-time-space.png", png(time_space_diagram(panels, service)))
+    write_bytes(images / f"{city.name}-demand.png", png(demand_profile(city)))
+    checks = intended_regime(days) if city_name == "city" else []
     parts = (
         _command(city_name, seeds, answers[jobs[0]]),
         _service_table(city),
+        _people(city),
         regime_tables(days),
+        beside_the_paper(days, checks) if checks else [],
         _pictures(city, service),
     )
     text = "\n".join(line for part in parts for line in part)
     insert(out / "cities.md", f"regime of {city.name}", text)
-    return out / "cities.md"
+    return out / "cities.md", checks
 
 
 # -- episodes -------------------------------------------------------------------------------------
@@ -135,6 +181,55 @@ def regime_tables(days: Days) -> list[str]:
         means = [statistics.mean(d.denied_by_hour[hour] for d in days[level]) for level in days]
         lines.append(_row([f"hour {hour + 1}", *(f"{mean:,.1f}" for mean in means)]))
     return lines
+
+
+def intended_regime(days: Days) -> list[Check]:
+    """The regime that the embedded `city` is meant to have without holding."""
+    completion = {level: statistics.mean(d.completion for d in days[level]) for level in days}
+    time_s = statistics.mean(day.generalized_s for day in days[1.0])
+    return [
+        Check("completion at demand 1.00", completion[1.0], 0.955, 0.970, ".4f"),
+        Check("generalized time at demand 1.00, s", time_s, 2_250, 2_500, ",.0f"),
+        Check(
+            "completion, mean of the demand levels",
+            statistics.mean(completion.values()), 0.955, 0.970, ".4f",
+        ),
+    ]  # fmt: skip
+
+
+def beside_the_paper(days: Days, checks: Sequence[Check]) -> list[str]:
+    """The checks, and means over all days next to the figures that the paper gives."""
+    lines = ["", "Checked by the same command:", "", *(f"- {check.said}" for check in checks), ""]
+    names = ("`city`, no holding", "the paper's parent", "the paper's candidate")
+    lines += _head(["Mean over the demand levels", *names])
+    for name, measure, form in ROWS:
+        if name in PAPER:
+            own = statistics.mean(measure(day) for level in days.values() for day in level)
+            lines.append(_row([name, format(own, form), *PAPER[name]]))
+    return [
+        *lines,
+        "",
+        "The paper reports no day without holding. Its figures are those of its Table 2: learned "
+        "policies behind the parent and candidate chains, in SUMO 1.25.0.",
+    ]
+
+
+def _people(city: City) -> list[str]:
+    """The people of the city in words and by the hour, at demand 1.00."""
+    people, rides = people_setting_out(city), rides_of(city)
+    legs = np.diff(city.journeys.leg_start)[city.journeys.min_demand <= 1.0]
+    change = float(np.mean(legs > 1))
+    return [
+        "",
+        f"{people.sum():,} people set out at demand 1.00; {change:.1%} of them change buses, and a "
+        f"ride takes {rides.mean_share:.0%} of its line on average, counted in stops.",
+        "",
+        *_head(["Hour", *map(str, range(1, len(people) + 1))]),
+        _row(["People", *(f"{count:,}" for count in people)]),
+        "",
+        f"![People of {city.name} by time of day, and the parts of a line where they board and "
+        f"alight](images/{city.name}-demand.png)",
+    ]
 
 
 def _mean_and_range(values: Sequence[float], form: str) -> str:

@@ -198,3 +198,42 @@ def people_waiting(tokens: Tokens, horizon_s: int, bin_s: int) -> Floats:
     times = np.append(tokens.time_s, horizon_s).astype(float)
     area = np.concatenate([[0.0], np.cumsum(np.diff(times) * tokens.system_waiting)])
     return np.asarray(np.diff(np.interp(edges, times, area)) / np.diff(edges))
+
+
+def people_setting_out(city: City, bin_s: int = HOUR_S) -> Ints:
+    """How many people set out in each bin of the day at demand 1.00, before the day's shifts."""
+    departure_s = city.journeys.departure_s[city.journeys.min_demand <= 1.0]
+    counts = np.bincount(departure_s // bin_s, minlength=-(-city.horizon_s // bin_s))
+    return counts.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Rides:
+    """The rides at demand 1.00: where they begin and end, from 0 at a first stop to 1 at a last.
+
+    A ride that several services can carry is listed for each of them with an equal weight.
+    """
+
+    begin: Floats
+    end: Floats
+    weight: Floats
+
+    @property
+    def mean_share(self) -> float:
+        """The share of a line that a ride takes, on average, counted in stops."""
+        return float(np.average(self.end - self.begin, weights=self.weight))
+
+
+def rides_of(city: City) -> Rides:
+    """All rides of the people who travel at demand 1.00; equal rides are added up."""
+    journeys = city.journeys
+    present = np.repeat(journeys.min_demand <= 1.0, np.diff(journeys.leg_start))
+    legs = np.stack([journeys.leg_board, journeys.leg_alight, journeys.leg_carriers])[:, present]
+    kinds, counts = np.unique(legs, axis=1, return_counts=True)
+    rows = []
+    for (board, alight, carriers), count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
+        services = [city.services[index].stops for index in journeys.carriers[carriers]]
+        for stops in services:
+            begin, end = (stops.index(stop) / (len(stops) - 1) for stop in (board, alight))
+            rows.append((begin, end, count / len(services)))
+    return Rides(*np.array(rows).reshape(-1, 3).T)

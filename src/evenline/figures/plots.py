@@ -21,10 +21,17 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from evenline.city.model import City, Floats, Node, Road, Service
-from evenline.figures.measure import BUNCHED, column, headway_ratios
+from evenline.figures.measure import (
+    BUNCHED,
+    column,
+    headway_ratios,
+    people_setting_out,
+    rides_of,
+)
 
 ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", (0, (4, 1.5)))
+LINE_PARTS = 12  # of a line, in the picture of where people board
 RATIO_SHOWN = 3.0  # longest headway in the histogram; longer ones count in the last bar
 
 
@@ -170,6 +177,52 @@ def _draw_scale(axes: Axes, x_m: float, y_m: float, width_m: float) -> None:
 def _routes(city: City) -> dict[str, str]:
     names = list(dict.fromkeys(service.route for service in city.services))
     return {name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(names)}
+
+
+# -- demand ---------------------------------------------------------------------------------------
+
+
+def demand_profile(city: City) -> Figure:
+    """People who set out through the day at demand 1.00, by the hour or, on a short day, by the
+    quarter; and the parts of the line where rides begin and end.
+    """
+    figure = _figure(9.0, 3.8)
+    by_time, along = figure.subplots(1, 2)
+    bin_h = 1.0 if city.horizon_s > 3 * 3600 else 0.25
+    people, first = people_setting_out(city, int(3600 * bin_h)), LIGHT.policies[0]
+    begins = bin_h * np.arange(len(people))
+    bars = by_time.bar(begins, people, width=0.9 * bin_h, align="edge", color=first)
+    counts = [f"{count:,}" if count and len(people) <= 24 else "" for count in people]
+    by_time.bar_label(bars, counts, fontsize=8.5, color=LIGHT.ink)
+    lasts_h = [city.trips[trips[-1]].departure_s / 3600 for trips in city.trips_of if trips]
+    by_time.plot(
+        lasts_h, [0.97] * len(lasts_h), "v", transform=by_time.get_xaxis_transform(),
+        color=LIGHT.ink, markersize=5, label="the last bus of a service leaves",
+    )  # fmt: skip
+    by_time.margins(y=0.14)
+    by_time.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+    _clock(by_time, bin_h * len(people))
+    title = f"{city.name}: when {people.sum():,} people set out"
+    often = "an hour" if bin_h == 1.0 else "a quarter of an hour"
+    _label(by_time, LIGHT, title, "time of day (h:mm)", f"people in {often}")
+    rides, edges = rides_of(city), np.linspace(0, 1, LINE_PARTS + 1)
+    weight = 100 * rides.weight / max(1.0, rides.weight.sum())
+    begin, end = (np.histogram(at, edges, weights=weight)[0] for at in (rides.begin, rides.end))
+    along.stairs(begin, 100 * edges, fill=True, color=first, label="board")
+    along.stairs(
+        end, 100 * edges, color=LIGHT.policies[1], linestyle=DASHES[1], linewidth=1.8,
+        label="alight",
+    )  # fmt: skip
+    along.set_xlim(0, 100)
+    _label(
+        along,
+        LIGHT,
+        "where they board and alight",
+        "way along the line, % of its stops",
+        "% of rides",
+    )
+    _legend(figure, LIGHT, [h for axes in figure.axes for h in axes.get_legend_handles_labels()[0]])
+    return figure
 
 
 # -- time and space -------------------------------------------------------------------------------

@@ -74,15 +74,25 @@ def calibrated(raw: Array, proposal_s: float, rho: float) -> float:
 
 
 @inlined
-def completion_guard(raw: Array, rho: float, low: float, high: float) -> bool:
-    """G: a low-load bus with a bus ahead, none behind, and people still arriving."""
+def completion_guard(
+    raw: Array,
+    rho: float,
+    low: float,
+    high: float,
+    load: float = LOW_LOAD,
+    behind: int = BUS_BEHIND,
+) -> bool:
+    """G: a low-load bus with a bus ahead, none behind, and people still arriving.
+
+    `behind` is the feature that is 0 where no bus is behind.
+    """
     return bool(
         low <= rho < high
         and raw[BUS_AHEAD] == 1.0
-        and raw[BUS_BEHIND] == 0.0
+        and raw[behind] == 0.0
         and raw[RATE] > 0.0
         and raw[CAPACITY] > 0.0
-        and raw[ON_BOARD] / raw[CAPACITY] <= LOW_LOAD
+        and raw[ON_BOARD] / raw[CAPACITY] <= load
     )
 
 

@@ -7,7 +7,7 @@ an embedded city, or is given. Nothing looks for it anywhere else.
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenline.city.embedded import PLANS
+from evenline.city.embedded import PLANS, same_streets
 from evenline.city.model import City
 from evenline.city.tables import open_city as read_city
 from evenline.control.world import World
@@ -58,7 +58,10 @@ def open_city(source: str, calibration: Path | None = None) -> OpenCity:
     city = read_city(source)
     if calibration is not None:
         return OpenCity(source, city, load_calibration(calibration, city))
-    own = EMBEDDED / f"{source}.json" if source in PLANS else Path(source) / CALIBRATION
+    if source in PLANS:
+        own = EMBEDDED / f"{same_streets(source)}.json"
+    else:
+        own = Path(source) / CALIBRATION
     if not own.is_file():
         return OpenCity(source, city)
     try:
