@@ -31,9 +31,8 @@ def test_the_id_is_the_environment_of_the_python_interface() -> None:
         assert np.array_equal(there[0], here[0]) and there[1:] == here[1:]
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_vector_of_two_has_two_days(mode: str) -> None:
-    envs = gymnasium.make_vec(TOWN, num_envs=2, vectorization_mode=mode)
+def test_a_vector_of_two_has_two_days() -> None:
+    envs = gymnasium.make_vec(TOWN, num_envs=2)
     try:
         states, _ = envs.reset(seed=[1, 2])
         assert states.shape == (2, 229) and not np.array_equal(states[0], states[1])
