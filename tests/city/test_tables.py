@@ -113,3 +113,27 @@ def test_a_failed_save_leaves_the_old_city_in_place(
             save_city(embedded_city("town"), hamlet)
     assert digest(load_city(hamlet)) == before
     assert [path.name for path in hamlet.parent.iterdir()] == ["hamlet"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "trips.csv", "manifest.json"])
+def test_a_city_replaces_only_a_city_that_nobody_changed(hamlet: Path, name: str) -> None:
+    save_city(load_city(hamlet), hamlet)
+    path = hamlet / name
+    path.write_text((path.read_text() if path.exists() else "mine") + "\n,")
+    before = {file.name: file.read_bytes() for file in hamlet.iterdir()}
+    with pytest.raises(InputError, match=name):
+        save_city(embedded_city("town"), hamlet)
+    assert {file.name: file.read_bytes() for file in hamlet.iterdir()} == before
+    save_city(embedded_city("town"), hamlet, force=True)
+    assert load_city(hamlet).name == "town" and not (hamlet / "notes.txt").exists()
+
+
+def test_a_folder_that_is_no_city_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("irreplaceable")
+    with pytest.raises(InputError, match=r"chapter\.txt was not written by Evenline"):
+        save_city(embedded_city("town"), tmp_path / "thesis")
+    (tmp_path / "thesis" / "manifest.json").write_text('{"format": "evenline-replay-1"}')
+    with pytest.raises(InputError, match=r"thesis/manifest\.json: format is not 'evenline-city-1'"):
+        save_city(embedded_city("town"), tmp_path / "thesis")
+    assert (tmp_path / "thesis" / "chapter.txt").exists()

@@ -245,6 +245,12 @@ def test_the_page_shows_every_figure_and_says_first_what_fails(own: Path, tmp_pa
     write_audit(own, "town", tmp_path / "broken")
     page = (tmp_path / "broken" / "replay.html").read_text()
     assert "The replay of town fails: largest ledger error, passenger-seconds." in page
+    write_audit(own, "town", tmp_path / "broken")
+    (tmp_path / "broken" / "replay.html").write_text("mine")
+    with pytest.raises(InputError, match=r"replay\.html has changed since.*--force"):
+        write_audit(own, "town", tmp_path / "broken")
+    write_audit(own, "town", tmp_path / "broken", force=True)
+    assert (tmp_path / "broken" / "replay.html").read_text() == page
 
 
 def test_minari_reads_back_what_was_exported(store: Store, tmp_path: Path) -> None:

@@ -247,6 +247,23 @@ def test_the_same_study_gives_the_same_page(study: Path, tmp_path: Path) -> None
     assert write_report(copy).read_text() == (study / REPORT).read_text()
 
 
+def test_a_page_or_figure_that_was_edited_is_replaced_only_by_force(
+    study: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(study / "city", bare / "city")
+    page = write_report(bare, figures=True).read_text()
+    assert write_report(bare, figures=True).read_text() == page
+    for name in (REPORT, "figures/map.svg"):
+        before = (bare / name).read_bytes()
+        (bare / name).write_text("mine")
+        with pytest.raises(InputError, match=rf"{name} has changed since .*--force"):
+            write_report(bare, figures=True)
+        assert (bare / name).read_text() == "mine" and (bare / REPORT).exists()
+        write_report(bare, figures=True, force=True)
+        assert (bare / name).read_bytes() == before
+
+
 def test_the_verdict_says_what_failed_and_what_it_does_not_say(study: Path) -> None:
     found = read_study(study)
     assert found.trial is not None

@@ -1,4 +1,4 @@
-"""Days on a real Ray cluster of two nodes, one of which dies in the middle of a day."""
+"""Days on a real Ray cluster of two nodes, one of which dies in the middle of a day, or both do."""
 
 import os
 import shutil
@@ -21,7 +21,10 @@ from evenline.replay.episode import read_outcome
 from evenline.runs.executors import processes, ray_cluster
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
+from evenline.trial import matrix
+from evenline.trial.registration import Job as TrialJob
 from faults import descendants, wait_until
+from made import registered
 from small_actors import save_actor
 
 pytest.importorskip("ray", reason="needs evenline[ray]")
@@ -72,21 +75,23 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def cluster(short: Path) -> Iterator[tuple[str, Node]]:
-    """The address of a cluster of two nodes, and the second of them."""
+def head(short: Path) -> Iterator[tuple[str, Node]]:
+    """The address of a cluster, and its head node."""
     port = free_port()
-    head = Node(
+    node = Node(
         short / "head.log",
         *("--head", f"--port={port}", f"--temp-dir={short}/t", "--include-dashboard=false"),
     )
-    second = None
-    try:
-        second = Node(short / "second.log", f"--address=127.0.0.1:{port}")
-        yield f"127.0.0.1:{port}", second
-    finally:
-        for node in (second, head):
-            if node is not None:
-                node.kill(spare=[])
+    yield f"127.0.0.1:{port}", node
+    node.kill(spare=[])
+
+
+@pytest.fixture
+def cluster(head: tuple[str, Node], short: Path) -> Iterator[tuple[str, Node]]:
+    """The address of a cluster of two nodes, and the second of them."""
+    second = Node(short / "second.log", f"--address={head[0]}")
+    yield head[0], second
+    second.kill(spare=[])
 
 
 def test_a_lost_node_costs_time_and_no_day(cluster: tuple[str, Node], tmp_path: Path) -> None:
@@ -147,6 +152,28 @@ def test_what_cannot_be_run_is_named(cluster: tuple[str, Node]) -> None:
     found = {ended.job: ended for ended in ray_cluster(cluster[0])([wrong, job])}
     assert found[job].answer is not None
     assert found[wrong].final and "demand 3.0" in found[wrong].error
+
+
+def test_the_jobs_of_a_cluster_that_dies_count_as_not_run(
+    head: tuple[str, Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenline.runs.executors.RAY_SILENCE_S", 1.0)
+    methods = '{ better = "schedule", worse = "zero" }'
+    trial = registered(tmp_path, methods=methods, world='"fast"')
+    address, node = head
+
+    def stop(job: TrialJob, done: bool) -> None:
+        assert done, "the first job"
+        node.kill(spare=[])
+
+    with pytest.raises(InputError, match=r"^Ray stopped: .*; run the same command again to"):
+        matrix.run(trial.folder, ray_cluster(address), on_end=stop)
+    found = matrix.standing(trial)
+    assert (len(found.done), len(found.quarantined), len(found.missing)) == (1, 0, 23)
+    (record,) = (matrix.record_path(trial, job) for job in found.done)
+    kept = record.read_bytes()
+    assert matrix.run(trial.folder, processes(1)).complete
+    assert record.read_bytes() == kept
 
 
 def test_a_cluster_that_is_not_there_is_said_in_one_line() -> None:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from evenline.city.embedded import embedded_city
-from evenline.city.tables import save_city
+from evenline.city.tables import load_city, save_city
 from evenline.cli.study import app
 from evenline.policies.bundle import export_bundle
 from evenline.replay.sealed import FORMAT, Manifest, ReplayPlan
@@ -16,6 +17,7 @@ from evenline.study.engine import open_study, run_study
 from evenline.study.plan import find_plan, read_study_plan
 from evenline.study.steps import STEPS, trial_toml
 from evenline.support.errors import InputError
+from evenline.support.files import folder_files
 from town_plan import TOWN, plan_with
 
 NAMES = [step.name for step in STEPS]
@@ -208,3 +210,38 @@ def test_a_replay_of_another_size_is_not_taken_over(
 def test_needs_come_before_those_who_need_them() -> None:
     for number, step in enumerate(STEPS):
         assert set(step.needs) <= set(NAMES[:number])
+
+
+def test_a_plan_copied_for_another_city_leaves_the_first_study_alone(
+    evenline: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """The copy still says name = "town"; its file's name counts."""
+    assert evenline("study", "run", "town", "--until", "city")[0] == 0
+    first = folder_files(tmp_path / "results" / "study-town")
+    save_city(replace(embedded_city("town"), name="other"), tmp_path / "other")
+    plan = plan_with(tmp_path, city='"other"').rename(tmp_path / "my-plan.toml")
+    assert evenline("study", "run", "my-plan.toml", "--until", "city")[0] == 0
+    own = Path("results/study-my-plan")
+    assert load_city(own / "city").name == "other"
+    assert open_study(own / "plan.toml", None).folder == own
+
+    plan.rename(tmp_path / "town.toml")
+    code, said = evenline("study", "run", "town.toml", "--until", "city")
+    assert code == 2 and said.startswith("evenline: results/study-town has the study of another")
+    assert said.count("\n") == 1 and "'town'; choose another --out" in said
+    assert folder_files(tmp_path / "results" / "study-town") == first
+
+
+def test_a_city_that_was_moved_or_edited_keeps_its_study(
+    evenline: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    town = embedded_city("town")
+    save_city(town, tmp_path / "here")
+    plan = plan_with(tmp_path, city='"here"')
+    assert evenline("study", "run", plan, "--until", "city")[0] == 0
+    (tmp_path / "here").rename(tmp_path / "there")
+    plan = plan_with(tmp_path, city='"there"')
+    assert evenline("study", "run", plan, "--until", "city")[0] == 0
+    save_city(replace(town, trips=town.trips[:-1]), tmp_path / "there")
+    assert evenline("study", "run", plan, "--until", "city")[0] == 0
+    assert len(load_city(Path("results/study-plan/city")).trips) == len(town.trips) - 1

@@ -30,7 +30,7 @@ from evenline.city.model import (
     Vehicle,
 )
 from evenline.support.errors import InputError, choice
-from evenline.support.files import new_folder, sha256, to_json
+from evenline.support.files import listing_of, new_folder, refuse_changed, sha256, to_json
 from evenline.support.records import Record, plain, read_record, write_record
 
 FORMAT = "evenline-city-1"
@@ -197,13 +197,27 @@ def network_digest(city: City) -> str:
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()
 
 
-def save_city(city: City, folder: Path) -> None:
-    """Write a city as a folder of tables, atomically."""
+def save_city(city: City, folder: Path, force: bool = False) -> None:
+    """Write a city as a folder of tables, atomically.
+
+    Without `force` it replaces only a city folder in which nothing was added or changed.
+    """
+    if not force:
+        _refuse_other(folder)
     tables = _tables(city)
     with new_folder(folder) as aside:
         for name, text in tables.items():
             (aside / name).write_text(text, encoding="utf-8")
         write_record(aside / "manifest.json", _manifest(city, tables))
+
+
+def _refuse_other(folder: Path) -> None:
+    """Refuse to replace a folder that is not a city's as we wrote it."""
+    listing, manifest = listing_of(folder), folder / "manifest.json"
+    if not listing and manifest.is_file():
+        hashes = {**_read_manifest(folder).files, manifest.name: sha256(manifest)}
+        listing = {name: [own] for name, own in hashes.items()}
+    refuse_changed(folder, listing)
 
 
 def _manifest(city: City, tables: dict[str, str]) -> Manifest:

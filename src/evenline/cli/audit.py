@@ -11,6 +11,8 @@ from evenline.cli.options import (
     CityOption,
     DocsOption,
     ExecutorOption,
+    ForceOption,
+    OutOption,
     ReplayOption,
     WidthsOption,
     WorkersOption,
@@ -31,7 +33,8 @@ def audit_fidelity(
     city: CityOption = "town",
     replay: ReplayOption = None,
     calibration: CalibrationOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the result.")] = None,
+    out: OutOption = None,
+    force: ForceOption = False,
     docs: DocsOption = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
@@ -57,6 +60,7 @@ def audit_fidelity(
             folder,
             executor_of(executor, address, workers),
             lambda ended: bar.advance(task),
+            force=force,
         )
     print_lines(lines)
     if docs is not None:
@@ -70,7 +74,8 @@ def audit_fidelity(
 def audit_replay(
     city: CityOption = "town",
     replay: ReplayOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the result.")] = None,
+    out: OutOption = None,
+    force: ForceOption = False,
     docs: DocsOption = None,
 ) -> None:
     """Check every claim about a replay from its files. Exits with code 1 if one fails."""
@@ -80,7 +85,7 @@ def audit_replay(
     store = replay or Path("results") / f"replay-{name}"
     folder = out or Path("results") / f"audit-{name}"
     with stderr.status(f"reading {store}"):
-        figures = write_audit(store, city, folder, docs)
+        figures = write_audit(store, city, folder, docs, force)
     for figure in figures:
         verdict = {True: "pass", False: "FAIL", None: ""}[figure.passed]
         print(f"{figure.name:45} {figure.text():>34}   paper {figure.paper_text():>12}  {verdict}")

@@ -116,6 +116,7 @@ def collect(
 def calibrate(
     city: CityOption = "town",
     out: Annotated[Path | None, typer.Option(help="Folder for the calibration.")] = None,
+    force: ForceOption = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
@@ -128,7 +129,8 @@ def calibrate(
 
     folder = out or Path("results") / f"calibration-{Path(city).name}"
     chosen = executor_of(executor, address, workers)
-    found, passing = run(city, folder, executor=chosen, shard=Shard.parse(shard))
+    part = Shard.parse(shard)
+    found, passing = run(city, folder, executor=chosen, shard=part, force=force)
     rows = {k: f"{v:,}" for k, v in found.residuals.items()}
     rows |= {f"overtaking_share_{world}": f"{share:.4f}" for world, share in passing.items()}
     print_table(f"calibration of {city}", rows)

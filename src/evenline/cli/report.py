@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from evenline.cli.options import ForceOption
 from evenline.support.errors import InputError
-from evenline.support.files import ScratchFolder, write_bytes
+from evenline.support.files import ScratchFolder, refuse_changed_files, write_listed
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PRINT_LIMIT_S = 180
+PDF, PRINT_LIMIT_S = "report.pdf", 180
 
 
 def report(
@@ -21,17 +22,20 @@ def report(
     figures: Annotated[
         bool, typer.Option("--figures", help="Also write the main figures as SVG and PDF.")
     ] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write a study's report: one HTML page that works without a network. Prints its path."""
     from evenline.report.page import write_report
 
     browser = find_browser() if pdf else None  # refuse before any work
-    page = write_report(study, figures=figures)
+    refuse_changed_files(study, (PDF,) if pdf else (), force)
+    page = write_report(study, figures, force)
     print(page)
     if figures:
         print(study / "figures")
     if browser is not None:
-        print(print_page(browser, page))
+        write_listed(study, {PDF: printed(browser, page)}, force)
+        print(study / PDF)
 
 
 def find_browser() -> str:
@@ -42,15 +46,14 @@ def find_browser() -> str:
     raise InputError("--pdf needs Chromium; on Debian install it with: apt-get install chromium")
 
 
-def print_page(browser: str, page: Path) -> Path:
-    """Print a page to a PDF next to it."""
-    target = page.with_suffix(".pdf")
+def printed(browser: str, page: Path) -> bytes:
+    """A page as PDF."""
     with ScratchFolder() as folder:
-        printed = Path(folder) / "page.pdf"
+        made = Path(folder) / "page.pdf"
         command = [
             *headless(browser, Path(folder)),
             "--no-pdf-header-footer",
-            f"--print-to-pdf={printed}",
+            f"--print-to-pdf={made}",
             page.resolve().as_uri(),
         ]
         try:
@@ -59,11 +62,10 @@ def print_page(browser: str, page: Path) -> Path:
             raise InputError(
                 f"{browser} did not finish printing within {PRINT_LIMIT_S} s"
             ) from None
-        if not printed.is_file():
+        if not made.is_file():
             said = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise InputError(f"{browser} could not print {page} ({said})")
-        write_bytes(target, printed.read_bytes())
-    return target
+        return made.read_bytes()
 
 
 def headless(browser: str, profile: Path) -> list[str]:

@@ -1,29 +1,18 @@
 """A world as a PettingZoo environment: every trip is an agent, and agents decide in order.
 
 The reward is minus the decision's own cost in passenger-seconds, credited to the bus that decided;
-the cost before the first decision is credited to no bus. All trips are agents from reset to the
-horizon; a trip that has not started or has arrived makes no decisions. At the horizon all are
-terminated, not truncated: the paper's day ends there, and nothing after it has value.
+the cost before the first decision is credited to no bus.
 """
 
 from typing import Any
 
-from gymnasium.spaces import Space
-from gymnasium.utils import seeding
 from pettingzoo import AECEnv
 
-from evenline.control.cycle import (
-    SEEDS,
-    CellOfSeed,
-    Cycle,
-    State,
-    WorldFactory,
-    action_space,
-    state_space,
-)
+from evenline.control.agents import TripAgents
+from evenline.control.cycle import State
 
 
-class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo is untyped
+class HoldingAEC(TripAgents, AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo is untyped
     """Bus holding as an agent-environment cycle over any world.
 
     The seed of a reset chooses the cell; without a seed, the next cell is drawn:
@@ -31,34 +20,9 @@ class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo
         env = HoldingAEC(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
     """
 
-    metadata = {"name": "evenline_holding_v0", "render_modes": [], "is_parallelizable": False}  # noqa: RUF012
-    render_mode = None
-
-    def __init__(self, make_world: WorldFactory, cell_of: CellOfSeed) -> None:
-        super().__init__()
-        self.cycle = Cycle(make_world())
-        self.cell_of = cell_of
-        city = self.cycle.world.city
-        self.possible_agents = [trip.id for trip in city.trips]
-        self.agents: list[str] = []
-        self._actions = {agent: action_space() for agent in self.possible_agents}
-        self._states = state_space(city)
-        self._random, _ = seeding.np_random()
-
-    def observation_space(self, agent: str) -> Space[State]:
-        return self._states
-
-    def action_space(self, agent: str) -> Space[State]:
-        return self._actions[agent]
-
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start the day of the seed's cell."""
-        if seed is None:
-            seed = int(self._random.integers(SEEDS))
-        else:
-            self._random, _ = seeding.np_random(seed)
-        self.cycle.begin(self.cell_of(seed))
-        self.agents = list(self.possible_agents)
+        self._begin(seed)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
@@ -82,9 +46,6 @@ class HoldingAEC(AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo
         self.rewards[agent] = -float(cost)
         self._accumulate_rewards()
         self._turn()
-
-    def close(self) -> None:
-        self.cycle.close()
 
     def _turn(self) -> None:
         """Select the bus that decides next, or end the day for all."""

@@ -4,7 +4,7 @@ The buses of a batch decide in order. Each sees the whole batch and the actions 
 moves only after the last. The PettingZoo and Gymnasium environments are built on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Space
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_action, hold_of
-from evenline.control.event import STOP, Array, Batch
+from evenline.control.event import STOP, Batch
 from evenline.control.state import (
     CANONICAL_WIDTH,
     DWELL_CAP,
@@ -25,7 +25,6 @@ from evenline.control.state import (
     RATE_CAP,
     RAW_SLOT,
     WAITING_CAP,
-    Contract,
     canonical,
     contract_of,
     pack,
@@ -69,12 +68,19 @@ class Cycle:
         return self._batch is None
 
     @property
+    def batch(self) -> list[Asked]:
+        """All decisions of the current batch; none once the day is over."""
+        return [] if self._batch is None else [*map(self._asked, range(len(self._batch.trips)))]
+
+    @property
     def asked(self) -> Asked:
         """The decision to make now."""
-        city, batch = self.world.city, self._batch
-        if batch is None:
-            return Asked(None, None, city.horizon_s)
-        token = len(self._taken)
+        if self._batch is None:
+            return Asked(None, None, self.world.city.horizon_s)
+        return self._asked(len(self._taken))
+
+    def _asked(self, token: int) -> Asked:
+        city, batch = self.world.city, self._open_batch()
         trip = city.trips[batch.trips[token]]
         stop = city.services[trip.service].stops[int(batch.raw[token, STOP])]
         return Asked(trip.id, city.stops[stop].id, batch.time_s)
@@ -84,14 +90,23 @@ class Cycle:
         horizon.
         """
         if self._batch is None:
-            return canonical(_end_of_day(self.contract), self.contract)
+            return self.idle_state()
         return canonical(pack(self._batch, len(self._taken), self._taken), self.contract)
+
+    def blind_state(self, token: int) -> State:
+        """The canonical state of a decision of the batch that sees no action of the batch."""
+        return canonical(pack(self._open_batch(), token, [NO_HOLD] * token), self.contract)
+
+    def idle_state(self) -> State:
+        """The canonical state of an empty batch now."""
+        packed = np.zeros(PACKED_WIDTH)
+        packed[0] = self.asked.time_s
+        packed[PREFIX + RAW_SLOT - 1 :: RAW_SLOT] = NO_HOLD
+        return canonical(packed, self.contract)
 
     def act(self, action: npt.ArrayLike) -> int:
         """Make the decision and return its cost, which is zero for all but the last of a batch."""
-        batch, asked = self._batch, self.asked
-        if batch is None:
-            raise InputError("the day is over; call reset before the next action")
+        batch, asked = self._open_batch(), self.asked
         value = np.asarray(action, np.float64)
         if value.size != 1:
             raise InputError(
@@ -104,6 +119,20 @@ class Cycle:
         self._batch, self._taken = None, []  # a world that fails cannot continue its day
         self._batch = self.world.step(holds)
         return self.world.charged
+
+    def act_together(self, actions: Sequence[npt.ArrayLike]) -> int:
+        """Make all decisions of the batch and return their cost; a refused one changes nothing."""
+        self._open_batch()
+        try:
+            return [self.act(action) for action in actions][-1]
+        except InputError:
+            self._taken = []
+            raise
+
+    def _open_batch(self) -> Batch:
+        if self._batch is None:
+            raise InputError("the day is over; call reset before the next action")
+        return self._batch
 
     def close(self) -> None:
         """Close the world, if it has a method `close`."""
@@ -129,10 +158,3 @@ def state_space(city: City) -> Space[State]:
     low = np.zeros(CANONICAL_WIDTH, np.float32)
     low[PREFIX + len(features) + 1 :: len(features) + 2] = NO_HOLD
     return Box(low, high, dtype=np.float32)
-
-
-def _end_of_day(contract: Contract) -> Array:
-    packed = np.zeros(PACKED_WIDTH)
-    packed[0] = contract.horizon_s
-    packed[PREFIX + RAW_SLOT - 1 :: RAW_SLOT] = NO_HOLD
-    return packed

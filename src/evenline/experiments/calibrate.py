@@ -22,15 +22,22 @@ from evenline.runs.days import run_days
 from evenline.runs.executors import WHOLE, Executor, Shard
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_bytes, write_text
+from evenline.support.files import (
+    read_json,
+    refuse_changed_files,
+    to_json,
+    write_bytes,
+    write_listed,
+    write_text,
+)
 from evenline.worlds.calibration import (
     CYCLE_S,
     PHASE_S,
     Calibration,
     Runs,
+    calibration_text,
     fit,
     read_runs,
-    save_calibration,
 )
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import CALIBRATION
@@ -38,7 +45,7 @@ from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
 BLOCKS = 8
-PLAN = "plan.json"
+PLAN, RESULTS = "plan.json", ("calibration.json", "calibration.png", "overtaking.json")
 HOLDING = "headway-1.0"  # at demand 1.00 the logs also show days with holds
 
 
@@ -64,12 +71,14 @@ def calibrate(
     blocks: int = BLOCKS,
     executor: Executor | None = None,
     shard: Shard = WHOLE,
+    force: bool = False,
 ) -> tuple[Calibration, dict[str, float]]:
     """Run the missing days, fit, and write the calibration file and its figure.
 
     A shard runs its part of the days; the fit is made when all of them exist.
     """
     city = open_city(city_name)
+    refuse_changed_files(folder, RESULTS, force)
     _check_plan(folder, city)
     jobs = calibration_jobs(folder, city_name, blocks)
     missing = [job for job in shard.of(jobs) if job.visits is not None and not job.visits.exists()]
@@ -81,10 +90,10 @@ def calibrate(
             raise InputError(f"{job.visits} is missing; run the other shards too")
     logs = [job.visits for job in jobs if job.visits is not None]
     calibration = fit(city, logs)
-    save_calibration(folder / "calibration.json", calibration)
-    write_bytes(folder / "calibration.png", png(fit_figure(city, calibration, logs)))
     passing = overtaking(city, calibration, logs)
-    write_text(folder / "overtaking.json", to_json(passing))
+    picture = png(fit_figure(city, calibration, logs))
+    made = (calibration_text(calibration).encode(), picture, to_json(passing).encode())
+    write_listed(folder, dict(zip(RESULTS, made, strict=True)), force)
     return calibration, passing
 
 

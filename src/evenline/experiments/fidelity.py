@@ -22,7 +22,7 @@ from evenline.rules.policy import BEHAVIOURS
 from evenline.runs.executors import Executor
 from evenline.runs.job import Ended
 from evenline.support.errors import InputError
-from evenline.support.files import to_json, write_bytes, write_text
+from evenline.support.files import refuse_changed_files, to_json, write_bytes, write_listed
 from evenline.worlds.fidelity import (
     ABSOLUTE,
     GOALS,
@@ -35,7 +35,7 @@ from evenline.worlds.fidelity import (
 )
 from evenline.worlds.open import OpenCity, open_city
 
-AUDIT = "fidelity.json"
+AUDIT, PICTURE = "fidelity.json", "fidelity.png"
 
 
 def fidelity_audit(
@@ -46,17 +46,19 @@ def fidelity_audit(
     executor: Executor | None = None,
     on_end: Callable[[Ended], None] = lambda ended: None,
     blocks: int | None = None,
+    force: bool = False,
 ) -> list[Line]:
     """Run both audits; write `fidelity.json` and `fidelity.png` to `out`."""
     opened = open_city(city_name, calibration_file)
     opened.fitted()
+    refuse_changed_files(out, (AUDIT, PICTURE), force)
     failures = collect(replay, city_name, blocks, executor, on_end)
     if failures:
         raise InputError(f"{replay}: {len(failures)} episodes failed; first: {failures[0].error}")
     sumo, fast, versions = _outcomes(opened, replay, blocks)
     lines = audit(sumo, fast)
-    write_text(out / AUDIT, to_json(_report(opened, lines, versions)))
-    write_bytes(out / "fidelity.png", png(fidelity_figure(lines)))
+    found, picture = to_json(_report(opened, lines, versions)), png(fidelity_figure(lines))
+    write_listed(out, {AUDIT: found.encode(), PICTURE: picture}, force)
     return lines
 
 
@@ -156,7 +158,7 @@ def shown(lines: list[Line]) -> list[Line]:
 def write_document(document: Path, name: str, lines: list[Line], folder: Path) -> None:
     """Write the audit of a city between its marks in a document, with its figure."""
     image = document.parent / "images" / f"fidelity-{name}.png"
-    write_bytes(image, (folder / "fidelity.png").read_bytes())
+    write_bytes(image, (folder / PICTURE).read_bytes())
     gaps = largest_gaps(lines)
     text = [
         f"Made by `evenline audit fidelity --city {name}`: {len(lines)} intervals, "

@@ -12,18 +12,19 @@ from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
 from evenline.figures.plots import Theme, png
 from evenline.replay.audit import Figure, as_rows, audit_replay
-from evenline.support.files import to_json, write_bytes, write_text
+from evenline.support.files import refuse_changed_files, to_json, write_bytes, write_listed
 
+AUDIT, PAGE = "replay.json", "replay.html"
 COLOURS = ("#0072B2", "#E69F00", "#009E73")  # told apart by colour-blind readers too
 
 
 def write_audit(
-    store: Path, city_name: str, out: Path, document: Path | None = None
+    store: Path, city_name: str, out: Path, document: Path | None = None, force: bool = False
 ) -> list[Figure]:
     """Audit a store; write `replay.json` and `replay.html`, and the document if one is named."""
     city = open_city(city_name)
+    refuse_changed_files(out, (AUDIT, PAGE), force)
     figures, pictures = audit_replay(store, city)
-    write_text(out / "replay.json", to_json({"figures": as_rows(figures), **pictures}))
     table = Numbers(
         "Recomputed from the files",
         ["", "ours", "paper", "verdict"],
@@ -59,7 +60,8 @@ def write_audit(
         [_holds(pictures), _headways(pictures), _support(pictures)],
         f"Made by: evenline audit replay --city {city_name}; SUMO {pictures['sumo']}.",
     )
-    write_text(out / "replay.html", page)
+    found = to_json({"figures": as_rows(figures), **pictures})
+    write_listed(out, {AUDIT: found.encode(), PAGE: page.encode()}, force)
     if document is not None:
         _write_document(document, city_name, figures, pictures)
     return figures

@@ -1,11 +1,10 @@
 """The report's main figures as vector files for print: SVG and PDF, one colour scheme, no dates.
 
-They are drawn from the same data as the page. `write_figures` leaves out figures without data.
+They are drawn from the same data as the page. `figure_files` leaves out figures without data.
 """
 
 import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from evenline.figures.plots import (
 )
 from evenline.report.data import Study
 from evenline.report.days import ROLES
-from evenline.support.files import write_bytes
 
 FOLDER = "figures"
 DIVERGING = LinearSegmentedColormap.from_list("headways", ["#A94C86", "#f6f7f9", "#C07F00"])
@@ -35,8 +33,8 @@ GROWING = LinearSegmentedColormap.from_list("reserve", ["#f6f7f9", "#009E73"])
 Days = dict[str, Any]
 
 
-def write_figures(study: Study, days: Days | None, service: str | None) -> list[Path]:
-    """Write every figure that the study has data for to its folder of figures."""
+def figure_files(study: Study, days: Days | None, service: str | None) -> dict[str, bytes]:
+    """Every figure that the study has data for, as SVG and PDF, by path inside its folder."""
     drawn: dict[str, Callable[[], Figure]] = {}
     city, trial = study.city, study.trial
     if city is not None:
@@ -59,13 +57,12 @@ def write_figures(study: Study, days: Days | None, service: str | None) -> list[
         drawn["replay"] = lambda: replay(logged)
     if (classified := study.ratio) is not None:
         drawn["ratio"] = lambda: ratio(classified)
-    paths = []
+    files = {}
     for name, draw in drawn.items():
         figure = draw()
         for kind, make in (("svg", svg), ("pdf", pdf)):
-            paths.append(study.folder / FOLDER / f"{name}.{kind}")
-            write_bytes(paths[-1], make(figure))
-    return paths
+            files[f"{FOLDER}/{name}.{kind}"] = make(figure)
+    return files
 
 
 def pdf(figure: Figure) -> bytes:

@@ -17,26 +17,27 @@ from evenline.report import words
 from evenline.report.data import Study, city_data, read_study
 from evenline.report.days import simulated_days
 from evenline.report.sections import sections
-from evenline.support.files import write_text
+from evenline.support.files import refuse_changed_files, write_listed
 
 REPORT = "report.html"
 MISSING = "not part of this study"
 SCRIPTS = ("page.js", "trial.js", "days.js", "audits.js")
 
 
-def write_report(study: Path, figures: bool = False) -> Path:
+def write_report(study: Path, figures: bool = False, force: bool = False) -> Path:
     """Write the page, and optionally its figures, to the study's folder; return the page's path."""
     found = read_study(study)
+    refuse_changed_files(study, (REPORT,), force)
     days = None
     if found.city is not None and found.trial is not None:
         days = simulated_days(study, found.trial)
-    path = study / REPORT
-    write_text(path, report_page(found, days))
+    files = {REPORT: report_page(found, days).encode()}
     if figures:
-        from evenline.report.figures import write_figures
+        from evenline.report.figures import figure_files
 
-        write_figures(found, days, None if days is None else _most_changed(days))
-    return path
+        files |= figure_files(found, days, None if days is None else _most_changed(days))
+    write_listed(study, files, force)
+    return study / REPORT
 
 
 def report_page(study: Study, days: dict[str, Any] | None) -> str:

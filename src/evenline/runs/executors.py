@@ -11,6 +11,7 @@ import os
 import queue
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,7 @@ ONE_THREAD = dict.fromkeys(
 EXECUTORS = ("processes", "ray")
 HERE = Path()
 FLEET = 16  # days of an actor that run together
+RAY_SILENCE_S = 30.0  # Ray itself ends our process after 60 s without its head node
 
 
 def no_progress(job: Job, now_s: int) -> None:
@@ -339,7 +341,9 @@ Shipped = tuple[list[Ended], dict[str, bytes]]
 def ray_cluster(address: str) -> Executor:
     """Run one task per CPU on a Ray cluster. The content of `folder` travels with the jobs.
 
-    Files that a job writes come back with its answer and are stored on this machine.
+    Files that a job writes come back with its answer and are stored on this machine. Ray tries a
+    task of a lost node again. If Ray itself stops, that is an `InputError`: the jobs without a
+    result did not run.
     """
 
     def run(
@@ -353,11 +357,15 @@ def ray_cluster(address: str) -> Executor:
             back = dict(zip(orders, jobs, strict=True))
             groups = [task for group in grouped(orders) for task in _split(group, inputs)]
             waiting = {task.remote(group, limits): group for group in groups}
+            head = ray.get_runtime_context().gcs_address
             try:
                 while waiting:
-                    (done,), _ = ray.wait(list(waiting), num_returns=1)
-                    for each in _collected(ray, done, waiting.pop(done)):
-                        yield replace(each, job=back[each.job])
+                    ready, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
+                    if not ready:
+                        _refuse_stopped(head)
+                    for done in ready:
+                        for each in _collected(ray, head, done, waiting.pop(done)):
+                            yield replace(each, job=back[each.job])
             finally:
                 for job in waiting:
                     ray.cancel(job, force=True)
@@ -384,11 +392,32 @@ def run_on_node(task: Task, limits: Limits) -> Shipped:
         return [replace(each, job=back[each.job]) for each in ended], files
 
 
-def _collected(ray: Any, done: Any, group: Task) -> list[Ended]:
+def _refuse_stopped(head: str) -> None:
+    """Raise an error if the head node of a Ray cluster does not answer for a while."""
+    host, _, port = head.rpartition(":")
+    until = time.monotonic() + RAY_SILENCE_S
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise _stopped(f"its head node {head} does not answer ({error})") from None
+        time.sleep(0.2)
+
+
+def _stopped(why: str) -> InputError:
+    return InputError(f"Ray stopped: {why}; run the same command again to continue")
+
+
+def _collected(ray: Any, head: str, done: Any, group: Task) -> list[Ended]:
     """The results of a task, with its files stored on this machine; a lost task is a failure."""
     try:
         ended, files = ray.get(done)
+    except ray.exceptions.LocalRayletDiedError:
+        raise _stopped("its process on this machine has died") from None
     except ray.exceptions.RayError as error:
+        _refuse_stopped(head)
         said = (str(error).strip().splitlines() or ["no message"])[0]
         lost = (Failure(kind="lost", message=f"Ray: {said}"),)
         return [Ended(job=job, answer=None, failures=lost, duration_s=0.0) for job in group]

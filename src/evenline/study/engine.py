@@ -31,7 +31,7 @@ from evenline.support.files import (
     write_bytes,
 )
 from evenline.support.locks import one_runner
-from evenline.support.records import Record, plain, read_record, write_record
+from evenline.support.records import Record, plain, read_record, read_toml, write_record
 from evenline.trial.records import read_registered
 from evenline.trial.used import check_fresh, has_outcomes, other_used_cells
 
@@ -243,9 +243,33 @@ def _is_resized(study: Study, step: Step, state: State) -> bool:
 def open_study(plan_path: Path, out: Path | None, executor: Executor | None = None) -> Study:
     """Open a study from its plan; does not change the folder."""
     plan = read_study_plan(plan_path)
-    folder = out or Path("results") / f"study-{plan.name}"
+    folder = out or default_folder(plan_path)
     refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave only the lock
+    _refuse_other_city(folder, plan)
     return Study(folder, plan, executor or processes())
+
+
+def default_folder(plan_path: Path) -> Path:
+    """The folder of a study: named after the plan's file, so that a copied plan has its own.
+
+    The plan inside a study's folder belongs to that folder.
+    """
+    if plan_path.name == PLAN and (plan_path.parent / STATE).is_file():
+        return plan_path.parent
+    return Path("results") / f"study-{plan_path.stem}"
+
+
+def _refuse_other_city(folder: Path, plan: StudyPlan) -> None:
+    """Refuse a folder with the study of another city; a city may move or change its tables."""
+    if not (folder / PLAN).is_file():
+        return
+    before = read_toml(folder / PLAN).get("city")
+    begun = load_state(folder).begun.get("city", {}).get("city")
+    if before != plan.city and begun not in (None, json.dumps(digest(plan.open_city()))):
+        raise InputError(
+            f"{folder} has the study of another city, {before!r}; choose another --out, or rename "
+            "the plan's file"
+        )
 
 
 def chosen(steps: Sequence[Step], first: str | None, last: str | None) -> list[Step]:

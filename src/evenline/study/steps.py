@@ -343,7 +343,7 @@ def _closeout(study: Study) -> str:
 def _report(study: Study) -> str:
     from evenline.report.page import write_report
 
-    return str(write_report(study.folder))
+    return str(write_report(study.folder, force=True))  # a study makes what has changed again
 
 
 # -- the graph ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCRATCH, IN_USE = "evenline-", ".in-use"
 LISTING = ".evenline.json"
-CHOOSE = "choose another --out, or use --force to replace it"
+CHOOSE = "move it away, choose another --out, or use --force to replace it"
 
 
 def sha256(path: Path) -> str:

@@ -1,0 +1,64 @@
+"""A world as a parallel PettingZoo environment: the buses of a batch decide together.
+
+`infos` says which buses decide now; the actions of the others are ignored. Unlike in `HoldingAEC`,
+a bus does not see the actions that earlier buses of its batch take. The rewards are the same: the
+last bus of a batch is credited with minus the cost until the next batch.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pettingzoo import ParallelEnv
+
+from evenline.control.agents import TripAgents
+from evenline.control.cycle import State
+from evenline.support.errors import InputError
+
+Infos = dict[str, dict[str, Any]]
+
+
+class HoldingParallel(TripAgents, ParallelEnv[str, State, State]):  # type: ignore[misc]  # untyped
+    """Bus holding with simultaneous decisions over any world.
+
+    `infos[bus]["decides"]` is True for every bus that needs an action now; its `stop` and `time_s`
+    are given, too. The other buses see an empty batch. The seed of a reset chooses the cell;
+    without a seed, the next cell is drawn:
+
+        env = HoldingParallel(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
+    """
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, State], Infos]:
+        """Start the day of the seed's cell."""
+        self._begin(seed)
+        return self._seen()
+
+    def step(
+        self, actions: Mapping[str, State]
+    ) -> tuple[
+        dict[str, State], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]
+    ]:
+        """Apply the actions of all buses that decide now; a refused action changes nothing."""
+        buses = [str(asked.trip) for asked in self.cycle.batch]
+        for asked in self.cycle.batch:
+            if asked.trip not in actions:
+                raise InputError(f"bus {asked.trip} at stop {asked.stop}: got no action; add one")
+        cost = self.cycle.act_together([actions[bus] for bus in buses])
+        everyone, over = self.agents, self.cycle.over
+        rewards = dict.fromkeys(everyone, 0.0) | {buses[-1]: -float(cost)}
+        states, infos = self._seen()
+        if over:
+            self.agents = []
+        ended, cut = dict.fromkeys(everyone, over), dict.fromkeys(everyone, False)
+        return states, rewards, ended, cut, infos
+
+    def _seen(self) -> tuple[dict[str, State], Infos]:
+        """What every bus sees and is told."""
+        cycle, idle = self.cycle, self.cycle.idle_state()
+        states = {agent: idle.copy() for agent in self.agents}
+        infos: Infos = {agent: {"decides": False} for agent in self.agents}
+        for token, (trip, stop, time_s) in enumerate(cycle.batch):
+            states[str(trip)] = cycle.blind_state(token)
+            infos[str(trip)] = {"decides": True, "stop": stop, "time_s": time_s}
+        return states, infos
