@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from calibrated import calibration_of
 from evenline.city.tables import open_city
-from evenline.experiments.train import seeds_of
+from evenline.experiments.train import seeds_of, training_of
 from evenline.learn import lanes as ln
 from evenline.learn import run as run_module
 from evenline.learn import training
@@ -74,6 +74,14 @@ def test_a_run_leaves_actors_metrics_curves_and_the_diagnostic(finished: Path) -
     assert all(np.isfinite(row["gradient"]) for row in rows)
     assert (finished / "ratio.json").exists()
     assert (finished / "branch.safetensors").stat().st_mode & 0o222 == 0, "sealed"
+
+
+def test_an_actor_tells_about_its_training(finished: Path, tmp_path: Path) -> None:
+    told = training_of(finished / "actors" / "v14-2.safetensors")
+    assert (told["learner"], told["seed"], told["centred"]) == ("v14", 2, False)
+    assert told["stable"] is True and len(str(told["replay"])) == 64
+    assert training_of(finished / "actors" / "v14-2-at-150.safetensors") == {}
+    assert training_of(tmp_path / "v14-2.safetensors") == {}
 
 
 def test_learners_of_one_seed_part_at_the_branch_and_not_before(finished: Path) -> None:

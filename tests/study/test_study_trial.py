@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from evenline.city.embedded import embedded_city
 from evenline.control.outcome import Outcome
+from evenline.experiments.train import training_is_stable
 from evenline.policies.actor import random_tensors
 from evenline.runs.executors import Results
 from evenline.runs.job import Ended
@@ -20,7 +21,7 @@ from evenline.runs.job import Job as Order
 from evenline.study import engine
 from evenline.study.engine import Step, Study, open_study, run_study
 from evenline.study.plan import read_study_plan
-from evenline.study.steps import STEPS, steps_with, training_is_stable
+from evenline.study.steps import STEPS, steps_with
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, write_bytes, write_table, write_text
 from evenline.trial.used import Used, note_used

@@ -69,11 +69,15 @@ def export(
             raise InputError(f"{source} is not an actor; only actors can be exported to ONNX")
         refuse_other_file(onnx, force)
     folder = out or Path("results") / "policies" / f"{Path(city).name}-{Path(source).stem}"
-    provenance = {
+    provenance: dict[str, object] = {
         "made_by": "evenline policy export",
         "source": source,
         "city": digest(opened.city),
     }
+    if source.endswith(".safetensors"):
+        from evenline.experiments.train import training_of
+
+        provenance |= training_of(Path(source))
     fitted = opened.calibration
     bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted, force)
     print(folder)

@@ -9,16 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
+from safetensors.numpy import load_file
+
 from evenline.city.cells import PURPOSES
 from evenline.learn.counterfactual import teach
 from evenline.learn.own import own_learners, train_own
-from evenline.learn.run import Plan, check_seed, chosen_device, training_cell, write_actor
+from evenline.learn.run import Config, Plan, check_seed, chosen_device, training_cell, write_actor
 from evenline.learn.schedule import Budget, named_learners
 from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
 from evenline.policies.actor import check_tensors
 from evenline.policies.bundle import tensors_of
 from evenline.replay.store import open_store
 from evenline.support.errors import InputError
+from evenline.support.records import read_record
 from evenline.worlds.open import open_city
 
 MOST_SEEDS = 1_000
@@ -113,3 +118,35 @@ def teach_actor(
         raise InputError(f"{start}: {error}") from None
     cells = [training_cell(seed, day) for day in range(days)]
     write_actor(out, teach(tensors, city, opened.fitted(), cells, seed))
+
+
+def training_of(actor: Path) -> dict[str, object]:
+    """What a bundle tells about an actor's training; nothing if the actor is in no run's folder."""
+    folder, (learner, _, seed) = actor.parent.parent, actor.stem.rpartition("-")
+    if actor.parent.name != "actors" or not (folder / "config.json").is_file():
+        return {}
+    config = read_record(folder / "config.json", Config)
+    if not seed.isdigit() or learner not in (known.name for known in config.plan.learners):
+        return {}
+    return {
+        "learner": learner,
+        "seed": int(seed),
+        "centred": config.plan.centred,
+        "replay": config.replay,
+        "calibration": config.calibration,
+        "stable": training_is_stable(folder, learner, int(seed)),
+    }
+
+
+def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
+    """Whether an actor and every metric of its training are finite numbers from first to last.
+
+    A learner that does not continue in the simulator starts from IQL and adds no metrics.
+    """
+    (found,) = named_learners(learner)
+    lane = f"{learner if found.continues else 'iql'}-{seed}"
+    rows = [r for r in pq.read_table(folder / "metrics.parquet").to_pylist() if r["lane"] == lane]
+    actor = load_file(folder / "actors" / f"{learner}-{seed}.safetensors")
+    numbers = [v for row in rows for v in row.values() if isinstance(v, float)]
+    finite = all(np.isfinite(tensor).all() for tensor in actor.values())
+    return bool(rows) and bool(actor) and finite and bool(np.isfinite(numbers).all())

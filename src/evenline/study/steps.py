@@ -12,14 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tomli_w
 from msgspec.structs import asdict, replace
 
 import evenline
 from evenline.city.tables import digest, open_city, save_city
 from evenline.learn.own import actor_name
-from evenline.learn.schedule import named_learners
 from evenline.policies.bundle import policy_digest, read_policy
 from evenline.runs.day import library_versions
 from evenline.study.engine import TRIAL, Step, Study
@@ -154,6 +152,7 @@ def _train(study: Study) -> str:
 
 
 def _policies(study: Study) -> str:
+    from evenline.experiments.train import training_is_stable
     from evenline.policies.bundle import export_bundle
 
     folder = study.folder
@@ -185,23 +184,6 @@ def _policies(study: Study) -> str:
             export_bundle(Path(f"{target}-{seed}"), str(actor), city, method.chain, told)
             made += 1
     return f"{made} bundles"
-
-
-def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
-    """Whether an actor and every metric of its training are finite numbers from first to last.
-
-    A learner that does not continue in the simulator starts from IQL and adds no metrics.
-    """
-    import pyarrow.parquet as pq
-    from safetensors.numpy import load_file
-
-    (found,) = named_learners(learner)
-    lane = f"{learner if found.continues else 'iql'}-{seed}"
-    rows = [r for r in pq.read_table(folder / "metrics.parquet").to_pylist() if r["lane"] == lane]
-    actor = load_file(folder / "actors" / f"{learner}-{seed}.safetensors")
-    numbers = [v for row in rows for v in row.values() if isinstance(v, float)]
-    finite = all(np.isfinite(tensor).all() for tensor in actor.values())
-    return bool(rows) and bool(actor) and finite and bool(np.isfinite(numbers).all())
 
 
 # -- trial ----------------------------------------------------------------------------------------
