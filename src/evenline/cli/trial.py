@@ -1,5 +1,5 @@
 """The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `closeout`,
-`deviate` and `bench`. All but the first compare with the registration, and show deviations and
+`deviate`, `used`, `pack`, `unpack`, `evidence` and `bench`. All but the first compare with the registration, and show deviations and
 broken seals. None prints an endpoint while the matrix is incomplete.
 """
 
@@ -242,6 +242,22 @@ def deviate(
 
     sign_off(folder, why, by)
     _show_notices(folder)
+
+
+@app.command()
+def used(
+    folder: TrialFolder,
+    ledger: Annotated[
+        Path | None, typer.Option(help="File to add to (default: the list in the package).")
+    ] = None,
+) -> None:
+    """Publish a trial's cells as used, so that nobody registers them again."""
+    from evenline.trial.registration import read_trial
+    from evenline.trial.used import PUBLISHED, note_used
+
+    place = ledger or PUBLISHED
+    note_used(place, read_trial(folder).used)
+    print(place)
 
 
 @app.command()
