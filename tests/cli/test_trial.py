@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from evenline.cli.trial import app
 from evenline.support.errors import InputError
 from evenline.trial.matrix import Shard, run
+from evenline.trial.used import used_by_trials
 from evenline.trial.verify import endpoints
 from made import day, finished_trial, made_up, plan_text, registered
 
@@ -69,11 +70,27 @@ def test_no_command_tells_an_endpoint_while_the_matrix_is_incomplete(tmp_path: P
     run(half.folder, made_up(half), Shard(1, 2))
     said = trial("status", half.folder).output + refused("analyse", half.folder)
     said += trial("verify", half.folder).output + refused("closeout", half.folder)
+    said += trial("pack", half.folder, "--out", tmp_path / "packed").output
+    said += trial("unpack", tmp_path / "packed", "--out", tmp_path / "again").output
+    assert "0 of 6 blocks" in said and "0 of 48 jobs done" in said
     for path in (half.folder / "records").iterdir():
         outcome = json.loads(path.read_text())["outcome"]
         for name, value in endpoints(outcome).items():
             if name != "unfinished":  # a small count may be a count of jobs
                 assert f"{float(value):.2f}" not in said
+
+
+def test_a_trial_is_packed_unpacked_and_published_as_used(tmp_path: Path) -> None:
+    whole, out = finished_trial(tmp_path), tmp_path / "packed"
+    ended = trial("pack", whole.folder, "--out", out)
+    assert ended.exit_code == 0 and "6 of 6 blocks, 0." in ended.output, ended.output
+    ended = trial("unpack", out, "--out", tmp_path / "again")
+    assert ended.exit_code == 0 and "48 of 48 jobs done" in ended.output, ended.output
+    assert "again already exists" in refused("unpack", out, "--out", tmp_path / "again")
+    assert "has no trial.json" in refused("unpack", tmp_path, "--out", tmp_path / "more")
+    ended = trial("used", tmp_path / "again", "--ledger", tmp_path / "list.json")
+    assert ended.stdout == f"{tmp_path / 'list.json'}\n"
+    assert used_by_trials(tmp_path / "list.json") == (whole.used,)
 
 
 def test_a_peek_is_said_to_be_one_and_every_later_output_shows_it(tmp_path: Path) -> None:
