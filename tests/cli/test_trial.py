@@ -1,8 +1,6 @@
 """The commands from register to closeout on `town`; nothing is said of outcomes before the end."""
 
 import json
-import re
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,8 @@ from evenline.support.errors import InputError
 from evenline.trial.matrix import Shard, run
 from evenline.trial.used import used_by_trials
 from evenline.trial.verify import endpoints
-from made import day, finished_trial, made_up, plan_text, registered
+from made import analysed_with_actor, day, finished_trial, made_up, plan_text, registered
 
-ROOT = Path(__file__).parents[2]
 FEW = {
     "seeds": "[1]",
     "levels": "[0.75]",
@@ -154,20 +151,18 @@ def test_scaling_is_measured_by_a_command() -> None:
     assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
 
 
-def test_the_closed_trial_of_city_verifies_and_says_what_its_page_says(tmp_path: Path) -> None:
-    """It was closed by an earlier version: its own source is bound in it, and ours is another."""
-    with tarfile.open(ROOT / "data" / "trial-city-taught.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    closed, page = tmp_path / "trial-city-taught", (ROOT / "docs" / "trial.md").read_text()
-    (root,) = re.findall(r"closed under `(\w{64})`", page)
-    ended = trial("verify", closed, "--root", root)
-    assert (ended.exit_code, ended.stdout) == (0, "600 records checked, no problems\n"), (
-        ended.output
-    )
-    assert trial("analyse", closed, "--docs", tmp_path / "trial.md").exit_code == 1
-    begin, end = "**Not confirmed.**", "![Candidate"
-    made = (tmp_path / "trial.md").read_text()
-    assert made[made.index(begin) : made.index(end)] == page[page.index(begin) : page.index(end)]
+def test_a_packed_trial_verifies_and_goes_into_a_document(tmp_path: Path) -> None:
+    folder, packed = analysed_with_actor(tmp_path), tmp_path / "packed"
+    root = trial("closeout", folder).stdout.split()[-1]
+    assert trial("pack", folder, "--out", packed).exit_code == 0
+    ended = trial("verify", packed, "--root", root)
+    assert ended.exit_code == 0 and ended.stdout.startswith("detached, bound by SHA-256 ")
+    assert ended.stdout.endswith("4 records checked, no problems\n"), ended.output
+    said = []
+    for place in (folder, packed):
+        assert trial("analyse", place, "--docs", tmp_path / "page.md").exit_code == 0
+        said.append((tmp_path / "page.md").read_text().replace(str(place), ""))
+    assert said[0] == said[1] and f"closed under `{root}`" in said[0]
 
 
 def test_a_document_says_what_is_on_record_against_a_verdict(tmp_path: Path) -> None:

@@ -791,7 +791,7 @@ def told_all(folder: Path) -> bool:
             blocks = len(list(path.glob("block-*.xz")))
             print(f"{path}: not closed, {blocks} blocks so far; docs/trial.md says how to continue")
     if not closed:
-        print(f"{folder} has no closed trial to verify")
+        print(f"{folder} has no closed trial to verify; docs/trial.md says how to make one")
     good = True
     for path in closed:
         print(f"{path}:")
