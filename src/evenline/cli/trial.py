@@ -289,6 +289,27 @@ def unpack(
 
 
 @app.command()
+def evidence(
+    folder: TrialFolder,
+    docs: Annotated[Path, typer.Option(help="The page to write, such as docs/evidence.md.")],
+    training: Annotated[
+        Path | None, typer.Option(help="Folder of the training run (default: the city's).")
+    ] = None,
+    audits: Annotated[
+        Path | None, typer.Option(help="Folder of both audits (default: the city's).")
+    ] = None,
+) -> None:
+    """Write a page with every table of the paper next to ours. Shows outcomes of a closed trial
+    only.
+    """
+    from evenline.report.evidence import write_evidence
+
+    write_evidence(docs, folder, training, audits)
+    _show_notices(folder)
+    print(docs)
+
+
+@app.command()
 def used(
     folder: TrialFolder,
     ledger: Annotated[

@@ -80,6 +80,13 @@ def packed_in(out: Path, trial: Trial) -> Packed:
     )
 
 
+def blocks_done(folder: Path) -> int:
+    """How many blocks of a trial are done, packed or not."""
+    if is_packed(folder):
+        return len(list(folder.glob("block-*.xz")))
+    return len(_finished_blocks(read_trial(folder)))
+
+
 def _keep(source: Path, target: Path) -> None:
     """Copy a file that never changes; refuse to replace another one."""
     content = source.read_bytes()
