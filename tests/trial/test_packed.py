@@ -235,3 +235,9 @@ def test_a_fresh_clone_verifies_with_nothing_but_python(packed: Path, tmp_path: 
     (tmp_path / "trial-a" / "closeout.json").unlink()
     code, said = run_all()
     assert code == 0 and "trial-a: not closed, 2 blocks so far; docs/trial.md says how" in said
+
+
+def test_the_closed_trials_of_the_repository_verify() -> None:
+    for folder in (Path(__file__).parents[2] / "data").glob("*"):
+        if (folder / "closeout.json").is_file():
+            assert verify(folder).problems == [], folder
