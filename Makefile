@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: run test setup bench clean
+.PHONY: run test setup bench verify clean
 
 # From an empty folder to a verdict on a small town; the last line is the page to look at.
 run: setup
@@ -17,6 +17,10 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest $(KERNELS) & kernels=$$!; $(BIN)/mypy; types=$$?; wait $$kernels && exit $$types
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(KERNELS))
+
+# Every closed trial in the repository, with nothing but Python's standard library.
+verify:
+	@$(PYTHON) src/evenline/trial/verify.py --all data
 
 setup: $(STAMP)
 

@@ -1,8 +1,6 @@
 """The commands from register to closeout on `town`; nothing is said of outcomes before the end."""
 
 import json
-import re
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,10 +9,10 @@ from typer.testing import CliRunner, Result
 from evenline.cli.trial import app
 from evenline.support.errors import InputError
 from evenline.trial.matrix import Shard, run
+from evenline.trial.used import used_by_trials
 from evenline.trial.verify import endpoints
-from made import day, finished_trial, made_up, plan_text, registered
+from made import analysed_with_actor, day, finished_trial, made_up, plan_text, registered
 
-ROOT = Path(__file__).parents[2]
 FEW = {
     "seeds": "[1]",
     "levels": "[0.75]",
@@ -69,11 +67,27 @@ def test_no_command_tells_an_endpoint_while_the_matrix_is_incomplete(tmp_path: P
     run(half.folder, made_up(half), Shard(1, 2))
     said = trial("status", half.folder).output + refused("analyse", half.folder)
     said += trial("verify", half.folder).output + refused("closeout", half.folder)
+    said += trial("pack", half.folder, "--out", tmp_path / "packed").output
+    said += trial("unpack", tmp_path / "packed", "--out", tmp_path / "again").output
+    assert "0 of 6 blocks" in said and "0 of 48 jobs done" in said
     for path in (half.folder / "records").iterdir():
         outcome = json.loads(path.read_text())["outcome"]
         for name, value in endpoints(outcome).items():
             if name != "unfinished":  # a small count may be a count of jobs
                 assert f"{float(value):.2f}" not in said
+
+
+def test_a_trial_is_packed_unpacked_and_published_as_used(tmp_path: Path) -> None:
+    whole, out = finished_trial(tmp_path), tmp_path / "packed"
+    ended = trial("pack", whole.folder, "--out", out)
+    assert ended.exit_code == 0 and "6 of 6 blocks, 0." in ended.output, ended.output
+    ended = trial("unpack", out, "--out", tmp_path / "again")
+    assert ended.exit_code == 0 and "48 of 48 jobs done" in ended.output, ended.output
+    assert "again already exists" in refused("unpack", out, "--out", tmp_path / "again")
+    assert "has no trial.json" in refused("unpack", tmp_path, "--out", tmp_path / "more")
+    ended = trial("used", tmp_path / "again", "--ledger", tmp_path / "list.json")
+    assert ended.stdout == f"{tmp_path / 'list.json'}\n"
+    assert used_by_trials(tmp_path / "list.json") == (whole.used,)
 
 
 def test_a_peek_is_said_to_be_one_and_every_later_output_shows_it(tmp_path: Path) -> None:
@@ -137,20 +151,18 @@ def test_scaling_is_measured_by_a_command() -> None:
     assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
 
 
-def test_the_closed_trial_of_city_verifies_and_says_what_its_page_says(tmp_path: Path) -> None:
-    """It was closed by an earlier version: its own source is bound in it, and ours is another."""
-    with tarfile.open(ROOT / "data" / "trial-city-taught.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    closed, page = tmp_path / "trial-city-taught", (ROOT / "docs" / "trial.md").read_text()
-    (root,) = re.findall(r"closed under `(\w{64})`", page)
-    ended = trial("verify", closed, "--root", root)
-    assert (ended.exit_code, ended.stdout) == (0, "600 records checked, no problems\n"), (
-        ended.output
-    )
-    assert trial("analyse", closed, "--docs", tmp_path / "trial.md").exit_code == 1
-    begin, end = "**Not confirmed.**", "![Candidate"
-    made = (tmp_path / "trial.md").read_text()
-    assert made[made.index(begin) : made.index(end)] == page[page.index(begin) : page.index(end)]
+def test_a_packed_trial_verifies_and_goes_into_a_document(tmp_path: Path) -> None:
+    folder, packed = analysed_with_actor(tmp_path), tmp_path / "packed"
+    root = trial("closeout", folder).stdout.split()[-1]
+    assert trial("pack", folder, "--out", packed).exit_code == 0
+    ended = trial("verify", packed, "--root", root)
+    assert ended.exit_code == 0 and ended.stdout.startswith("detached, bound by SHA-256 ")
+    assert ended.stdout.endswith("4 records checked, no problems\n"), ended.output
+    said = []
+    for place in (folder, packed):
+        assert trial("analyse", place, "--docs", tmp_path / "page.md").exit_code == 0
+        said.append((tmp_path / "page.md").read_text().replace(str(place), ""))
+    assert said[0] == said[1] and f"closed under `{root}`" in said[0]
 
 
 def test_a_document_says_what_is_on_record_against_a_verdict(tmp_path: Path) -> None:

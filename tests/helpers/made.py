@@ -12,13 +12,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evenline.city.embedded import embedded_city
 from evenline.control.outcome import Outcome
+from evenline.policies.actor import random_tensors
+from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.runs.day import described_policy, library_versions
 from evenline.runs.executors import Executor, Results
 from evenline.runs.job import Answer, Ended, Host, Simulator
 from evenline.runs.job import Job as Order
+from evenline.support.files import to_json, write_text
+from evenline.trial.evidence import write_analysis
 from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
+from evenline.trial.verify import verify
 
 Day = Callable[[Order], Outcome]
 WORSE = ("zero", "myopic")
@@ -106,6 +112,24 @@ def finished_trial(where: Path, of: Day = better_by_ninety, **changes: str) -> T
     trial = registered(where, **changes)
     assert run(trial.folder, made_up(trial, of)).complete
     return trial
+
+
+def analysed_with_actor(where: Path) -> Path:
+    """The folder of a small trial that is ready to be closed, with a bundle in it."""
+    town = embedded_city("town")
+    spec = actor_spec(town, "raw", {"stable": True})
+    save_bundle(where / "actor", spec, random_tensors(len(town.services), 1))
+    folder = finished_trial(
+        where,
+        seeds="[1]",
+        levels="[0.75]",
+        blocks="{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
+        methods=f'{{ better = "{where}/actor", worse = "zero" }}',
+        claim='{ candidate = "better", parent = "worse", level = "0.25" }',
+    ).folder
+    write_analysis(folder)
+    write_text(folder / "verification.json", to_json(verify(folder).report))
+    return folder
 
 
 def results(trial: Trial) -> dict[str, Any]:

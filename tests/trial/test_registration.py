@@ -17,11 +17,11 @@ from evenline.policies.bundle import actor_spec, policy_digest, save_bundle
 from evenline.runs.day import library_versions
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
-from evenline.trial import registration
+from evenline.trial import registration, used
 from evenline.trial.matrix import run
 from evenline.trial.records import Source, read_registered
 from evenline.trial.registration import deviate, journal, notices, open_trial, register
-from evenline.trial.used import used_by_trials
+from evenline.trial.used import note_used, used_by_trials
 from made import finished_trial, made_up, plan_text, registered
 
 
@@ -251,3 +251,31 @@ def test_a_journal_with_an_unknown_line_is_refused_by_its_place(tmp_path: Path) 
     path.write_text(path.read_text() + '{"event": "bribed", "at": "", "previous": ""}\n')
     with pytest.raises(InputError, match=r"journal\.jsonl: lines\[1\]\.event: .*'bribed'"):
         journal(trial.folder)
+
+
+# -- cells that published trials have used --------------------------------------------------------
+
+
+def test_a_published_trial_has_used_its_cells_for_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, published = registered(tmp_path / "one"), tmp_path / "published.json"
+    monkeypatch.setattr(used, "PUBLISHED", published)
+    note_used(published, trial.used)
+    note_used(published, trial.used)
+    assert used_by_trials(published) == (trial.used,)
+    with pytest.raises(InputError, match=r"SUMO seed 9101: trial 'small' has used it \(published"):
+        registered(tmp_path / "two")
+
+
+def test_the_former_trials_of_city_are_published() -> None:
+    found = {entry.blocks[0]: entry for entry in used_by_trials(used.PUBLISHED)}
+    for first in ((8131, 8231), (8141, 8241)):
+        assert found[first].name.startswith("city-taught") and len(found[first].blocks) == 10
+
+
+def test_the_published_list_is_no_source_of_a_trial(tmp_path: Path) -> None:
+    """Otherwise publishing one trial would change the source of all others."""
+    frozen = registered(tmp_path).registered
+    files = [*frozen.evaluator.files, *frozen.analyser.files]
+    assert not any(name.endswith(".json") or name == "trial/used.py" for name in files)

@@ -12,16 +12,12 @@ from typing import Any
 
 import pytest
 
-from evenline.city.embedded import embedded_city
-from evenline.policies.actor import random_tensors
-from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_text
+from evenline.support.files import read_json, to_json
 from evenline.trial import verify as module
 from evenline.trial.closeout import closeout
-from evenline.trial.evidence import write_analysis
 from evenline.trial.verify import verify
-from made import finished_trial
+from made import analysed_with_actor
 
 STATEMENT = "provenance.intoto.json"
 Keys = tuple[str | int, ...]  # the keys that lead to a leaf
@@ -30,20 +26,7 @@ Keys = tuple[str | int, ...]  # the keys that lead to a leaf
 @pytest.fixture(scope="module")
 def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small trial that is ready to be closed, with a bundle in it. Not to be changed."""
-    where, town = tmp_path_factory.mktemp("bound"), embedded_city("town")
-    spec = actor_spec(town, "raw", {"stable": True})
-    save_bundle(where / "actor", spec, random_tensors(len(town.services), 1))
-    folder = finished_trial(
-        where,
-        seeds="[1]",
-        levels="[0.75]",
-        blocks="{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
-        methods=f'{{ better = "{where}/actor", worse = "zero" }}',
-        claim='{ candidate = "better", parent = "worse", level = "0.25" }',
-    ).folder
-    write_analysis(folder)
-    write_text(folder / "verification.json", to_json(verify(folder).report))
-    return folder
+    return analysed_with_actor(tmp_path_factory.mktemp("bound"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `closeout`,
-`deviate` and `bench`. All but the first compare with the registration, and show deviations and
-broken seals. None prints an endpoint while the matrix is incomplete.
+`deviate`, `pack`, `unpack`, `used`, `evidence` and `bench`. All but the first compare with the
+registration, and show deviations and broken seals. None prints an endpoint while the matrix is
+incomplete.
 """
 
 import json
@@ -200,7 +201,7 @@ def verify(
     """
     from evenline.support.files import to_json, write_text
     from evenline.trial.registration import CLOSEOUT
-    from evenline.trial.verify import VERIFICATION, is_trial
+    from evenline.trial.verify import VERIFICATION, is_trial, summary
     from evenline.trial.verify import verify as check
 
     if not folder.is_dir():
@@ -212,11 +213,12 @@ def verify(
         print(problem)
     if opinion.problems:
         raise typer.Exit(1)
-    if not (folder / CLOSEOUT).exists():
+    if not (folder / CLOSEOUT).exists() and not opinion.packed:
         write_text(folder / VERIFICATION, to_json(opinion.report))
     for notice in opinion.report["notices"]:
         _say(notice)
-    print(f"{opinion.report['records']:,} records checked, no problems")
+    for line in summary(opinion):
+        print(line)
 
 
 @app.command()
@@ -242,6 +244,85 @@ def deviate(
 
     sign_off(folder, why, by)
     _show_notices(folder)
+
+
+@app.command()
+def pack(
+    folder: TrialFolder,
+    out: Annotated[Path, typer.Option(help="Folder of the packed trial, such as data/trial-city.")],
+    tensors: Annotated[bool, typer.Option(help="Also pack the tensors of policies.")] = False,
+) -> None:
+    """Pack every finished block into one file, and with it the registration or the closed trial.
+
+    Run it again after every block: a packed file is never replaced.
+    """
+    from evenline.trial.packed import pack as compress
+
+    found = compress(folder, out, tensors)
+    _show_notices(folder)
+    _say(f"{len(found.blocks)} of {found.planned} blocks, {found.bytes / 1e6:.2f} MB")
+    if found.detached:
+        _say(f"{len(found.detached)} files of tensors are detached; keep them in another place")
+    print(out)
+
+
+@app.command()
+def unpack(
+    packed: Annotated[Path, typer.Argument(help="Folder of a packed trial.")],
+    out: Annotated[Path, typer.Option(help="New folder of the trial.")],
+    tensors: Annotated[
+        list[Path] | None, typer.Option(help="Folder to search for detached tensors; repeatable.")
+    ] = None,
+) -> None:
+    """Make a trial's folder from a packed one, to continue it on this machine."""
+    from evenline.trial.matrix import standing
+    from evenline.trial.packed import unpack as expand
+
+    trial, missing = expand(packed, out, tensors or ())
+    _show_notices(out)
+    _say(f"{len(standing(trial).done):,} of {trial.registered.jobs:,} jobs done")
+    for name in missing:
+        _say(f"not found: {name} (SHA-256 {trial.registered.inputs[name]})")
+    if missing:
+        _say("the trial cannot continue without these files; name their folders with --tensors")
+    print(out)
+
+
+@app.command()
+def evidence(
+    folder: TrialFolder,
+    docs: Annotated[Path, typer.Option(help="The page to write, such as docs/evidence.md.")],
+    training: Annotated[
+        Path | None, typer.Option(help="Folder of the training run (default: the city's).")
+    ] = None,
+    audits: Annotated[
+        Path | None, typer.Option(help="Folder of both audits (default: the city's).")
+    ] = None,
+) -> None:
+    """Write a page with every table of the paper next to ours. Shows outcomes of a closed trial
+    only.
+    """
+    from evenline.report.evidence import write_evidence
+
+    write_evidence(docs, folder, training, audits)
+    _show_notices(folder)
+    print(docs)
+
+
+@app.command()
+def used(
+    folder: TrialFolder,
+    ledger: Annotated[
+        Path | None, typer.Option(help="File to add to (default: the list in the package).")
+    ] = None,
+) -> None:
+    """Publish a trial's cells as used, so that nobody registers them again."""
+    from evenline.trial.registration import read_trial
+    from evenline.trial.used import PUBLISHED, note_used
+
+    place = ledger or PUBLISHED
+    note_used(place, read_trial(folder).used)
+    print(place)
 
 
 @app.command()

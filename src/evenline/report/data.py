@@ -23,6 +23,7 @@ from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256
 from evenline.support.records import convert
 from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoints_of
+from evenline.trial.packed import unpacked
 from evenline.trial.records import JobRecord
 from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
 
@@ -95,7 +96,8 @@ def read_trial(folder: Path) -> Part:
     if not (folder / "analysis.json").is_file():
         return None
     registered, analysis = read_json(folder / "trial.json"), read_json(folder / "analysis.json")
-    records = [read_json(path) for path in sorted((folder / "records").glob("*.json"))]
+    with unpacked(folder) as full:
+        records = [read_json(path) for path in sorted((full / "records").glob("*.json"))]
     plan = registered["plan"]
     blocks = sorted(tuple(block) for block in plan["blocks"])
     closeout = _json(folder / "closeout.json")

@@ -140,6 +140,12 @@ class Trial:
             sumo=job.sumo,
         )
 
+    @property
+    def used(self) -> Used:
+        """The trial's entry in a list of used cells."""
+        city = self.registered.city.digest
+        return Used(name=self.plan.name, trial=self.sha256, city=city, blocks=self.plan.blocks)
+
     def evaluators(self) -> set[str]:
         """The registered hash of the evaluator, and those signed off since."""
         signed = {event.evaluator for event in deviations(self.folder)}
@@ -191,8 +197,7 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
             os.chmod(aside / TRIAL, 0o444)
             own = sha256(aside / TRIAL)
             append_event(aside, RegisteredEvent(trial=own))
-            used = Used(name=plan.name, trial=own, city=digest(city), blocks=plan.blocks)
-            note_used(ledger, used)
+            note_used(ledger, Trial(folder, registered, own).used)
     return open_trial(folder)
 
 

@@ -2,7 +2,8 @@
 
 Every purpose of `evenline.city.cells` except the trial's own counts as used in every city. A trial
 uses its blocks in its city from its registration on, even if it never runs. A study keeps the list
-of cells used by its own trials in its folder.
+of cells used by its own trials in its folder. The package has a list too (`used-cells.json` next to
+this file): the published trials, whose cells are used for everybody.
 """
 
 from pathlib import Path
@@ -13,6 +14,7 @@ from evenline.support.records import Record, read_record, write_record
 
 FORMAT = "evenline-used-cells-1"
 LEDGER = "used-cells.json"
+PUBLISHED = Path(__file__).with_name(LEDGER)
 Blocks = tuple[tuple[int, int], ...]
 
 
@@ -33,8 +35,8 @@ class Ledger(Record):
 
 
 def used_cells_files(ledger: Path) -> list[Path]:
-    """A list of used cells, and those of the studies next to it."""
-    return [ledger, *sorted(ledger.parent.glob(f"*/{ledger.name}"))]
+    """A list of used cells, those of the studies next to it, and that of the published trials."""
+    return [ledger, *sorted(ledger.parent.glob(f"*/{ledger.name}")), PUBLISHED]
 
 
 def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
@@ -48,7 +50,8 @@ def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
     for ledger in ledgers:
         for trial in used_by_trials(ledger):
             if trial.city == city_digest:
-                why = f"trial {trial.name!r} has used it ({ledger})"
+                where = "published" if ledger == PUBLISHED else ledger
+                why = f"trial {trial.name!r} has used it ({where})"
                 _refuse_shared(blocks, trial.blocks, why)
 
 
@@ -68,8 +71,10 @@ def used_by_trials(ledger: Path) -> tuple[Used, ...]:
 
 
 def note_used(ledger: Path, used: Used) -> None:
-    """Add a trial to the list of used cells."""
-    write_record(ledger, Ledger(trials=(*used_by_trials(ledger), used)))
+    """Add a trial to the list of used cells, once."""
+    before = used_by_trials(ledger)
+    if used not in before:
+        write_record(ledger, Ledger(trials=(*before, used)))
 
 
 def other_used_cells(folder: Path) -> list[Path]:

@@ -1,19 +1,25 @@
 """Independent verification of a trial. Uses only the standard library, and no other code of ours.
 
     python verify.py FOLDER [--source PACKAGE] [--root MERKLE_ROOT]
+    python verify.py --all FOLDER      # every closed trial inside a folder
 
 Reads the JSON files of a trial's folder, recounts the records, checks every hash, recomputes means,
 differences, wins, p-values and gates in exact arithmetic, and compares them with `analysis.json`
 and `closeout.json`. In a closed trial's folder it checks every byte of every file, and names what
-does not belong there. Every problem is one line that says where and what. It is one file, to be
-read from top to bottom. It executes and changes nothing in the folder.
+does not belong there. A packed trial (`evenline trial pack`) has its records in one file per block
+and may lack tensors of policies: these are named as detached. Every problem is one line that says
+where and what. It is one file, to be read from top to bottom. It executes and changes nothing in
+the folder.
 """
 
 import argparse
 import hashlib
 import json
+import lzma
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +32,10 @@ VERIFICATION = "verification.json"
 CLOSEOUT, STATEMENT = "closeout.json", "provenance.intoto.json"
 # What a closed trial has at least, besides the inputs and the records.
 BOUND = ("trial.json", "plan.toml", "journal.jsonl", "matrix.json", "analysis.json", VERIFICATION)
+# In a packed trial: the records of a block, and what may be absent because its hash is registered.
+BLOCK = re.compile(r"block-([0-9]+)-([0-9]+)\.([0-9a-f]{16})\.jsonl\.xz")
+DETACHABLE = re.compile(r"policies/[^/]+/[^/]+\.safetensors")
+LARGEST_BLOCK = 2**28  # bytes
 LOCKS = re.compile(r"\.journal\.lock|\.lock(-[0-9]+-of-[0-9]+)?")
 # Keys of a plan that came later: a statement may have them with these values for an older plan.
 LATER = {"world": "sumo", "calibration": None}
@@ -40,10 +50,12 @@ Episode = tuple[str, int, int, int, float]  # method, training seed, SUMO seed, 
 
 @dataclass
 class Opinion:
-    """The result: problems by line, and the recomputed figures."""
+    """The result: problems by line, the recomputed figures, and what a packed trial lacks."""
 
     problems: list[str] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
+    packed: bool = False
+    detached: dict[str, str] = field(default_factory=dict)  # registered hash by path
 
     def expect(self, truth: bool, where: object, what: str) -> bool:
         place = str(where) if str(where).isprintable() else ascii(str(where))
@@ -58,8 +70,19 @@ def is_trial(folder: Path) -> bool:
 
 
 def verify(folder: Path, source: Path | None = None, root: str | None = None) -> Opinion:
+    """Check a trial's folder, packed or not."""
+    opinion = Opinion(packed=is_packed(folder))
+    if not opinion.packed:
+        check_folder(folder, source, root, opinion)
+        return opinion
+    with tempfile.TemporaryDirectory() as aside:
+        expand(folder, Path(aside), opinion)
+        check_folder(Path(aside), source, root, opinion)
+    return opinion
+
+
+def check_folder(folder: Path, source: Path | None, root: str | None, opinion: Opinion) -> None:
     """Run all checks in order; skip a check only if its inputs cannot be read."""
-    opinion = Opinion()
     trial = load(folder / "trial.json", opinion)
     events = read_journal(folder / "journal.jsonl", opinion)
     wanted: dict[str, Any] = {}  # of the closeout
@@ -71,7 +94,7 @@ def verify(folder: Path, source: Path | None = None, root: str | None = None) ->
     if (folder / CLOSEOUT).exists():
         manifest = load(folder / CLOSEOUT, opinion)
         if manifest is None and opinion.problems:
-            return opinion
+            return
         with reading(CLOSEOUT, opinion):
             check_closeout(folder, manifest, wanted, root, opinion)
         with reading(CLOSEOUT, opinion):
@@ -80,7 +103,6 @@ def verify(folder: Path, source: Path | None = None, root: str | None = None) ->
         opinion.expect(root is None, CLOSEOUT, "is missing; there is no root to compare")
         left = (folder / STATEMENT).exists()
         opinion.expect(not left, CLOSEOUT, f"is missing, but {STATEMENT} exists; close the trial")
-    return opinion
 
 
 def check_trial(
@@ -118,6 +140,48 @@ def check_trial(
                 **figures,
             }
     return wanted
+
+
+# -- a packed trial -------------------------------------------------------------------------------
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a folder has its records in files of blocks."""
+    return not (folder / "records").exists() and any(folder.glob("block-*.xz"))
+
+
+def expand(packed: Path, folder: Path, opinion: Opinion) -> None:
+    """Fill a folder with the files of a packed trial, each record in a file of its own."""
+    for path in sorted(packed.iterdir()):
+        name = BLOCK.fullmatch(path.name)
+        with reading(path.name, opinion):
+            if name is not None and path.is_file() and not path.is_symlink():
+                expand_block(path, name, folder / "records", opinion)
+            elif path.is_dir() and not path.is_symlink():
+                shutil.copytree(path, folder / path.name, symlinks=True)
+            else:  # what does not belong there is found in the expanded folder
+                shutil.copyfile(path, folder / path.name, follow_symlinks=False)
+
+
+def expand_block(path: Path, name: re.Match[str], records: Path, opinion: Opinion) -> None:
+    """Write the records of a block; its file is named by its seeds and its own hash."""
+    content = path.read_bytes()
+    same = hashlib.sha256(content).hexdigest().startswith(name[3])
+    if not opinion.expect(same, path.name, "changed since it was packed (its hash differs)"):
+        return
+    decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+    lines = decoder.decompress(content, LARGEST_BLOCK).splitlines()
+    whole = decoder.eof and not decoder.unused_data
+    opinion.expect(whole, path.name, "is not one whole xz stream")
+    records.mkdir(exist_ok=True)
+    for line in lines:
+        record = json.loads(line)
+        cell, target = record["cell"], records / f"{record['job']}.json"
+        inside = [str(cell[key]) for key in ("sumo_seed", "demand_seed")] == [name[1], name[2]]
+        inside = inside and re.fullmatch("[0-9a-f]{64}", record["job"]) is not None
+        inside = inside and not target.exists()
+        if opinion.expect(inside, path.name, "has a record that does not belong to the block"):
+            target.write_bytes(as_written(record))
 
 
 # -- files and hashes -----------------------------------------------------------------------------
@@ -193,7 +257,9 @@ def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) ->
     found, registered = hashes_below(folder / "inputs"), trial["inputs"]
     for name in sorted(found.keys() | registered.keys()):
         where = f"inputs/{name}"
-        if name not in found:
+        if name not in found and opinion.packed and DETACHABLE.fullmatch(name):
+            opinion.detached[where] = registered[name]
+        elif name not in found:
             opinion.expect(False, where, "is missing, though it was registered")
         elif name not in registered:
             opinion.expect(False, where, "was not registered")
@@ -607,7 +673,7 @@ def check_closeout(
     files = manifest["files"]
     there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     for name, own in files.items():
-        if not name.startswith("source/"):
+        if opinion.detached.get(name) != own and not name.startswith("source/"):
             same = name in there and there[name].is_file() and file_hash(there[name]) == own
             opinion.expect(same, name, "is not the file that closeout.json binds")
     for name in strangers(folder, files):
@@ -700,25 +766,60 @@ def tree(hashes: list[bytes]) -> bytes:
     return hashlib.sha256(b"\x01" + tree(hashes[:left]) + tree(hashes[left:])).digest()
 
 
+def told(folder: Path, source: Path | None, root: str | None) -> bool:
+    """Verify a folder and print what was found. Returns True if there is no problem."""
+    opinion = verify(folder, source, root)
+    for line in opinion.problems or summary(opinion):
+        print(line)
+    return not opinion.problems
+
+
+def summary(opinion: Opinion) -> list[str]:
+    """What was verified, and what could not be because it is not there."""
+    lines = [f"detached, bound by SHA-256 {own}: {name}" for name, own in opinion.detached.items()]
+    if lines:
+        lines.append(f"{len(lines)} files of tensors are detached; all else is here")
+    return [*lines, f"{opinion.report['records']:,} records checked, no problems"]
+
+
+def told_all(folder: Path) -> bool:
+    """Verify every closed trial inside a folder; name those that are not closed."""
+    trials = sorted(path for path in folder.glob("*") if is_trial(path))
+    closed = [path for path in trials if (path / CLOSEOUT).is_file()]
+    for path in trials:
+        if path not in closed:
+            blocks = len(list(path.glob("block-*.xz")))
+            print(f"{path}: not closed, {blocks} blocks so far; docs/trial.md says how to continue")
+    if not closed:
+        print(f"{folder} has no closed trial to verify; docs/trial.md says how to make one")
+    good = True
+    for path in closed:
+        print(f"{path}:")
+        if told(path, None, None):
+            manifest = json.loads((path / CLOSEOUT).read_text(encoding="utf-8"))
+            verdict = "confirmed" if manifest["confirmed"] else "not confirmed"
+            print(f"{manifest['name']}: {verdict}, root {manifest['merkle_root']}")
+        else:
+            good = False
+    return good
+
+
 def main() -> int:
     """Verify a folder from the command line; exit code 1 if there is a problem, 2 if it is no
     trial.
     """
     parser = argparse.ArgumentParser(description="Verify a trial's folder.")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--all", action="store_true", help="every closed trial inside the folder")
     parser.add_argument("--source", type=Path, help="the package's folder, to compare its files")
     parser.add_argument("--root", help="the Merkle root that was printed at closeout")
     given = parser.parse_args()
+    if given.all:
+        return 0 if told_all(given.folder) else 1
     if not is_trial(given.folder):
         print(f"{given.folder} has no trial.json; name the folder of a trial", file=sys.stderr)
         return 2
-    opinion = verify(given.folder, given.source, given.root)
-    for problem in opinion.problems:
-        print(problem)
-    if opinion.problems:
-        return 1
-    print(f"{opinion.report['records']} records checked, no problems")
-    return 0
+    return 0 if told(given.folder, given.source, given.root) else 1
 
 
 if __name__ == "__main__":
