@@ -41,7 +41,7 @@ from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, World
 from evenline.support.errors import InputError
 from evenline.support.files import write_bytes
-from evenline.support.records import Record, convert
+from evenline.support.records import Line, Number, Record, Sha256, Word, convert
 
 FORMAT = "evenline-episode-1"
 NONE = -1  # no bus ahead or behind
@@ -60,19 +60,19 @@ COLUMNS: dict[str, pa.DataType] = {
 }
 
 
-RecordedRule = dict[str, str | int | float | dict[str, float]]  # its name, rule and constants
+RecordedRule = dict[Word, Line | Number | dict[Word, Number]]  # its name, rule and constants
 
 
 class Metadata(Record):
     """The outcome of an episode and its provenance; `policy` is the rule that decided."""
 
-    format: str
+    format: Word
     outcome: Outcome
-    city: str
+    city: Sha256
     cell: Cell
     policy: RecordedRule
-    sumo: str
-    evenline: str
+    sumo: Line
+    evenline: Word
 
     @property
     def behaviour(self) -> str:

@@ -9,26 +9,26 @@ from pathlib import Path
 
 from evenline.city.cells import PURPOSES
 from evenline.support.errors import InputError
-from evenline.support.records import Record, read_record, write_record
+from evenline.support.records import Record, Seed, Sha256, Word, read_record, write_record
 
 FORMAT = "evenline-used-cells-1"
 LEDGER = "used-cells.json"
-Blocks = tuple[tuple[int, int], ...]
+Blocks = tuple[tuple[Seed, Seed], ...]
 
 
 class Used(Record):
     """The cells that a trial has used in a city."""
 
-    name: str
-    trial: str  # the hash of its registration
-    city: str
+    name: Word
+    trial: Sha256  # the hash of its registration
+    city: Sha256
     blocks: Blocks
 
 
 class Ledger(Record):
     """Every trial that has used cells, oldest first."""
 
-    format: str = FORMAT
+    format: Word = FORMAT
     trials: tuple[Used, ...] = ()
 
 

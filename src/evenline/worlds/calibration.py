@@ -22,7 +22,7 @@ from evenline.city.tables import digest, network_digest
 from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
-from evenline.support.records import Record, Sha256, read_record
+from evenline.support.records import Hashes, Number, Record, Sha256, Word, read_record
 
 FORMAT = "evenline-calibration-3"
 HOUR_S = 3600
@@ -271,8 +271,8 @@ class _File(Record, kw_only=True):
     least_s: Numbers
     pace: Numbers
     follow: Annotated[float, Meta(ge=0.0, le=0.5)]
-    sources: dict[str, Sha256]
-    residuals: dict[str, Annotated[float, Meta(ge=-1e12, le=1e12)]]
+    sources: Hashes
+    residuals: dict[Word, Number]
 
 
 def calibration_text(calibration: Calibration) -> str:
