@@ -175,7 +175,7 @@ def open_city(name_or_folder: str) -> City:
     if name_or_folder in PLANS:
         return embedded_city(name_or_folder)
     folder = Path(name_or_folder)
-    if not folder.is_dir():
+    if not name_or_folder or not folder.is_dir():
         raise InputError(
             f"unknown city {name_or_folder!r}; choose {choice(PLANS)}, or name a city folder"
         )

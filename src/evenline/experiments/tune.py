@@ -65,7 +65,7 @@ class Try:
 class Kept(Record):
     """The content of `tries.json`."""
 
-    setting: dict[Word, object]  # must equal that of the search
+    setting: dict[Word, Any]  # must equal that of the search
     tries: tuple[Try, ...]
 
 

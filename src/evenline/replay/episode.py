@@ -40,8 +40,8 @@ from evenline.control.event import (
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, World
 from evenline.support.errors import InputError
-from evenline.support.files import write_bytes
-from evenline.support.records import Line, Number, Record, Sha256, Word, convert
+from evenline.support.files import from_json, write_bytes
+from evenline.support.records import Line, Number, Record, Sha256, Text, Word, convert
 
 FORMAT = "evenline-episode-1"
 NONE = -1  # no bus ahead or behind
@@ -60,7 +60,7 @@ COLUMNS: dict[str, pa.DataType] = {
 }
 
 
-RecordedRule = dict[Word, Line | Number | dict[Word, Number]]  # its name, rule and constants
+RecordedRule = dict[Word, Text | Number | dict[Word, Number]]  # its name, rule and constants
 
 
 class Metadata(Record):
@@ -226,10 +226,10 @@ def read_metadata(path: Path) -> Metadata:
     """Read the outcome and provenance of an episode file."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
-        found = json.loads(metadata.get(b"evenline", b"{}"))
+        found = from_json(metadata.get(b"evenline", b"{}"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: not an episode file ({FORMAT})")

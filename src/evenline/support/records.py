@@ -42,6 +42,8 @@ _TOLD = {
 }
 Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=100)]
 Line = Annotated[str, msgspec.Meta(pattern=_LINE, max_length=4_096)]
+# For a union with a list or a dictionary: there, msgspec 0.22 frees a pattern that it does not own.
+Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 FileName = Annotated[str, msgspec.Meta(pattern=_BELOW, max_length=4_096)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=_SHA256)]
 Moment = Annotated[str, msgspec.Meta(pattern=_MOMENT)]
@@ -132,7 +134,7 @@ def _path(kind: Any, value: Any, message: str, steps: list[tuple[str, str]]) -> 
             table = _at(value, path)
             alone = ((key, _replaced(value, path, {key: table[key]})) for key in table)
             name = next((key for key, each in alone if _refusal(kind, each) == message), number)
-        path.append(name or int(number))
+        path.append(int(number) if number.isdigit() else name)
     return path
 
 

@@ -19,7 +19,7 @@ from evenline.city.demand import Cell, Level, check_demand, check_some_demand
 from evenline.city.model import City
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError, choice
-from evenline.support.records import Line, Record, Seed, Word, convert, read_toml
+from evenline.support.records import Line, Record, Seed, Text, Word, convert, read_toml
 
 ENDPOINT = "generalized_s"  # Y; lower is better
 GATES = (
@@ -87,7 +87,7 @@ class WrittenPlan(Record):
     levels: Levels
     blocks: Blocks
     claim: Claim
-    methods: dict[Word, Line | Sources]
+    methods: dict[Word, Text | Sources]
     limits: Limits = Limits()
     sumo: Word | None = None
     world: Line = "sumo"
@@ -208,6 +208,8 @@ def _sources(label: str, given: str | tuple[str, ...], seeds: tuple[int, ...]) -
 
     A method without training seeds has one source and runs once in each cell.
     """
+    if isinstance(given, str):
+        convert(Line, given, f"methods.{label}")
     if isinstance(given, str) and "{seed}" not in given:
         return (given,)
     if isinstance(given, str):

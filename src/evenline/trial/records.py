@@ -5,7 +5,7 @@ reads the same files on its own and does not use this module.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -92,8 +92,8 @@ def read_registered(folder: Path) -> Registered:
 class _Event(Record, kw_only=True, tag_field="event"):
     """A line of the journal; `previous` is the hash of the previous line."""
 
-    at: Moment | Literal[""] = ""
-    previous: Sha256 | Literal[""] = ""
+    at: Moment | None = None  # None: not yet in the journal
+    previous: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
 
     @property
     def event(self) -> str:

@@ -5,6 +5,7 @@ uses its blocks in its city from its registration on, even if it never runs. A s
 of cells used by its own trials in its folder.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evenline.city.cells import PURPOSES
@@ -41,20 +42,19 @@ def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
     """Refuse blocks that share a SUMO seed or a demand seed with used cells."""
     for purpose in PURPOSES.values():
         if purpose.name != "trial":
-            theirs = tuple(
-                (purpose.sumo_seed + i, purpose.demand_seed + i) for i in range(purpose.blocks)
-            )
+            firsts = (purpose.sumo_seed, purpose.demand_seed)
+            theirs = [range(first, first + purpose.blocks) for first in firsts]
             _refuse_shared(blocks, theirs, f"{purpose.name} has used it")
     for ledger in ledgers:
         for trial in used_by_trials(ledger):
             if trial.city == city_digest:
                 why = f"trial {trial.name!r} has used it ({ledger})"
-                _refuse_shared(blocks, trial.blocks, why)
+                _refuse_shared(blocks, list(zip(*trial.blocks, strict=True)), why)
 
 
-def _refuse_shared(blocks: Blocks, used: Blocks, why: str) -> None:
-    for place, kind in enumerate(("SUMO", "demand")):
-        seen = {block[place] for block in used}
+def _refuse_shared(blocks: Blocks, used: Sequence[Sequence[int]], why: str) -> None:
+    """Refuse blocks that share one of the used SUMO seeds or demand seeds."""
+    for place, (kind, seen) in enumerate(zip(("SUMO", "demand"), used, strict=False)):
         for block in blocks:
             if block[place] in seen:
                 raise InputError(

@@ -304,10 +304,10 @@ def load_calibration(path: Path, city: City) -> Calibration:
             f"{path} was fitted to other streets, stops, timetable or vehicle than those of "
             f"{city.name}; fit one with: evenline calibrate"
         )
-    if min(trip.departure_s for trip in city.trips) + found.start_delay_s < 0:
-        raise InputError(
-            f"{path}: start_delay_s {found.start_delay_s} starts a bus before the day begins"
-        )
+    first_s = min(trip.departure_s for trip in city.trips) + found.start_delay_s
+    if not 0 <= first_s < city.horizon_s:
+        when = "a bus before the day begins" if first_s < 0 else "every bus after the day ends"
+        raise InputError(f"{path}: start_delay_s {found.start_delay_s} starts {when}")
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
     shapes: dict[str, tuple[int, ...]] = {
         "mean_s": (places, hours),
