@@ -39,7 +39,7 @@ from recorded import day_by_hand, once
 
 CELL = demo_cell(3)
 NOTHING = Outcome(*([0] * 13))
-NOWHERE = {"city": "", "cell": asdict(Cell(1, 1)), "policy": {}, "sumo": "", "evenline": ""}
+NOWHERE = {"city": "0" * 64, "cell": asdict(Cell(1, 1)), "policy": {}, "sumo": "", "evenline": "0"}
 
 
 @pytest.fixture(scope="session")

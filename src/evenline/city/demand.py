@@ -9,24 +9,28 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip
 from evenline.support.errors import InputError
+from evenline.support.records import Seed
 
 DEMAND_LEVELS = (0.75, 1.00, 1.25)
 DEPARTURE_SHIFT_S = 120
 RATE_BIN_S = 1800
+Level = Annotated[float, Meta(ge=0.0, le=1_000.0)]  # of demand
 
 
 @dataclass(frozen=True)
 class Cell:
     """One day to simulate: a block (SUMO seed and demand seed) at a demand level."""
 
-    sumo_seed: int
-    demand_seed: int
-    demand: float = 1.0
+    sumo_seed: Seed
+    demand_seed: Seed
+    demand: Level = 1.0
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.demand) and self.demand >= 0):

@@ -31,11 +31,12 @@ from evenline.city.model import (
 )
 from evenline.support.errors import InputError, choice
 from evenline.support.files import listing_of, new_folder, refuse_changed, sha256, to_json
-from evenline.support.records import Record, plain, read_record, write_record
+from evenline.support.records import Hashes, Record, Word, plain, read_record, write_record
 
 FORMAT = "evenline-city-1"
 PEOPLE = ("passengers.csv", "legs.csv")
 DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
+MOST_CAPACITY = 32_767
 T = TypeVar("T")
 
 
@@ -84,7 +85,7 @@ RANGES: dict[str, dict[str, Range | Words]] = {
     "manifest.json": {
         "name": NAME,
         "horizon_s": Range(1, DAYS_S, whole=True),
-        "vehicle.capacity": Range(1, 32_767, whole=True),
+        "vehicle.capacity": Range(1, MOST_CAPACITY, whole=True),
         "vehicle.min_dwell_s": Range(0, 3_600),
         "vehicle.exchange_s_per_passenger": Range(0, 600),
         "vehicle.length_m": Range(1, 100),
@@ -162,11 +163,11 @@ class VehicleTable(Record):
 class Manifest(Record):
     """The content of `manifest.json`: the hashes of the tables, and values that have no table."""
 
-    format: str
+    format: Word
     name: str
     horizon_s: int
     vehicle: VehicleTable
-    files: dict[str, str]
+    files: Hashes
 
 
 def open_city(name_or_folder: str) -> City:
@@ -174,7 +175,7 @@ def open_city(name_or_folder: str) -> City:
     if name_or_folder in PLANS:
         return embedded_city(name_or_folder)
     folder = Path(name_or_folder)
-    if not folder.is_dir():
+    if not name_or_folder or not folder.is_dir():
         raise InputError(
             f"unknown city {name_or_folder!r}; choose {choice(PLANS)}, or name a city folder"
         )

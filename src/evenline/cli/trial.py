@@ -146,8 +146,9 @@ def status(folder: TrialFolder) -> None:
         took = [read_record(trial, a, job).run.duration_s for a, job in parts[0].items()]
         pace = f"{sum(took) / len(took):.1f}" if took else ""
         table.add_row("{}-{}".format(*block), *(f"{len(part):,}" for part in parts), pace)
+    lines = quarantine_lines(trial, found)  # may be refused, before anything is shown
     Console().print(table)
-    for line in quarantine_lines(trial, found):
+    for line in lines:
         print(line)
     _show_notices(folder)
 

@@ -5,26 +5,27 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from evenline.control.ledger import cost_of
+from evenline.support.records import Seconds, Whole
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of one day. Times are passenger-seconds unless the name says otherwise."""
 
-    departed: int
-    completed: int
-    waiting_s: int
-    riding_s: int
-    pre_control_cost: int
-    token_cost: int
-    decisions: int
-    zero_duration_tokens: int
-    holds_zero: int
-    hold_total_s: float
-    denied_boardings: int
-    trips_completed: int
-    trip_duration_total_s: int
-    teleports: int = 0
+    departed: Whole
+    completed: Whole
+    waiting_s: Whole
+    riding_s: Whole
+    pre_control_cost: Whole
+    token_cost: Whole
+    decisions: Whole
+    zero_duration_tokens: Whole
+    holds_zero: Whole
+    hold_total_s: Seconds
+    denied_boardings: Whole
+    trips_completed: Whole
+    trip_duration_total_s: Whole
+    teleports: Whole = 0
 
     @property
     def cost(self) -> int:

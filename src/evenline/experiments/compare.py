@@ -40,7 +40,7 @@ from evenline.support.files import (
 )
 from evenline.support.own import load_own
 from evenline.support.progress import progress_bar
-from evenline.support.records import read_record
+from evenline.support.records import Number, Word, read_record
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import WORLDS, OpenCity, check_world_name, open_city
 from evenline.worlds.sumo.runtime import installed_version
@@ -260,7 +260,7 @@ def _days(
     plan = to_json({"city": digest(city), "world": world, "policies": digests}).encode()
     slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind in SLOW}
     found = {
-        job: read_record(path, dict[str, float]) for job, path in kept.items() if path.exists()
+        job: read_record(path, dict[Word, Number]) for job, path in kept.items() if path.exists()
     }
     todo, begun = [job for job in shard.of(jobs) if job not in found], False
     with progress_bar() as bar:

@@ -40,7 +40,7 @@ from evenline.runs.job import Job
 from evenline.support.errors import InputError, choice
 from evenline.support.files import refuse_changed_files, refuse_foreign, to_json, write_listed
 from evenline.support.progress import progress_bar
-from evenline.support.records import Record, read_record
+from evenline.support.records import Number, Record, Seconds, Share, Word, read_record
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import OpenCity, open_city
 
@@ -53,9 +53,9 @@ FIRST_STEP = 0.25  # share of a constant's range
 class Try:
     """Constants and the mean outcome of the tuning days with them."""
 
-    constants: tuple[float, ...]
-    generalized_s: float
-    completion: float
+    constants: tuple[Number, ...]
+    generalized_s: Seconds
+    completion: Share
 
     def price_s(self, price_s: float) -> float:
         """The objective of a search: generalized time plus the price of unfinished journeys."""
@@ -65,7 +65,7 @@ class Try:
 class Kept(Record):
     """The content of `tries.json`."""
 
-    setting: dict[str, object]
+    setting: dict[Word, Any]  # must equal that of the search
     tries: tuple[Try, ...]
 
 

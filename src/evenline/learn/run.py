@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Meta
 from safetensors.numpy import save
 
 from evenline.city.cells import PURPOSES
@@ -50,7 +51,15 @@ from evenline.replay.store import Store
 from evenline.support.errors import InputError, choice
 from evenline.support.files import to_json, write_bytes, write_table, write_text
 from evenline.support.progress import progress_bar
-from evenline.support.records import Record, plain, read_record
+from evenline.support.records import (
+    Positive,
+    Record,
+    Seconds,
+    Sha256,
+    Word,
+    plain,
+    read_record,
+)
 from evenline.worlds.calibration import Calibration, calibration_digest
 
 OFFLINE = "iql.safetensors"
@@ -58,6 +67,7 @@ IQL_CHUNK = 100
 # Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
 # Without the second flag, the choice of kernels, and with it the last bits, depends on chance.
 GPU_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
+TrainingSeed = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 @dataclass(frozen=True)
@@ -65,14 +75,14 @@ class Plan:
     """The plan of a training run."""
 
     learners: tuple[Learner, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[TrainingSeed, ...]
     budget: Budget = field(default_factory=Budget)
-    slot: int = 128
-    fused: int = 256
-    hidden: int = 256
+    slot: Positive = 128
+    fused: Positive = 256
+    hidden: Positive = 256
     diagnostic: bool = True
     centred: bool = False  # rewards: see `centre`
-    checkpoint_s: float = 120.0
+    checkpoint_s: Seconds = 120.0
 
     def size(self, city: City) -> Size:
         """The widths of the network for a city."""
@@ -82,10 +92,10 @@ class Plan:
 class Config(Record):
     """The content of `config.json`: the settings, and the hashes of the training data."""
 
-    city: str
-    replay: str
-    calibration: str
-    device: str
+    city: Sha256
+    replay: Sha256
+    calibration: Sha256
+    device: Word
     plan: Plan
 
     def as_json(self) -> str:

@@ -7,16 +7,17 @@ Events count decisions in a learner's own simulated days; the first 5,000 are fr
 from dataclasses import dataclass, replace
 
 from evenline.support.errors import InputError, choice
+from evenline.support.records import Line, Number, Positive, Share, Whole, Word
 
 
 @dataclass(frozen=True)
 class Ramp:
     """A multiplier of the actor's rate that changes linearly from one value to another."""
 
-    first: int
-    last: int
-    start: float
-    end: float
+    first: Whole
+    last: Whole
+    start: Number
+    end: Number
 
 
 FLAT = Ramp(0, 1, 1.0, 1.0)
@@ -26,17 +27,17 @@ FLAT = Ramp(0, 1, 1.0, 1.0)
 class Learner:
     """One row: how a learner starts and which of the paper's mechanisms it has."""
 
-    name: str
-    title: str
+    name: Word
+    title: Line
     replay: bool = True  # starts from IQL and also learns from the replay; otherwise from scratch
     continues: bool = True  # continues in the simulator
-    actor_from: int = 5_000  # the first event after which the actor learns
-    temperature_from: int = 5_000
+    actor_from: Whole = 5_000  # the first event after which the actor learns
+    temperature_from: Whole = 5_000
     ramp: Ramp = FLAT
-    proximal: float = 0.0  # share of the way back to the actor of event `anchor`, after each update
-    anchor: int = 10_000
+    proximal: Share = 0.0  # share of the way back to the actor of event `anchor`, after each update
+    anchor: Whole = 10_000
     taper: Ramp = FLAT
-    lessons: int = 0  # simulated days on which holds are tried: see `counterfactual`
+    lessons: Whole = 0  # simulated days on which holds are tried: see `counterfactual`
 
     def rate(self, event: int) -> float:
         """The actor's rate multiplier at an event; 0 before its release."""
@@ -54,11 +55,11 @@ def _along(ramp: Ramp, event: int) -> float:
 class Budget:
     """How long each phase lasts. The defaults are the paper's."""
 
-    iql_updates: int = 50_000
-    warmup_events: int = 5_000
-    events: int = 25_000
-    ratio_pretraining: int = 1_000
-    ratio_every: int = 4
+    iql_updates: Whole = 50_000
+    warmup_events: Whole = 5_000
+    events: Whole = 25_000
+    ratio_pretraining: Whole = 1_000
+    ratio_every: Positive = 4
 
     @property
     def updates(self) -> int:

@@ -9,16 +9,17 @@ contract and the provenance; `tensors.safetensors` has the arrays, if the kind n
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import safetensors
 import safetensors.numpy
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from evenline.city.model import City
+from evenline.city.tables import DAYS_S, MOST_CAPACITY
 from evenline.control.event import RAW_FEATURES, Array, new_headways
 from evenline.control.state import contract_of
 from evenline.policies.actor import ActorPolicy, actor_of
@@ -37,7 +38,17 @@ from evenline.support.files import (
     write_text,
 )
 from evenline.support.own import Own, is_own
-from evenline.support.records import Record, Sha256, Whole, plain, read_record
+from evenline.support.records import (
+    Hashes,
+    Line,
+    Number,
+    Record,
+    Sha256,
+    Whole,
+    Word,
+    plain,
+    read_record,
+)
 from evenline.worlds.calibration import Calibration
 
 FORMAT = "evenline-policy-1"
@@ -50,11 +61,11 @@ Tensors = dict[str, npt.NDArray[Any]]
 class Contract(Record):
     """The facts that a policy and a city must share."""
 
-    services: tuple[str, ...]
+    services: tuple[Line, ...]
     stops: tuple[Whole, ...]
-    horizon_s: Whole
-    capacity: Whole
-    features: tuple[str, ...]
+    horizon_s: Annotated[int, Meta(ge=0, le=DAYS_S)]
+    capacity: Annotated[int, Meta(ge=0, le=MOST_CAPACITY)]
+    features: tuple[Word, ...]
 
     def __post_init__(self) -> None:
         if len(self.services) != len(self.stops):
@@ -66,14 +77,14 @@ class Spec(Record, kw_only=True):
     file.
     """
 
-    format: str = FORMAT
+    format: Word = FORMAT
     kind: Literal["rule", "actor", "rollout", "own"]
-    rule: str | UnsetType = UNSET
+    rule: Line | UnsetType = UNSET
     code: Sha256 | UnsetType = UNSET
-    constants: dict[str, float]
-    chain: str
+    constants: dict[Line, Number]  # the table of rules says which, and their ranges
+    chain: Word
     contract: Contract | UnsetType = UNSET
-    provenance: dict[str, Any] | UnsetType = UNSET
+    provenance: dict[Line, Any] | UnsetType = UNSET  # free: nothing of it is used
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +259,7 @@ def refuse_changed_bundle(folder: Path, force: bool = False) -> None:
     refuse_foreign(folder, POLICY, force=force)
     listing: dict[str, list[str]] = {}
     if not force and (folder / HASHES).is_file():
-        hashes = read_record(folder / HASHES, dict[str, Sha256])
+        hashes = read_record(folder / HASHES, Hashes)
         listing = {name: [hashes[name]] for name in (POLICY, TENSORS) if name in hashes}
         listing[HASHES] = [sha256(folder / HASHES)]
     refuse_changed(folder, listing, force)
@@ -261,7 +272,7 @@ def _contiguous(tensors: Tensors) -> Tensors:
 
 def load_bundle(folder: Path) -> Bundle:
     """Read and check a bundle."""
-    hashes = read_record(folder / HASHES, dict[str, Sha256])
+    hashes = read_record(folder / HASHES, Hashes)
     present = {name for name in (POLICY, TENSORS) if (folder / name).is_file()}
     if hashes.keys() != present:
         raise InputError(

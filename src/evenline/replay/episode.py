@@ -40,8 +40,8 @@ from evenline.control.event import (
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, World
 from evenline.support.errors import InputError
-from evenline.support.files import write_bytes
-from evenline.support.records import Record, convert
+from evenline.support.files import from_json, write_bytes
+from evenline.support.records import Line, Number, Record, Sha256, Text, Word, convert
 
 FORMAT = "evenline-episode-1"
 NONE = -1  # no bus ahead or behind
@@ -60,19 +60,19 @@ COLUMNS: dict[str, pa.DataType] = {
 }
 
 
-RecordedRule = dict[str, str | int | float | dict[str, float]]  # its name, rule and constants
+RecordedRule = dict[Word, Text | Number | dict[Word, Number]]  # its name, rule and constants
 
 
 class Metadata(Record):
     """The outcome of an episode and its provenance; `policy` is the rule that decided."""
 
-    format: str
+    format: Word
     outcome: Outcome
-    city: str
+    city: Sha256
     cell: Cell
     policy: RecordedRule
-    sumo: str
-    evenline: str
+    sumo: Line
+    evenline: Word
 
     @property
     def behaviour(self) -> str:
@@ -226,10 +226,10 @@ def read_metadata(path: Path) -> Metadata:
     """Read the outcome and provenance of an episode file."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
-        found = json.loads(metadata.get(b"evenline", b"{}"))
+        found = from_json(metadata.get(b"evenline", b"{}"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: not an episode file ({FORMAT})")

@@ -3,13 +3,25 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 import evenline
+from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.replay.episode import RecordedRule, read_metadata, writing
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
-from evenline.support.records import Positive, Record, Sha256, read_record, write_record
+from evenline.support.records import (
+    Hashes,
+    Line,
+    Record,
+    Sha256,
+    Word,
+    read_record,
+    write_record,
+)
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
@@ -19,22 +31,22 @@ FORMAT = "evenline-replay-1"
 class ReplayPlan(Record):
     """The plan of a replay: every behaviour, with its constants, in every block."""
 
-    format: str
-    city: str
-    city_name: str
-    blocks: Positive
+    format: Word
+    city: Sha256
+    city_name: Line
+    blocks: Annotated[int, Meta(ge=1, le=PURPOSES["replay"].blocks)]
     behaviours: tuple[RecordedRule, ...]
 
 
 class Manifest(Record, kw_only=True):
     """The manifest; `calibration` is the hash of the city's calibration at that time, if any."""
 
-    format: str
+    format: Word
     plan: ReplayPlan
     calibration: Sha256 | None = None  # older stores do not have it
-    sumo: str
-    evenline: str
-    files: dict[str, str]
+    sumo: Line
+    evenline: Word
+    files: Hashes
 
 
 def episode_path(folder: Path, behaviour: str, cell: Cell) -> Path:

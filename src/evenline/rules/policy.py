@@ -155,10 +155,13 @@ def as_recorded(found: Mapping[str, Any]) -> dict[str, object]:
     """A behaviour as a replay records it; older replays had a number for the rule, and a and b."""
     if "kind" not in found:
         return dict(found)
+    numbers = [found.get(key) for key in ("kind", "a", "b")]
+    if not all(isinstance(n, int | float) for n in numbers) or numbers[0] not in range(4):
+        raise InputError(f"behaviour {found.get('name')!r}: needs a kind from 0 to 3, and a and b")
     rule = RULES[("zero", "random", "headway", "myopic")[int(found["kind"])]]
-    constants = zip(rule.constants, (found["a"], found["b"]), strict=False)
+    constants = zip(rule.constants, numbers[1:], strict=False)
     return {
-        "name": found["name"],
+        "name": found.get("name"),
         "rule": rule.name,
         "constants": {constant.name: value for constant, value in constants},
     }

@@ -14,7 +14,7 @@ from msgspec import Meta
 from evenline.city.demand import Cell
 from evenline.city.model import Ints
 from evenline.control.outcome import Outcome
-from evenline.support.records import Record, plain
+from evenline.support.records import Hashes, Line, Record, Sha256, Whole, Word, plain
 
 T = TypeVar("T")
 
@@ -41,12 +41,12 @@ class Job(Record):
     visits; `arrivals` adds the arrival of every trip at every stop to the answer.
     """
 
-    city: str
-    policy: str
+    city: Line
+    policy: Line
     cell: Cell
-    world: str = "sumo"
-    sumo: str | None = None
-    calibration: str | None = None
+    world: Line = "sumo"
+    sumo: Word | None = None
+    calibration: Line | None = None
     tokens: Path | None = None
     visits: Path | None = None
     explain: bool = False
@@ -60,42 +60,42 @@ class Job(Record):
 class Simulator(Record):
     """The simulator of a day: the world, and SUMO's version and options if it was SUMO."""
 
-    world: str
-    version: str | None = None
-    options: tuple[str, ...] = ()
-    code: str | None = None  # hash of the file of the user's own world
+    world: Line
+    version: Line | None = None
+    options: tuple[Line, ...] = ()
+    code: Sha256 | None = None  # hash of the file of the user's own world
 
 
 class Host(Record):
     """The machine that ran a day."""
 
-    name: str
-    machine: str
-    system: str
-    python: str
+    name: Line
+    machine: Line
+    system: Line
+    python: Line
 
 
 class Described(Record):
     """A policy by its digest, and the hash of each file of a bundle or of the user's own rule."""
 
-    digest: str
-    files: dict[str, str] = msgspec.field(default_factory=dict)
+    digest: Sha256
+    files: Hashes = msgspec.field(default_factory=dict)
 
 
 class Answer(Record):
     """The outcome of a day and everything it depends on, hashed by the process that ran it."""
 
     outcome: Outcome
-    city: str  # digest
+    city: Sha256  # digest
     cell: Cell
     policy: Described
     simulator: Simulator
-    calibration: str | None  # digest, if the world or the policy used it
-    evaluator: str  # digest of our source files that a day depends on
-    versions: dict[str, str]  # versions of the libraries that compute
+    calibration: Sha256 | None  # digest, if the world or the policy used it
+    evaluator: Sha256  # digest of our source files that a day depends on
+    versions: dict[Word, Line]  # versions of the libraries that compute
     host: Host
-    activations: dict[str, dict[str, dict[str, int]]] | None = None
-    arrivals_s: tuple[int, ...] = ()
+    activations: dict[Line, dict[Line, dict[Line, Whole]]] | None = None
+    arrivals_s: tuple[Annotated[int, Meta(ge=-1, lt=2**31)], ...] = ()
 
     @property
     def arrivals(self) -> Ints:

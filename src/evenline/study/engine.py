@@ -31,7 +31,19 @@ from evenline.support.files import (
     write_bytes,
 )
 from evenline.support.locks import one_runner
-from evenline.support.records import Record, plain, read_record, read_toml, write_record
+from evenline.support.records import (
+    Hashes,
+    Line,
+    Moment,
+    Record,
+    Seconds,
+    Sha256,
+    Word,
+    plain,
+    read_record,
+    read_toml,
+    write_record,
+)
 from evenline.trial.records import read_registered
 from evenline.trial.used import check_fresh, has_outcomes, other_used_cells
 
@@ -39,7 +51,6 @@ FORMAT = "evenline-study-1"
 PLAN, STATE, MANIFEST, TRIAL = "plan.toml", "state.json", "manifest.json", "trial"
 FRESH = "name fresh seeds under [trial] in the plan"
 Say = Callable[[str], None]
-Hashes = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -83,11 +94,11 @@ class Step:
 class Done(Record):
     """A finished step: its inputs, its outputs, how long it took, its message."""
 
-    inputs: dict[str, str]
+    inputs: dict[Line, Line]
     outputs: Hashes
-    seconds: float
-    finished_at: str
-    said: str
+    seconds: Seconds
+    finished_at: Moment
+    said: Line
 
     @property
     def digest(self) -> str:
@@ -98,30 +109,30 @@ class Done(Record):
 class State(Record, kw_only=True):
     """The content of `state.json`, by step."""
 
-    format: str = FORMAT
-    begun: dict[str, dict[str, str]]
-    done: dict[str, Done]
-    took_s: dict[str, float]
-    spent_s: dict[str, float] = msgspec.field(default_factory=dict)  # on steps that were stopped
+    format: Word = FORMAT
+    begun: dict[Word, dict[Line, Line]]
+    done: dict[Word, Done]
+    took_s: dict[Word, Seconds]
+    spent_s: dict[Word, Seconds] = msgspec.field(default_factory=dict)  # on steps that were stopped
 
 
 class StepMade(Record):
     """A step in the manifest: its inputs, and one hash of its outputs."""
 
-    title: str
-    inputs: dict[str, str]
-    made: str
-    finished_at: str
-    seconds: float
+    title: Line
+    inputs: dict[Line, Line]
+    made: Sha256
+    finished_at: Moment
+    seconds: Seconds
 
 
 class Manifest(Record):
     """The content of `manifest.json` of a finished study."""
 
-    format: str
-    name: str
-    evenline: str
-    steps: dict[str, StepMade]
+    format: Word
+    name: Word
+    evenline: Word
+    steps: dict[Word, StepMade]
     files: Hashes
 
 

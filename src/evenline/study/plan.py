@@ -6,7 +6,9 @@ refused.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import PLANS as EMBEDDED
@@ -18,7 +20,7 @@ from evenline.rules.chain import chain_code
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError
 from evenline.support.own import is_own, load_own
-from evenline.support.records import Positive, Record, Whole, Word, convert, plain, read_toml
+from evenline.support.records import Line, Record, Word, convert, plain, read_toml
 from evenline.trial.plan import (
     Blocks,
     Claim,
@@ -34,6 +36,9 @@ from evenline.trial.used import check_fresh
 from evenline.worlds.open import WORLDS, check_world_name
 
 CALIBRATION = "calibration/calibration.json"  # in a study's folder
+MOST_UPDATES = 1_000_000_000
+Width = Annotated[int, Meta(ge=1, le=65_536)]
+Some = Annotated[int, Meta(ge=0, le=100_000)]  # blocks; `city/cells.py` says how many there are
 
 
 class Replay(Record):
@@ -41,14 +46,14 @@ class Replay(Record):
     exists.
     """
 
-    blocks: int = 10
-    reuse: str = ""
+    blocks: Some = 10
+    reuse: Line = ""
 
 
 class Calibration(Record):
     """Days in SUMO that the fast world is fitted to."""
 
-    blocks: int = 8
+    blocks: Some = 8
 
 
 class Fidelity(Record):
@@ -60,14 +65,14 @@ class Fidelity(Record):
 class Training(Record):
     """Learner, budget, network widths and device."""
 
-    learner: str = "v14"
-    iql_updates: Whole = 50_000
-    events: Positive = 25_000
-    widths: tuple[Positive, Positive, Positive] = (128, 256, 256)
-    device: str = "cpu"
+    learner: Line = "v14"
+    iql_updates: Annotated[int, Meta(ge=0, le=MOST_UPDATES)] = 50_000
+    events: Annotated[int, Meta(ge=1, le=MOST_UPDATES)] = 25_000
+    widths: tuple[Width, Width, Width] = (128, 256, 256)
+    device: Word = "cpu"
     diagnostic: bool = True
     centred: bool = False
-    curve_blocks: int = 3
+    curve_blocks: Some = 3
 
     @property
     def budget(self) -> Budget:
@@ -80,16 +85,16 @@ class Training(Record):
 class Method(Record):
     """One method of the trial: a chain on a learner's actor, or a policy by name or bundle."""
 
-    source: str = ""
-    learner: str = ""
-    chain: str = "raw"
+    source: Line = ""
+    learner: Line = ""
+    chain: Word = "raw"
 
 
 class Chain(Record):
     """A method in the form of the plan: a chain on the actor of a learner (default: the plan's)."""
 
-    chain: str = "raw"
-    learner: str = ""
+    chain: Word = "raw"
+    learner: Line = ""
 
 
 class Trial(Record):
@@ -97,14 +102,14 @@ class Trial(Record):
 
     levels: Levels
     blocks: Blocks
-    world: str = "sumo"
+    world: Line = "sumo"
 
 
 class Tables(Record):
     """The sections of a plan in the form that a study uses."""
 
-    name: str
-    city: str
+    name: Word
+    city: Line
     seeds: Seeds
     claim: Claim
     limits: Limits = Limits()
@@ -117,7 +122,7 @@ class Tables(Record):
 class WrittenStudy(Tables, kw_only=True):
     """A plan in the form of its TOML file."""
 
-    methods: dict[str, str | Chain]
+    methods: dict[Word, Line | Chain]
     trial: Trial
 
 

@@ -9,7 +9,11 @@ from collections.abc import Iterable
 
 
 class InputError(Exception):
-    """Bad input, described in one line."""
+    """Bad input, described in one line: line breaks and the like in a value are shown escaped."""
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in said)
 
 
 class SimulatorError(InputError):

@@ -88,14 +88,22 @@ def to_json(value: Any) -> str:
 def read_json(path: Path) -> Any:
     """Read a JSON file, or raise an error that says why not. Numbers must be finite."""
     try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+        return from_json(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from None
+
+
+def from_json(content: bytes) -> Any:
+    """The value of JSON text, or a ValueError. Numbers must be finite, and text must be whole."""
+    text = content.decode()
+    found = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    if "\\ud" in text or "\\uD" in text:  # half of a surrogate pair cannot be written again
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
 def _finite(number: str) -> float:

@@ -8,6 +8,7 @@ path to the value, such as `plan.toml: limits.tries: expected int >= 1`.
 import math
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -22,11 +23,31 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**53)]
+Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-_WORD = r"\A[A-Za-z0-9_.-]+\Z"
-Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=100)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
+Number = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+_WORD = r"\A(?!\.+\Z)[A-Za-z0-9_.-]+\Z"
+_PRINTED = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+_LINE = rf"\A{_PRINTED}*\Z"
+_BELOW = rf"\A(?!/|(.*/)?\.\.(/|\Z)){_PRINTED}+\Z"
 _SHA256 = r"\A[0-9a-f]{64}\Z"
+_MOMENT = r"\A[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z\Z"
+_TOLD = {
+    _WORD: "of letters, digits, - _ . only",
+    _LINE: "without line breaks and control characters",
+    _BELOW: "that is the path of a file below the folder",
+    _SHA256: "of 64 hexadecimal digits",
+    _MOMENT: "that is a time such as 2026-01-31T23:59:59Z",
+}
+Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=100)]
+Line = Annotated[str, msgspec.Meta(pattern=_LINE, max_length=4_096)]
+# For a union with a list or a dictionary: there, msgspec 0.22 frees a pattern that it does not own.
+Text = Annotated[str, msgspec.Meta(max_length=4_096)]
+FileName = Annotated[str, msgspec.Meta(pattern=_BELOW, max_length=4_096)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=_SHA256)]
+Moment = Annotated[str, msgspec.Meta(pattern=_MOMENT)]
+Hashes = dict[FileName, Sha256]  # the SHA-256 of files by path
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -44,11 +65,13 @@ def plain(value: Any) -> Any:
 
 def convert(kind: type[T], value: Any, where: str) -> T:
     """Convert a plain value to a record, or raise an error that names the value at fault."""
-    _refuse_infinite(value, where)
     try:
+        _refuse_infinite(value, where)
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {_said(kind, value, str(error))}") from None
+    except RecursionError:
+        raise InputError(f"{where}: lists or tables are nested too deeply") from None
     except InputError as error:  # from a dataclass inside, such as a cell
         raise InputError(f"{where}: {error}") from None
 
@@ -64,12 +87,12 @@ def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
 def read_toml(path: Path) -> dict[str, Any]:
     """The values of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
         raise InputError(f"{path}: not valid TOML ({error})") from None
 
 
@@ -84,15 +107,23 @@ def _said(kind: Any, value: Any, message: str) -> str:
     assert found is not None
     said = found["said"].replace("`", "").replace("Object contains unknown field", "unknown key")
     said = said.replace("Object missing required field", "missing key")
-    said = said.replace(f"matching regex {_WORD!r}", "of letters, digits, - _ . only")
-    said = said.replace(f"matching regex {_SHA256!r}", "of 64 hexadecimal digits")
-    path = _path(kind, value, message, _STEP.findall(found["place"] or ""))
-    culprit = _at(value, path)
+    for pattern, told in _TOLD.items():
+        said = said.replace(f"matching regex {pattern!r}", told)
+    steps = _STEP.findall(found["place"] or "")
+    of_key = (found["place"] or "").startswith("key`")  # the key itself is at fault
+    path = _path(kind, value, message, [*steps, ("", "...")] if of_key else steps)
+    culprit = path[-1] if of_key else _at(value, path)
     if said.startswith("Expected") and ", got" not in said and not isinstance(culprit, dict | list):
-        said += f", got {culprit!r}"
+        said += f", got {_short(culprit)}"
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     said = said[:1].lower() + said[1:]
-    return f"{place.removeprefix('.')}: {said}" if place else said
+    return f"{_short(place.removeprefix('.'), str)}: {said}" if place else said
+
+
+def _short(value: Any, form: Callable[[Any], str] = repr) -> str:
+    """A value for a message, cut off if it is long."""
+    text = form(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _path(kind: Any, value: Any, message: str, steps: list[tuple[str, str]]) -> list[str | int]:
@@ -103,7 +134,7 @@ def _path(kind: Any, value: Any, message: str, steps: list[tuple[str, str]]) -> 
             table = _at(value, path)
             alone = ((key, _replaced(value, path, {key: table[key]})) for key in table)
             name = next((key for key, each in alone if _refusal(kind, each) == message), number)
-        path.append(name or int(number))
+        path.append(int(number) if number.isdigit() else name)
     return path
 
 

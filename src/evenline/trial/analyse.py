@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from evenline.control.outcome import Outcome
-from evenline.support.records import Record
+from evenline.support.records import Line, Number, Record, Sha256, Share, Whole, Word
 from evenline.trial.intervals import Interval, bca, hodges_lehmann
 from evenline.trial.plan import Claim, sign_probability
 from evenline.trial.records import Day, JobRecord
@@ -36,20 +36,20 @@ Endpoints = Mapping[Key, Mapping[str, Fraction]]
 class Figures(Record):
     """The endpoints as means or differences."""
 
-    generalized_s: float
-    completion: float
-    unfinished: float
+    generalized_s: Number
+    completion: Number
+    unfinished: Number
 
 
 class SignTest(Record):
     """An exact one-sided sign test over blocks."""
 
-    wins: int
-    blocks: int
-    required_wins: int
-    p: float
+    wins: Whole
+    blocks: Whole
+    required_wins: Whole
+    p: Share
     passed: bool
-    block_differences: tuple[float, ...]
+    block_differences: tuple[Number, ...]
 
 
 class ClaimFound(Record):
@@ -57,23 +57,23 @@ class ClaimFound(Record):
 
     primary: SignTest
     completion: SignTest
-    unfinished_block_differences: tuple[float, ...]
+    unfinished_block_differences: tuple[Number, ...]
     intersection_union_passed: bool
 
 
 class Control(Record):
     """The candidate against a supportive control."""
 
-    note: str
+    note: Line
     difference: Figures
-    favourable_blocks: int
-    blocks: int
+    favourable_blocks: Whole
+    blocks: Whole
 
 
 class Effect(Record):
     """The size of the difference in an endpoint, over blocks."""
 
-    note: str
+    note: Line
     hodges_lehmann: Interval
     bca_mean: Interval | None
 
@@ -82,23 +82,23 @@ class Findings(Record):
     """The verdict and every table."""
 
     claim: ClaimFound
-    gates: dict[str, bool]
+    gates: dict[Line, bool]
     confirmed: bool
-    means: dict[str, Figures]
+    means: dict[Line, Figures]
     difference: Figures
-    by_level: dict[str, Figures]
-    by_seed: dict[str, Figures]
-    controls: dict[str, Control]
-    beyond_the_claim: dict[str, Effect]
+    by_level: dict[Line, Figures]
+    by_seed: dict[Line, Figures]
+    controls: dict[Line, Control]
+    beyond_the_claim: dict[Line, Effect]
 
 
 class Analysis(Findings):
     """The content of `analysis.json`."""
 
-    format: str
-    trial: str
-    results_sha256: str
-    notices: tuple[str, ...]
+    format: Word
+    trial: Sha256
+    results_sha256: Sha256
+    notices: tuple[Line, ...]
 
 
 def endpoints_of(

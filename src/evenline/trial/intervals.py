@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import bootstrap
 
-from evenline.support.records import Record
+from evenline.support.records import Number, Record, Share
 
 CONFIDENCE = 0.95
 RESAMPLES = 9_999
@@ -20,10 +20,10 @@ BOOTSTRAP_SEED = 20_250  # fixed, so that an interval is always the same
 class Interval(Record):
     """An estimate and its interval."""
 
-    estimate: float
-    low: float
-    high: float
-    confidence: float
+    estimate: Number
+    low: Number
+    high: Number
+    confidence: Share
 
 
 def signed_rank_tail(n: int, most: int) -> Fraction:

@@ -4,6 +4,7 @@ A plan names methods, training seeds, blocks, demand levels and the claim; it co
 no outcome. `read_plan` refuses unknown keys, so that a misspelt one is never ignored.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -14,11 +15,11 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from evenline.city.demand import Cell, check_demand, check_some_demand
+from evenline.city.demand import Cell, Level, check_demand, check_some_demand
 from evenline.city.model import City
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError, choice
-from evenline.support.records import Record, Word, convert, read_toml
+from evenline.support.records import Line, Record, Seed, Text, Word, convert, read_toml
 
 ENDPOINT = "generalized_s"  # Y; lower is better
 GATES = (
@@ -30,24 +31,26 @@ GATES = (
 )
 MOST_BLOCKS = 200  # the exact sign test of more takes very long
 
-Seed = Annotated[int, Meta(ge=0, lt=2**31)]
-Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1)]
-Levels = Annotated[tuple[Annotated[float, Meta(ge=0.0)], ...], Meta(min_length=1)]
+Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=1_000)]
+Levels = Annotated[tuple[Level, ...], Meta(min_length=1, max_length=100)]
+Sources = Annotated[tuple[Line, ...], Meta(max_length=1_000)]
+Decimal = Annotated[str, Meta(max_length=30)]
+_DECIMAL = re.compile(r"\d+(\.\d+)?([eE]-?\d{1,2})?", re.ASCII)
 
 
 class Claim(Record):
     """The claim: candidate and parent, the conditions, and their tests."""
 
-    candidate: str
-    parent: str
-    completion_margin: str = "0.003"  # decimal text: the rule is exact, a binary float is not
-    level: str = "0.025"
-    required_wins: int | None = None
-    endpoint: str = ENDPOINT
-    direction: str = "lower"
-    unit: str = "block mean of seeds x levels"
-    ties: str = "nonwins"
-    gates: tuple[str, ...] = GATES
+    candidate: Word
+    parent: Word
+    completion_margin: Decimal = "0.003"  # the rule is exact, a binary float is not
+    level: Decimal = "0.025"
+    required_wins: Annotated[int, Meta(ge=0, le=MOST_BLOCKS)] | None = None
+    endpoint: Line = ENDPOINT
+    direction: Line = "lower"
+    unit: Line = "block mean of seeds x levels"
+    ties: Line = "nonwins"
+    gates: tuple[Line, ...] = GATES
 
     def __post_init__(self) -> None:
         if self.candidate == self.parent:
@@ -79,32 +82,32 @@ class WrittenPlan(Record):
     """A plan in the form of its TOML file."""
 
     name: Word
-    city: str
+    city: Line
     seeds: Seeds
     levels: Levels
     blocks: Blocks
     claim: Claim
-    methods: dict[str, str | tuple[str, ...]]
+    methods: dict[Word, Text | Sources]
     limits: Limits = Limits()
-    sumo: str | None = None
-    world: str = "sumo"
-    calibration: str | None = None  # a file (default: the city's own)
+    sumo: Word | None = None
+    world: Line = "sumo"
+    calibration: Line | None = None  # a file (default: the city's own)
 
 
 class Plan(Record):
     """A whole trial: each method with one policy source, or one for each training seed."""
 
-    name: str
-    city: str
-    seeds: tuple[int, ...]
-    levels: tuple[float, ...]
-    blocks: tuple[tuple[int, int], ...]  # (SUMO seed, demand seed)
+    name: Word
+    city: Line
+    seeds: Seeds
+    levels: Levels
+    blocks: tuple[tuple[Seed, Seed], ...]  # (SUMO seed, demand seed)
     claim: Claim
     limits: Limits
-    methods: dict[str, tuple[str, ...]]
-    sumo: str | None = None
-    world: str = "sumo"
-    calibration: str | None = None
+    methods: dict[Word, Sources]
+    sumo: Word | None = None
+    world: Line = "sumo"
+    calibration: Line | None = None
 
     @property
     def jobs(self) -> int:
@@ -172,10 +175,9 @@ def check_levels(city: City, levels: Iterable[float]) -> None:
 
 
 def _fraction(key: str, text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{key} = {text!r}: expected a decimal number such as '0.025'") from None
+    if not _DECIMAL.fullmatch(text):  # an exponent of many digits would take forever
+        raise ValueError(f"{key} = {text!r}: expected a decimal number such as '0.025'")
+    return Fraction(text)
 
 
 def _settled(written: WrittenPlan) -> Plan:
@@ -206,6 +208,8 @@ def _sources(label: str, given: str | tuple[str, ...], seeds: tuple[int, ...]) -
 
     A method without training seeds has one source and runs once in each cell.
     """
+    if isinstance(given, str):
+        convert(Line, given, f"methods.{label}")
     if isinstance(given, str) and "{seed}" not in given:
         return (given,)
     if isinstance(given, str):

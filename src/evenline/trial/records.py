@@ -5,11 +5,25 @@ reads the same files on its own and does not use this module.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from evenline.city.demand import Cell
-from evenline.support.records import Record, Sha256, Whole, read_record
+from evenline.support.records import (
+    FileName,
+    Hashes,
+    Line,
+    Moment,
+    Record,
+    Seconds,
+    Seed,
+    Sha256,
+    Whole,
+    Word,
+    read_record,
+)
 from evenline.trial.plan import Plan
 
 TRIAL_FORMAT = "evenline-trial-1"
@@ -17,24 +31,23 @@ RECORD_FORMAT = "evenline-trial-record-1"
 MATRIX_FORMAT = "evenline-trial-matrix-1"
 CLOSEOUT_FORMAT = "evenline-trial-closeout-1"
 TRIAL = "trial.json"
-Hashes = dict[str, str]  # SHA-256 by path
 
 
 # -- trial.json -----------------------------------------------------------------------------------
 
 
 class NamedCity(Record):
-    name: str
+    name: Line
     digest: Sha256
 
 
 class FrozenPolicy(Record):
     """A method's policy; `path` is a source below the inputs, or a built-in name."""
 
-    method: str
-    seed: int | None  # None: the method has no training seeds
-    source: str
-    path: str
+    method: Word
+    seed: Seed | None  # None: the method has no training seeds
+    source: Line
+    path: FileName
     digest: Sha256
     files: Hashes
     stable: bool
@@ -50,22 +63,22 @@ class Source(Record):
 class Registered(Record):
     """The registration: everything that was frozen before any outcome existed."""
 
-    format: str
-    name: str
-    registered_at: str
-    evenline: str
+    format: Word
+    name: Word
+    registered_at: Moment
+    evenline: Word
     plan: Plan
     plan_sha256: Sha256
     city: NamedCity
     policies: tuple[FrozenPolicy, ...]
     inputs: Hashes
-    sumo: str | None  # None: the world is not SUMO
+    sumo: Word | None  # None: the world is not SUMO
     evaluator: Source
     analyser: Source
-    jobs: int
-    world: str = "sumo"  # as a source below the inputs
+    jobs: Whole
+    world: Line = "sumo"  # as a source below the inputs
     calibration: Sha256 | None = None
-    versions: dict[str, str] | None = None  # None: registered before versions were recorded
+    versions: dict[Word, Line] | None = None  # None: registered before versions were recorded
 
 
 def read_registered(folder: Path) -> Registered:
@@ -79,8 +92,8 @@ def read_registered(folder: Path) -> Registered:
 class _Event(Record, kw_only=True, tag_field="event"):
     """A line of the journal; `previous` is the hash of the previous line."""
 
-    at: str = ""
-    previous: str = ""
+    at: Moment | None = None  # None: not yet in the journal
+    previous: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
 
     @property
     def event(self) -> str:
@@ -94,21 +107,21 @@ class RegisteredEvent(_Event, kw_only=True, tag="registered"):
 class Deviation(_Event, kw_only=True, tag="deviation"):
     """A difference that a person has signed off: files with their new hashes (None: deleted)."""
 
-    why: str
-    by: str
-    evaluator: str
-    source: dict[str, str | None] = msgspec.field(default_factory=dict)
+    why: Line
+    by: Line
+    evaluator: Sha256
+    source: dict[FileName, Sha256 | None] = msgspec.field(default_factory=dict)
 
 
 class Quarantined(_Event, kw_only=True, tag="quarantined"):
-    job: str
-    name: str
-    errors: tuple[str, ...]
+    job: Sha256
+    name: Line
+    errors: tuple[Line, ...]
 
 
 class Released(_Event, kw_only=True, tag="released"):
-    job: str
-    name: str
+    job: Sha256
+    name: Line
 
 
 class Peek(_Event, kw_only=True, tag="peek"):
@@ -140,69 +153,69 @@ class Day(msgspec.Struct, frozen=True):
 
 
 class PolicyFiles(Record):
-    digest: str
+    digest: Sha256
     files: Hashes
 
 
 class SumoRun(Record):
-    version: str | None
-    options: tuple[str, ...]
+    version: Line | None
+    options: tuple[Line, ...]
 
 
 class Measured(Record):
     """A day's outcome, and everything it depends on, hashed by the process that ran it."""
 
-    city: str
+    city: Sha256
     policy: PolicyFiles
     sumo: SumoRun
-    evaluator: str
+    evaluator: Sha256
     outcome: Day
-    ledger: dict[str, int]
-    world: str = "sumo"
+    ledger: dict[Word, Whole]
+    world: Line = "sumo"
     calibration: Sha256 | None = None
-    versions: dict[str, str] | None = None
+    versions: dict[Word, Line] | None = None
 
 
 class RunFacts(Record):
     """The values that may differ when a job is repeated."""
 
-    finished_at: str
-    duration_s: float
-    host: dict[str, str]
-    failed_tries: tuple[str, ...]
+    finished_at: Moment
+    duration_s: Seconds
+    host: dict[Word, Line]
+    failed_tries: tuple[Line, ...]
 
 
 class JobRecord(Measured, kw_only=True):
     """A job's record: the day, the job, and two seals."""
 
-    format: str
-    trial: str
-    job: str
-    method: str
-    seed: int | None
+    format: Word
+    trial: Sha256
+    job: Sha256
+    method: Word
+    seed: Seed | None
     cell: Cell
     run: RunFacts
-    result_sha256: str
-    record_sha256: str
+    result_sha256: Sha256
+    record_sha256: Sha256
 
 
 class QuarantineEntry(Record):
     """A job that failed every try, and why."""
 
-    job: str
-    name: str
-    at: str
-    errors: tuple[str, ...]
+    job: Sha256
+    name: Line
+    at: Moment
+    errors: Annotated[tuple[Line, ...], Meta(min_length=1)]
 
 
 class Matrix(Record):
     """The records' hashes by block, and one hash for all results."""
 
-    format: str
-    trial: str
-    blocks: dict[str, Hashes]
-    jobs: int
-    results_sha256: str
+    format: Word
+    trial: Sha256
+    blocks: dict[Word, Hashes]
+    jobs: Whole
+    results_sha256: Sha256
 
 
 # -- closeout.json --------------------------------------------------------------------------------
@@ -211,13 +224,13 @@ class Matrix(Record):
 class Closeout(Record):
     """All files of a closed trial, under one Merkle root."""
 
-    format: str
-    trial: str
-    name: str
-    closed_at: str
-    evenline: str
+    format: Word
+    trial: Sha256
+    name: Word
+    closed_at: Moment
+    evenline: Word
     confirmed: bool
-    results_sha256: str
-    notices: tuple[str, ...]
+    results_sha256: Sha256
+    notices: tuple[Line, ...]
     files: Hashes
-    merkle_root: str
+    merkle_root: Sha256

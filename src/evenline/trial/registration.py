@@ -24,7 +24,14 @@ from evenline.runs.day import described_policy, evaluator_files, library_version
 from evenline.runs.job import Job as Order
 from evenline.runs.staging import stage_own, stage_policy
 from evenline.support.errors import InputError
-from evenline.support.files import folder_files, new_folder, sha256, to_json, write_bytes
+from evenline.support.files import (
+    folder_files,
+    from_json,
+    new_folder,
+    sha256,
+    to_json,
+    write_bytes,
+)
 from evenline.support.locks import locked
 from evenline.support.records import convert, plain, write_record
 from evenline.support.sources import closure, digest_of, file_hashes
@@ -341,10 +348,10 @@ def journal(folder: Path) -> tuple[Event, ...]:
     path = folder / JOURNAL
     try:
         lines = path.read_bytes().splitlines(keepends=True)
-        found = [json.loads(line) for line in lines]
+        found = [from_json(line) for line in lines]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON lines ({error})") from None
     events, before = convert(Journal, {"lines": found}, str(path)).lines, ""
     for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):

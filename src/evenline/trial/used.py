@@ -6,31 +6,32 @@ of cells used by its own trials in its folder. The package has a list too (`used
 this file): the published trials, whose cells are used for everybody.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evenline.city.cells import PURPOSES
 from evenline.support.errors import InputError
-from evenline.support.records import Record, read_record, write_record
+from evenline.support.records import Record, Seed, Sha256, Word, read_record, write_record
 
 FORMAT = "evenline-used-cells-1"
 LEDGER = "used-cells.json"
 PUBLISHED = Path(__file__).with_name(LEDGER)
-Blocks = tuple[tuple[int, int], ...]
+Blocks = tuple[tuple[Seed, Seed], ...]
 
 
 class Used(Record):
     """The cells that a trial has used in a city."""
 
-    name: str
-    trial: str  # the hash of its registration
-    city: str
+    name: Word
+    trial: Sha256  # the hash of its registration
+    city: Sha256
     blocks: Blocks
 
 
 class Ledger(Record):
     """Every trial that has used cells, oldest first."""
 
-    format: str = FORMAT
+    format: Word = FORMAT
     trials: tuple[Used, ...] = ()
 
 
@@ -43,21 +44,20 @@ def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
     """Refuse blocks that share a SUMO seed or a demand seed with used cells."""
     for purpose in PURPOSES.values():
         if purpose.name != "trial":
-            theirs = tuple(
-                (purpose.sumo_seed + i, purpose.demand_seed + i) for i in range(purpose.blocks)
-            )
+            firsts = (purpose.sumo_seed, purpose.demand_seed)
+            theirs = [range(first, first + purpose.blocks) for first in firsts]
             _refuse_shared(blocks, theirs, f"{purpose.name} has used it")
     for ledger in ledgers:
         for trial in used_by_trials(ledger):
             if trial.city == city_digest:
                 where = "published" if ledger == PUBLISHED else ledger
                 why = f"trial {trial.name!r} has used it ({where})"
-                _refuse_shared(blocks, trial.blocks, why)
+                _refuse_shared(blocks, list(zip(*trial.blocks, strict=True)), why)
 
 
-def _refuse_shared(blocks: Blocks, used: Blocks, why: str) -> None:
-    for place, kind in enumerate(("SUMO", "demand")):
-        seen = {block[place] for block in used}
+def _refuse_shared(blocks: Blocks, used: Sequence[Sequence[int]], why: str) -> None:
+    """Refuse blocks that share one of the used SUMO seeds or demand seeds."""
+    for place, (kind, seen) in enumerate(zip(("SUMO", "demand"), used, strict=False)):
         for block in blocks:
             if block[place] in seen:
                 raise InputError(

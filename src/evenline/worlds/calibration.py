@@ -22,7 +22,7 @@ from evenline.city.tables import digest, network_digest
 from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
-from evenline.support.records import Record, Sha256, read_record
+from evenline.support.records import Hashes, Number, Record, Sha256, Word, read_record
 
 FORMAT = "evenline-calibration-3"
 HOUR_S = 3600
@@ -271,8 +271,8 @@ class _File(Record, kw_only=True):
     least_s: Numbers
     pace: Numbers
     follow: Annotated[float, Meta(ge=0.0, le=0.5)]
-    sources: dict[str, Sha256]
-    residuals: dict[str, Annotated[float, Meta(ge=-1e12, le=1e12)]]
+    sources: Hashes
+    residuals: dict[Word, Number]
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -304,10 +304,10 @@ def load_calibration(path: Path, city: City) -> Calibration:
             f"{path} was fitted to other streets, stops, timetable or vehicle than those of "
             f"{city.name}; fit one with: evenline calibrate"
         )
-    if min(trip.departure_s for trip in city.trips) + found.start_delay_s < 0:
-        raise InputError(
-            f"{path}: start_delay_s {found.start_delay_s} starts a bus before the day begins"
-        )
+    first_s = min(trip.departure_s for trip in city.trips) + found.start_delay_s
+    if not 0 <= first_s < city.horizon_s:
+        when = "a bus before the day begins" if first_s < 0 else "every bus after the day ends"
+        raise InputError(f"{path}: start_delay_s {found.start_delay_s} starts {when}")
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
     shapes: dict[str, tuple[int, ...]] = {
         "mean_s": (places, hours),

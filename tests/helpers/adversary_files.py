@@ -1,0 +1,485 @@
+"""The files that we read, for the table of adversarial inputs: a sound one of each kind with every
+key, how to write it damaged (and sealed again, as its author could), and the command that reads it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import tomli_w
+from msgspec import inspect
+
+from adversary import MISSING, Case, cases
+from evenline.checks.learner import fast_replay
+from evenline.city import tables as city_tables
+from evenline.city.model import City
+from evenline.city.tables import digest, load_city, network_digest
+from evenline.experiments.tune import Kept
+from evenline.learn.run import Config, Plan
+from evenline.learn.schedule import LEARNERS
+from evenline.policies.bundle import Spec, rule_spec, save_bundle
+from evenline.replay.episode import Metadata
+from evenline.replay.sealed import Manifest, ReplayPlan
+from evenline.rules.policy import BEHAVIOURS, recorded
+from evenline.rules.table import RULES
+from evenline.study.engine import State
+from evenline.study.plan import WrittenStudy
+from evenline.support.files import sha256, to_json
+from evenline.support.records import Hashes, plain
+from evenline.trial import matrix, records
+from evenline.trial.analyse import Analysis
+from evenline.trial.closeout import closeout
+from evenline.trial.evidence import write_analysis
+from evenline.trial.plan import WrittenPlan
+from evenline.trial.registration import Trial, journal, register
+from evenline.trial.used import Ledger
+from evenline.trial.verify import verify
+from evenline.worlds import calibration
+from evenline.worlds.open import open_city
+from hamlet import MANIFEST, write_hamlet
+from made import made_up
+from spoilt_bundles import rehash
+
+SHA = "0123456789abcdef" * 4
+AT = "2026-01-31T23:59:59Z"
+CHANGES = (None, "", 3, MISSING)  # to try where every change must be found
+
+
+@dataclass(frozen=True)
+class File:
+    """A file with its type and content, and the command that reads it.
+
+    `write` writes a damaged content, `makes` is what the command writes if it accepts it, `free`
+    names the keys without a range in the type, and `code` is the exit code of a refusal. Of a
+    `bound` file, every change must be found.
+    """
+
+    path: Path
+    kind: Any
+    base: Any
+    command: tuple[object, ...]
+    write: Callable[[Any], None]
+    makes: tuple[Path, ...] = ()
+    free: tuple[str, ...] = ()
+    code: int = 2
+    bound: bool = False
+
+    @property
+    def type(self) -> Any:
+        return inspect.type_info(self.kind)
+
+    @property
+    def name(self) -> str:
+        return f"{getattr(self.kind, '__name__', 'hashes')} in {self.path.parent.name}"
+
+    def cases(self) -> Iterator[Case]:
+        for case in cases(self.type, self.base):
+            if self.path.suffix == ".toml" and not _fits_toml(case.document):
+                continue
+            if not self.bound:
+                yield case
+            elif case.document != self.base and any(case.value is each for each in CHANGES):
+                yield Case(case.place, case.value, case.document, True)
+
+
+def _fits_toml(value: Any, top: bool = True) -> bool:
+    if isinstance(value, dict):
+        return all(_fits_toml(each, False) for pair in value.items() for each in pair)
+    if isinstance(value, list):
+        return not top and all(_fits_toml(each, False) for each in value)
+    return not top and value is not None and not (isinstance(value, str) and "\ud800" in value)
+
+
+def in_json(path: Path) -> Callable[[Any], None]:
+    """How to write a JSON file, also one that is read-only."""
+
+    def write(document: Any) -> None:
+        path.unlink(missing_ok=True)
+        path.write_text(json.dumps(document))
+
+    return write
+
+
+def in_toml(path: Path) -> Callable[[Any], None]:
+    return lambda document: void(path.write_text(tomli_w.dumps(document)))
+
+
+def void(_: object) -> None:
+    """Nothing, of anything."""
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def every_file(root: Path) -> list[File]:
+    """A sound file of every kind, in a new folder."""
+    hamlet = write_hamlet(root / "hamlet")
+    fitted = calibration_of(load_city(hamlet))
+    in_json(hamlet / "calibration.json")(fitted)
+    return [
+        *city_files(root, hamlet, fitted),
+        *plan_files(root, hamlet),
+        *policy_files(root, hamlet),
+        *replay_files(root, hamlet),
+        *learning_files(root, hamlet),
+        *trial_files(root),
+    ]
+
+
+# -- city, calibration ----------------------------------------------------------------------------
+
+
+def calibration_of(city: City) -> dict[str, Any]:
+    """A calibration of the hamlet, as its file contains it."""
+    return {
+        "format": calibration.FORMAT,
+        "network": network_digest(city),
+        "city": digest(city),
+        "start_delay_s": 1,
+        "mean_s": [[60.0]] * 6,
+        "pace_s": [1.0] * 6,
+        "phase_s": [[0.0] * calibration.PHASES] * 6,
+        "noise_s": [[0.0] * calibration.NOISE_QUANTILES] * 6,
+        "least_s": [1.0] * 6,
+        "pace": [0.0] * calibration.PACE_QUANTILES,
+        "follow": 0.25,
+        "sources": {"day.parquet": SHA},
+        "residuals": {"runs": 1.0},
+    }
+
+
+def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
+    own, manifest = root / "fitted.json", write_hamlet(root / "sealed") / "manifest.json"
+    shapes = {"mean_s": "[][]", "phase_s": "[][]", "noise_s": "[][]"}
+    ranged = tuple(name + shapes.get(name, "[]") for name in calibration.RANGES)
+    check = ("policy", "check", "zero", "--city", hamlet, "--calibration", own)
+    return [
+        File(own, calibration._File, fitted, check, in_json(own), free=ranged),
+        File(
+            manifest,
+            city_tables.Manifest,
+            read(manifest),
+            ("city", "seal", manifest.parent),
+            in_json(manifest),
+            free=("name", "horizon_s", *map("vehicle.{}".format, MANIFEST["vehicle"])),
+        ),
+    ]
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+CLAIM = {
+    "candidate": "better",
+    "parent": "worse",
+    "completion_margin": "0.003",
+    "level": "0.5",
+    "required_wins": 1,
+    "endpoint": "generalized_s",
+    "direction": "lower",
+    "unit": "block mean of seeds x levels",
+    "ties": "nonwins",
+    "gates": ["completeness"],
+}
+LIMITS = {"time_s": 60, "memory_gib": 4.0, "tries": 2, "silence_s": 60.0}
+BLOCKS = {"sumo_seed": 9101, "demand_seed": 9201, "count": 1}
+OTHERS = {"sumo_seed": 9301, "demand_seed": 9401, "count": 1}
+
+
+def trial_plan(hamlet: Path) -> dict[str, Any]:
+    return {
+        "name": "small",
+        "city": str(hamlet),
+        "seeds": [1],
+        "levels": [1.0],
+        "blocks": BLOCKS,
+        "claim": CLAIM,
+        "methods": {"better": ["headway-1.0"], "worse": "zero"},
+        "limits": LIMITS,
+        "world": "fast",
+        "calibration": str(hamlet / "calibration.json"),
+    }
+
+
+def study_plan(hamlet: Path) -> dict[str, Any]:
+    return {
+        "name": "small",
+        "city": str(hamlet),
+        "seeds": [1],
+        "claim": CLAIM,
+        "limits": LIMITS,
+        "replay": {"blocks": 1, "reuse": ""},
+        "calibration": {"blocks": 1},
+        "fidelity": {"required": False},
+        "train": {
+            "learner": "v14",
+            "iql_updates": 10,
+            "events": 100,
+            "widths": [8, 8, 8],
+            "device": "cpu",
+            "diagnostic": False,
+            "curve_blocks": 1,
+        },
+        "methods": {"better": {"chain": "candidate", "learner": "v14"}, "worse": "zero"},
+        "trial": {"levels": [1.0], "blocks": OTHERS, "world": "sumo"},
+    }
+
+
+def plan_files(root: Path, hamlet: Path) -> list[File]:
+    trial, study = trial_plan(hamlet), study_plan(hamlet)
+    plan, planned, sound = root / "plan.toml", root / "study.toml", root / "sound.toml"
+    ledger, unused = root / "used" / "used-cells.json", root / "unused" / "used-cells.json"
+    out, state = root / "new-trial", root / "study" / "state.json"
+    ledger.parent.mkdir()
+    state.parent.mkdir()
+    in_toml(sound)(trial)
+    in_toml(root / "sound-study.toml")(study)
+    in_toml(state.parent / "plan.toml")(study)
+    used = {"name": "old", "trial": SHA, "city": SHA, "blocks": [[1, 2]]}
+    done = {"inputs": {"a": "b"}, "outputs": {"x": SHA}, "seconds": 1.0, "finished_at": AT}
+    states = {
+        "format": "evenline-study-1",
+        "begun": {"city": {"a": "b"}},
+        "done": {"city": done | {"said": "done"}},
+        "took_s": {"city": 1.0},
+        "spent_s": {"city": 1.0},
+    }
+    register = ("trial", "register", "--out", out)
+    return [
+        File(
+            plan,
+            WrittenPlan,
+            trial,
+            (*register, plan, "--ledger", unused),
+            in_toml(plan),
+            makes=(out, unused.parent),
+        ),
+        File(
+            ledger,
+            Ledger,
+            {"format": "evenline-used-cells-1", "trials": [used]},
+            (*register, sound, "--ledger", ledger),
+            in_json(ledger),
+            makes=(out,),
+        ),
+        File(
+            planned,
+            WrittenStudy,
+            study,
+            ("study", "run", planned, "--out", root / "new-study", "--dry-run"),
+            in_toml(planned),
+        ),
+        File(
+            state,
+            State,
+            states,
+            ("study", "status", root / "sound-study.toml", "--out", state.parent),
+            in_json(state),
+        ),
+    ]
+
+
+# -- policies, replay, learning -------------------------------------------------------------------
+
+
+def policy_files(root: Path, hamlet: Path) -> list[File]:
+    folder, city = root / "bundle", load_city(hamlet)
+    constants = RULES["forward"].named(RULES["forward"].values({}))
+    save_bundle(folder, rule_spec("forward", constants, "raw", city, {"note": "mine"}), {})
+    policy, hashes = folder / "policy.json", folder / "hashes.json"
+    base, listed = read(policy), read(hashes)
+
+    def rewrite(document: Any) -> None:
+        in_json(policy)(document)
+        rehash(folder)
+
+    def relist(document: Any) -> None:
+        policy.write_text(to_json(base))
+        in_json(hashes)(document)
+
+    show = ("policy", "show", folder)
+    return [
+        File(policy, Spec, base, show, rewrite, free=("provenance[]",)),
+        File(hashes, Hashes, listed, show, relist),
+    ]
+
+
+def replay_files(root: Path, hamlet: Path) -> list[File]:
+    folder = root / "replay"
+    store = fast_replay(folder, open_city(str(hamlet)), 1, ("zero",))
+    shutil.copytree(folder, root / "whole-replay")
+    plan, manifest = folder / "plan.json", folder / "manifest.json"
+    behaviours = [recorded(each) for each in BEHAVIOURS.values()]
+    planned = read(plan) | {"behaviours": behaviours}
+    listed = read(manifest) | {"plan": planned, "calibration": SHA}
+    in_json(plan)(planned)
+    in_json(manifest)(listed)
+    episode = folder / next(iter(store.manifest.files))
+    whole = pq.read_table(episode)
+    told = json.loads(pq.read_metadata(episode).metadata[b"evenline"])
+
+    def retell(document: Any) -> None:
+        episode.unlink()
+        with pq.ParquetWriter(episode, whole.schema) as writer:
+            writer.write_table(whole)
+            writer.add_key_value_metadata({"evenline": json.dumps(document)})
+        own = {str(episode.relative_to(folder)): sha256(episode)}
+        in_json(manifest)(listed | {"files": listed["files"] | own})
+
+    collect = ("collect", "--city", hamlet, "--out", folder, "--blocks", 1)
+    return [
+        File(plan, ReplayPlan, planned, collect, in_json(plan)),
+        File(manifest, Manifest, listed, collect, in_json(manifest)),
+        File(episode, Metadata, told, collect, retell),
+    ]
+
+
+def learning_files(root: Path, hamlet: Path) -> list[File]:
+    """Of a run and a search with other settings, which are refused in any case."""
+    config, tries = root / "trained" / "config.json", root / "tuned" / "tries.json"
+    config.parent.mkdir()
+    tries.parent.mkdir()
+    hashes = {"city": SHA, "replay": SHA, "calibration": SHA}
+    other = Config(**hashes, device="cpu", plan=Plan((LEARNERS["v14"],), (1,)))
+    found = {"constants": [0.5], "generalized_s": 1.0, "completion": 0.5}
+    replay = root / "whole-replay"
+    return [
+        File(
+            config,
+            Config,
+            plain(other),
+            ("train", "--city", hamlet, "--replay", replay, "--out", config.parent),
+            in_json(config),
+        ),
+        File(
+            tries,
+            Kept,
+            {"setting": {"rule": SHA}, "tries": [found]},
+            ("tune", "forward", "--city", hamlet, "--out", tries.parent),
+            in_json(tries),
+            free=("setting[]",),
+        ),
+    ]
+
+
+# -- trials ---------------------------------------------------------------------------------------
+
+
+def trial_files(root: Path) -> list[File]:
+    def new(name: str) -> Trial:
+        return register(root / "sound.toml", root / name, root / f"{name}-used" / "cells.json")
+
+    return [
+        registration_file(new("registered")),
+        *journal_files(new("told")),
+        *record_files(new("running"), new("complete")),
+        *closed_files(new("closed")),
+    ]
+
+
+def _line(event: Any) -> bytes:
+    return json.dumps(event, sort_keys=True).encode() + b"\n"
+
+
+def registration_file(trial: Trial) -> File:
+    path, told = trial.folder / "trial.json", trial.folder / "journal.jsonl"
+    first = plain(journal(trial.folder)[0])
+
+    def rewrite(document: Any) -> None:
+        in_json(path)(document)
+        told.write_bytes(_line(first | {"trial": sha256(path)}))
+
+    return File(path, records.Registered, read(path), ("trial", "status", trial.folder), rewrite)
+
+
+def journal_files(trial: Trial) -> list[File]:
+    path, first = trial.folder / "journal.jsonl", plain(journal(trial.folder)[0])
+    tied = {"at": AT, "previous": hashlib.sha256(_line(first)).hexdigest()}
+    later: tuple[records.Event, ...] = (
+        records.Deviation(why="a", by="b", evaluator=SHA, source={"x.py": SHA}),
+        records.Quarantined(job=SHA, name="a", errors=("b",)),
+        records.Released(job=SHA, name="a"),
+        records.Peek(records=1),
+    )
+    status = ("trial", "status", trial.folder)
+
+    def alone(event: Any) -> None:
+        path.write_bytes(_line(event))
+
+    def after(event: Any) -> None:
+        path.write_bytes(_line(first) + _line(event))
+
+    return [
+        File(path, records.RegisteredEvent, first, status, alone),
+        *(File(path, type(event), plain(event) | tied, status, after) for event in later),
+    ]
+
+
+def record_files(running: Trial, complete: Trial) -> list[File]:
+    for trial in (running, complete):
+        assert matrix.run(trial.folder, made_up(trial)).complete
+    first, second = running.jobs()
+    path, away = matrix.record_path(running, first), matrix.quarantine_path(running, second)
+    matrix.record_path(running, second).unlink()
+    away.parent.mkdir()
+    failed = {"job": second, "name": "worse", "at": AT, "errors": ["lost"]}
+    in_json(away)(failed)
+    base, listed = read(path), complete.folder / "matrix.json"
+
+    def reseal(document: Any) -> None:
+        if isinstance(document, dict) and document.get("record_sha256") == base["record_sha256"]:
+            bare = {key: value for key, value in document.items() if key != "record_sha256"}
+            with suppress(ValueError):  # NaN cannot be sealed
+                document = bare | {"record_sha256": matrix.seal_of(bare)}
+        in_json(path)(document)
+
+    status, analyse = ("trial", "status", running.folder), ("trial", "analyse", complete.folder)
+    return [
+        File(path, records.JobRecord, base, status, reseal),
+        File(away, records.QuarantineEntry, failed, status, in_json(away)),
+        File(listed, records.Matrix, read(listed), analyse, in_json(listed)),
+    ]
+
+
+def closed_files(trial: Trial) -> list[File]:
+    folder = trial.folder
+    matrix.run(folder, made_up(trial))
+    write_analysis(folder)
+    (folder / "verification.json").write_text(to_json(verify(folder).report))
+    closeout(folder)
+    kinds = {
+        "trial.json": records.Registered,
+        f"records/{next(iter(trial.jobs()))}.json": records.JobRecord,
+        "matrix.json": records.Matrix,
+        "analysis.json": Analysis,
+        "closeout.json": records.Closeout,
+    }
+    return [
+        File(
+            folder / name,
+            kind,
+            read(folder / name),
+            ("trial", "verify", folder),
+            in_closed(folder / name),
+            code=1,
+            bound=True,
+        )
+        for name, kind in kinds.items()
+    ]
+
+
+def in_closed(path: Path) -> Callable[[Any], None]:
+    """How to write a file of a closed trial, in the form in which the trial wrote it."""
+
+    def write(document: Any) -> None:
+        os.chmod(path, 0o644)
+        path.write_text(to_json(document))
+
+    return write
