@@ -23,7 +23,7 @@ class Used(Record):
     """The cells that a trial has used in a city."""
 
     name: Word
-    trial: Sha256  # the hash of its registration
+    trial: Sha256 | None  # the hash of its registration; None if that was not kept
     city: Sha256
     blocks: Blocks
 
