@@ -185,8 +185,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_term_and_state(
     plan = shortened(replace(PLAN, learners=(LEARNERS["iql"],)), BUDGET)
     real = run_module.resident
 
-    def poisoned(given: Store):  # type: ignore[no-untyped-def]
-        replay = real(given)
+    def poisoned(given: Store, cost: Any):  # type: ignore[no-untyped-def]
+        replay = real(given, cost)
         return replay._replace(cost=jnp.full(replay.rows, jnp.inf))
 
     run_module.resident = poisoned
