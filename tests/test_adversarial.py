@@ -6,6 +6,8 @@ accepts a value only if the value is within its stated range. A new key without 
 the sound files of `adversary_files.py` do not have, fails here.
 """
 
+import importlib
+import pkgutil
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,17 +15,29 @@ from pathlib import Path
 
 import pytest
 import typer
+from msgspec import inspect
 
-from adversary import NUMERALS, TEXTS, Case, absent, stated, tried_numbers, unstated
+import evenline
+from adversary import NUMERALS, TEXTS, Case, absent, records_in, stated, tried_numbers, unstated
 from adversary_files import File, every_file, put, table_files
 from door import Ended, door
 from evenline.city.tables import COLUMNS, RANGES, Words
 from evenline.cli import main as cli
+from evenline.runs.job import Answer
+from evenline.support.records import Record
 from hamlet import HAMLET, cells_of, with_cell, write_hamlet
 
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
 NOT_THERE = {"sumo", "code"}
+# Records that no file of the table contains: between processes or in memory, days that a command
+# stored to continue, bases of others, and files that we only write.
+ELSEWHERE = {
+    *("Job", "Ended", "Failure", "Said", "Method", "StudyPlan"),
+    *("Answer", "Simulator", "Host", "Described"),
+    *("_Event", "Journal", "Measured", "Findings", "Tables"),
+    *("StepMade", "Manifest", "Version"),
+}
 
 
 class Table:
@@ -94,6 +108,25 @@ def test_every_key_states_its_range(files: list[File]) -> None:
     for file in files:
         ranged = {place.replace(".0", "[]") for place in file.ranges}
         assert sorted(set(unstated(file.type)) - ranged - set(file.free)) == [], file.name
+
+
+def test_a_new_record_is_in_the_table(files: list[File]) -> None:
+    for module in pkgutil.walk_packages(evenline.__path__, "evenline."):
+        if not module.name.endswith(("__main__", "torch_reference")):
+            importlib.import_module(module.name)
+    known: set[type] = set()
+    for file in files:
+        records_in(file.type, known)
+    new = {kind.__name__ for kind in _below(Record) if kind not in known}
+    assert new <= ELSEWHERE, "add a sound file of it to adversary_files.py"
+    assert list(unstated(inspect.type_info(Answer))) == []
+
+
+def _below(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("evenline."):
+            yield each
+            yield from _below(each)
 
 
 def test_the_sound_files_have_every_key_and_are_accepted(files: list[File], table: Table) -> None:

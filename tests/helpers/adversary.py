@@ -277,3 +277,18 @@ def absent(kind: Any, base: Any) -> Iterator[str]:
     for path, _, value in nodes(kind, base):
         if value is MISSING:
             yield ".".join(map(str, path))
+
+
+def records_in(kind: Any, seen: set[type]) -> set[type]:
+    """Add the records that a type consists of, also inside others."""
+    for each in members(kind):
+        if isinstance(each, RECORDS) and each.cls not in seen:
+            seen.add(each.cls)
+            for own in each.fields:
+                records_in(own.type, seen)
+        for part in ("key_type", "value_type", "item_type"):
+            if hasattr(each, part):
+                records_in(getattr(each, part), seen)
+        for item in getattr(each, "item_types", ()):
+            records_in(item, seen)
+    return seen

@@ -267,6 +267,7 @@ def study_plan(hamlet: Path) -> dict[str, Any]:
             "widths": [8, 8, 8],
             "device": "cpu",
             "diagnostic": False,
+            "centred": False,
             "curve_blocks": 1,
         },
         "methods": {"better": {"chain": "candidate", "learner": "v14"}, "worse": "zero"},

@@ -7,6 +7,9 @@ import pytest
 
 from evenline.support.errors import InputError
 from evenline.support.records import (
+    Hashes,
+    Line,
+    Moment,
     Positive,
     Record,
     Share,
@@ -85,3 +88,28 @@ def test_toml_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> None
     with pytest.raises(InputError, match=r"plan\.toml: not valid TOML") as refused:
         read_toml(tmp_path / "plan.toml")
     assert "\n" not in str(refused.value)
+
+
+class Listed(Record):
+    hashes: Hashes = msgspec.field(default_factory=dict)
+    note: Line = ""
+    at: Moment | None = None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"hashes": {"../x": "0" * 64}}, "list: hashes.../x: expected str that is the path of a"),
+        ({"hashes": {"": "0" * 64}}, "list: hashes.: expected str that is the path of a file"),
+        ({"hashes": {"x": "0"}}, "list: hashes.x: expected str of 64 hexadecimal digits, got '0'"),
+        ({"note": "a\nb"}, "list: note: expected str without line breaks and control characters"),
+        ({"note": "x" * 5_000}, "list: note: expected str of length <= 4096, got 'xxx"),
+        ({"at": "noon"}, "list: at: expected str that is a time such as 2026-01-31T23:59:59Z"),
+        ({"a\nb": 1}, "list: unknown key a\\nb"),
+    ],
+)
+def test_a_refusal_is_one_short_line_whatever_the_value(given: object, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        convert(Listed, given, "list")
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 400
