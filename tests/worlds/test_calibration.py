@@ -254,6 +254,17 @@ def test_a_visit_missing_from_a_log_makes_no_run_of_two_segments(
     assert sorted(found) == sorted(running_times([kept]))
 
 
+def test_logs_in_which_buses_are_early_at_their_first_stop_are_refused(
+    city: City, logs: list[Path], tmp_path: Path
+) -> None:
+    table, path = pq.read_table(logs[0]), tmp_path / "early.parquet"
+    early = pa.array([start + 10_000 for start in table["scheduled_start_s"].to_pylist()])
+    column = table.schema.get_field_index("scheduled_start_s")
+    pq.write_table(table.set_column(column, "scheduled_start_s", early), path)
+    with pytest.raises(InputError, match=r"buses reach their first stop .* s before they start"):
+        fit(city, [path])
+
+
 def test_a_service_that_no_log_shows_is_refused_by_name(
     city: City, days: list[list[Visit]], tmp_path: Path
 ) -> None:

@@ -430,8 +430,9 @@ def test_a_city_that_sumo_cannot_load_is_told_by_table_and_row(
 
 
 def test_a_city_that_sumo_cannot_load_is_one_line_with_the_time(
-    town: City, open_world: OpenWorld
+    town: City, open_world: OpenWorld, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match=r"^SUMO stopped at 0 s of the day: [^\n]+$"):
         open_world(small_cities.unloadable(town)).reset(CELL)
+    assert capfd.readouterr().err == "", "SUMO's own line would be a second one"
     assert open_world(town).reset(CELL) is not None

@@ -109,6 +109,11 @@ def fit(city: City, logs: Sequence[Path]) -> Calibration:
     if not logs:
         raise InputError(f"calibration of {city.name}: no stop-visit logs")
     runs, delay = read_runs(city, logs)
+    if delay < 0:
+        raise InputError(
+            f"calibration of {city.name}: buses reach their first stop {-delay:g} s before they "
+            "start; the logs belong to another timetable"
+        )
     _check_cover(city, runs)
     places = int(service_stop_offsets(city)[-1])
     hours = -(-city.horizon_s // HOUR_S)

@@ -7,8 +7,9 @@ line.
 A moment has the number of its step: SUMO's `started="48"` is our 48.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -129,7 +130,8 @@ class SumoWorld:
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
         try:
             log = str(scenario.folder / ERROR_LOG)
-            libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
+            with _silent():
+                libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
         except Exception as error:
             self._fail(error, scenario.options)
         _owner = self
@@ -182,6 +184,19 @@ class SumoWorld:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Discard what SUMO prints: it prints an error that it also writes to its log."""
+    with open(os.devnull, "wb") as nowhere:
+        kept = os.dup(2)
+        try:
+            os.dup2(nowhere.fileno(), 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _parts(batch: Batch, width: int) -> list[Batch]:
