@@ -15,6 +15,7 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.event import Array, Batch
+from evenline.policies.timetable import usual_arrivals
 from evenline.rules.chain import apply_chain
 from evenline.rules.policy import Decision, RulePolicy
 from evenline.support.errors import InputError
@@ -36,13 +37,15 @@ class Rollout:
     chain: int
     base: RulePolicy
     look_ahead_s: int = LOOK_AHEAD_S
+    left_s: float = -1.0
     mirror: Mirror = field(init=False)
     _now_s: int = field(init=False, default=-1)
     _misfit: Array = field(init=False)
     _kept: list[tuple[Batch, Array]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.mirror = Mirror(self.city, self.calibration)
+        usual_s = usual_arrivals(self.city, self.calibration)
+        self.mirror = Mirror(self.city, self.calibration, usual_s, self.left_s)
         self._misfit = np.zeros(len(self.mirror.levels))
 
     @property
