@@ -38,6 +38,8 @@ class Rollout:
     base: RulePolicy
     look_ahead_s: int = LOOK_AHEAD_S
     left_s: float = -1.0
+    mode: float = -1.0
+    holds: tuple[float, ...] = TRIED_S
     mirror: Mirror = field(init=False)
     _now_s: int = field(init=False, default=-1)
     _misfit: Array = field(init=False)
@@ -45,7 +47,7 @@ class Rollout:
 
     def __post_init__(self) -> None:
         usual_s = usual_arrivals(self.city, self.calibration)
-        self.mirror = Mirror(self.city, self.calibration, usual_s, self.left_s)
+        self.mirror = Mirror(self.city, self.calibration, usual_s, self.left_s, self.mode)
         self._misfit = np.zeros(len(self.mirror.levels))
 
     @property
@@ -70,7 +72,7 @@ class Rollout:
 
     def costs(self, i: int) -> tuple[Array, Array]:
         """The tried holds and their costs for the next bus of the moment; the base's hold first."""
-        tried = (self.mirror.base_hold_s(i, self.base), *TRIED_S)
+        tried = (self.mirror.base_hold_s(i, self.base), *self.holds)
         until_s = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
         return np.array(tried), self.mirror.try_holds(i, tried, self.base, until_s)
 
