@@ -15,7 +15,6 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.event import Array, Batch
-from evenline.policies.timetable import usual_arrivals
 from evenline.rules.chain import apply_chain
 from evenline.rules.policy import Decision, RulePolicy
 from evenline.support.errors import InputError
@@ -37,17 +36,13 @@ class Rollout:
     chain: int
     base: RulePolicy
     look_ahead_s: int = LOOK_AHEAD_S
-    left_s: float = -1.0
-    mode: float = -1.0
-    holds: tuple[float, ...] = TRIED_S
     mirror: Mirror = field(init=False)
     _now_s: int = field(init=False, default=-1)
     _misfit: Array = field(init=False)
     _kept: list[tuple[Batch, Array]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        usual_s = usual_arrivals(self.city, self.calibration)
-        self.mirror = Mirror(self.city, self.calibration, usual_s, self.left_s, self.mode)
+        self.mirror = Mirror(self.city, self.calibration)
         self._misfit = np.zeros(len(self.mirror.levels))
 
     @property
@@ -72,7 +67,7 @@ class Rollout:
 
     def costs(self, i: int) -> tuple[Array, Array]:
         """The tried holds and their costs for the next bus of the moment; the base's hold first."""
-        tried = (self.mirror.base_hold_s(i, self.base), *self.holds)
+        tried = (self.mirror.base_hold_s(i, self.base), *TRIED_S)
         until_s = min(self._now_s + self.look_ahead_s, self.city.horizon_s)
         return np.array(tried), self.mirror.try_holds(i, tried, self.base, until_s)
 

@@ -20,19 +20,6 @@ BLOCKS = 5
 
 
 @lru_cache(maxsize=4)
-def usual_arrivals(city: City, calibration: Calibration) -> Array:
-    """Mean arrival of every visit on days without holding, filled up by the usual times."""
-    world = FastWorld(city, calibration)
-    total, count = np.zeros(0), np.zeros(0)
-    for cell in PURPOSES["calibration"].cells(BLOCKS):
-        world.run_day(cell, BEHAVIOURS["zero"])
-        arrived = world.arrivals_s
-        total = total + np.where(arrived >= 0, arrived, 0) if len(total) else 1.0 * arrived
-        count = count + (arrived >= 0) if len(count) else 1.0 * (arrived >= 0)
-    return total / np.maximum(count, 1.0)
-
-
-@lru_cache(maxsize=4)
 def usual_times(city: City, calibration: Calibration) -> Array:
     """Mean seconds from a trip's departure to its arrival, one entry per service-stop."""
     world = FastWorld(city, calibration)

@@ -142,8 +142,6 @@ def since_s(d: Day, entry: int) -> int:
 
 @inlined
 def schedule(s: Static, d: Day, trip: int, at: int) -> None:
-    """Let a bus reach its next stop at a second, unless the day ends before."""
-    d.trip[trip].due_s = at
     if at < s.horizon_s:
         d.after[trip] = d.second[at].due
         d.second[at].due = trip

@@ -50,14 +50,13 @@ NUM = _record(
 )
 # A second: the first trip due in it (`Day.after` has the next), and the changes of the counts.
 SECOND = _record(*_same("i4", "due add_waiting add_riding"))
-# A trip; `due_s` is when it reaches its next stop. The fields from `last` on never change: last
-# position, offsets of visits and places, rank by service and trip, target headways, pace. The rest
-# fills the line.
+# A trip. The fields from `last` on never change: last position, offsets of visits and places, rank
+# by service and trip, target headways, pace. The rest fills the line.
 TRIP = _record(
-    *_same("i4", "load position reached_s ahead behind due_s"),
+    *_same("i4", "load position reached_s ahead behind"),
     *_same("i4", "last first_visit first_place service rank target_ahead_s target_behind_s"),
     ("pace", "f4"),
-    ("unused", "i4", 2),
+    ("unused", "i4", 3),
 )
 # A place. Only the latest arrival changes. The other fields: how many classes its service can carry
 # and their offset in `Static.carried`, the first two of them, seconds per unit of pace, least

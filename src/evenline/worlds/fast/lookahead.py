@@ -20,7 +20,6 @@ from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
 from evenline.worlds.fast.layout import Day, Static, row
-from evenline.worlds.fast.outlook import Fluid, Outlook, cost_to_go, fluid_cost, outlook_of
 from evenline.worlds.fast.world import Days
 
 MIRROR, SCRATCH = 0, 1  # the day itself, and one to try holds in
@@ -29,19 +28,9 @@ MIRROR, SCRATCH = 0, 1  # the day itself, and one to try holds in
 class Mirror:
     """A separate fast day, in which holds can be tried before one is applied."""
 
-    def __init__(
-        self, city: City, calibration: Calibration, usual_s: Array, left_s: float = -1.0,
-        mode: float = -1.0,
-    ) -> None:
+    def __init__(self, city: City, calibration: Calibration) -> None:
         self._days = Days(city, calibration, 2, keep_visits=False)
         self._begun = False
-        static = self._days.static
-        share = np.zeros(len(static.class_start) - 1)
-        for c in static.carried.queue:
-            share[c] += 1
-        share = 1 / np.maximum(share, 1)
-        self.outlook = outlook_of(city, usual_s, self._days.levels, share, left_s, mode)
-        self.fluid = Fluid(np.zeros(200), np.zeros(200))
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -87,7 +76,7 @@ class Mirror:
         )  # fmt: skip
 
     def try_holds(self, i: int, holds_s: Sequence[float], base: RulePolicy, until_s: int) -> Array:
-        """The cost of each hold of the i-th bus of the moment: until a given second, and beyond.
+        """The cost until a given second for each hold of the i-th bus of the moment.
 
         The buses before it have been served; the base policy decides for all buses after it.
         """
@@ -97,7 +86,7 @@ class Mirror:
             )
         holds, costs = np.array(holds_s), np.empty(len(holds_s))
         _try_holds(
-            self._days.static, self.outlook, self.fluid, self._days.fleet, i, until_s,
+            self._days.static, self._days.fleet, i, until_s,
             base.rule.address, base.constants, base.chain, base.due_s, holds, costs,
         )  # fmt: skip
         return costs
@@ -172,8 +161,6 @@ def _base_hold(
 @compiled
 def _try_holds(
     s: Static,
-    o: Outlook,
-    f: Fluid,
     fleet: Day,
     i: int,
     until: int,
@@ -195,11 +182,6 @@ def _try_holds(
                 k.serve(s, e, j, k.controlled_hold(s, e, j, address, constants, chain, due_s))
             first, count = 0, k.advance_until(s, e, until)
         costs[n] = cost_of(e.num[0].waiting_s, e.num[0].riding_s)
-        service = e.trip[d.batch[i]].service
-        if o.mode >= 0.0:
-            costs[n] += fluid_cost(s, o, e, f, service, until, o.mode)
-        elif o.left_s >= 0.0:
-            costs[n] += cost_to_go(s, o, e, service, until)
 
 
 @inlined
