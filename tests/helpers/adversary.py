@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import inspect
 
+from evenline.city.tables import Range, Words
+
 MISSING = object()
 RECORDS = (inspect.StructType, inspect.DataclassType)
 LISTS = (inspect.VarTupleType, inspect.ListType)
@@ -201,6 +203,73 @@ def cases(kind: Any, base: Any) -> Iterator[Case]:
                 for key in ("", "a\nb", "../../x", "/etc/x", "x" * 5_000, "\ud800"):
                     there = changed(base, (*path, key), item)
                     yield Case(f"{place} key", key, there, not allows(each.key_type, key))
+
+
+def stated(allowed: Range | Words, value: Any) -> bool:
+    """Whether a text or a number is within a range of the tables."""
+    if isinstance(allowed, Words):
+        words = value.split() if allowed.list else [value]
+        fits = (
+            re.fullmatch(allowed.pattern, w) and w.isprintable() and ".." not in w for w in words
+        )
+        return bool(words) and all(fits)
+    try:
+        number = float(value)
+    except ValueError:
+        return False
+    return allowed.low <= number <= allowed.high and not (allowed.whole and number % 1)
+
+
+def tried_numbers(allowed: Range) -> list[float]:
+    """The limits of a range, and the nearest numbers beyond them."""
+    step = 1 if allowed.whole else 0
+    beyond = (
+        [allowed.low - step, allowed.high + step]
+        if step
+        else [
+            math.nextafter(allowed.low, -math.inf),
+            math.nextafter(allowed.high, math.inf),
+        ]
+    )
+    return [allowed.low, allowed.high, *beyond]
+
+
+TEXTS = (
+    *(
+        "",
+        " ",
+        "a b",
+        "a\nb",
+        "a\0b",
+        "../../x",
+        "é中",
+        ":a",
+        "a|b",
+        "<a>",
+        '"',
+        "x" * 5_000,
+        "\u2028",
+    ),
+    *("nan", "inf", "-1", "1e999999999", "1/0", "1/3"),
+)
+NUMERALS = (
+    *(
+        "",
+        " ",
+        "x",
+        "nan",
+        "inf",
+        "-inf",
+        "1e308",
+        "1e30",
+        "-1e30",
+        str(2**63),
+        "0.5",
+        "1_0",
+        "0x1",
+    ),
+    *("\uff11", "1\n2", "1,5", "1\0"),
+)
 
 
 def absent(kind: Any, base: Any) -> Iterator[str]:

@@ -4,11 +4,11 @@ key, how to write it damaged (and sealed again, as its author could), and the co
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import tomli_w
 from msgspec import inspect
 
-from adversary import MISSING, Case, cases
+from adversary import MISSING, TEXTS, Case, cases, changed, stated, tried_numbers
 from evenline.checks.learner import fast_replay
 from evenline.city import tables as city_tables
 from evenline.city.model import City
-from evenline.city.tables import digest, load_city, network_digest
+from evenline.city.tables import COLUMNS, RANGES, Range, Words, digest, load_city, network_digest
 from evenline.experiments.tune import Kept
 from evenline.learn.run import Config, Plan
 from evenline.learn.schedule import LEARNERS
@@ -43,12 +43,15 @@ from evenline.trial.used import Ledger
 from evenline.trial.verify import verify
 from evenline.worlds import calibration
 from evenline.worlds.open import open_city
-from hamlet import MANIFEST, write_hamlet
+from hamlet import HAMLET, MANIFEST, write_hamlet
 from made import made_up
 from spoilt_bundles import rehash
 
 SHA = "0123456789abcdef" * 4
 AT = "2026-01-31T23:59:59Z"
+ARRAYS = calibration.RANGES
+DECIMAL = Words(r"[0-9]+(\.[0-9]+)?([eE]-?[0-9]{1,2})?", "a decimal number")
+DECIMALS = {"claim.level": DECIMAL, "claim.completion_margin": DECIMAL}
 CHANGES = (None, "", 3, MISSING)  # to try where every change must be found
 
 
@@ -56,9 +59,11 @@ CHANGES = (None, "", 3, MISSING)  # to try where every change must be found
 class File:
     """A file with its type and content, and the command that reads it.
 
-    `write` writes a damaged content, `makes` is what the command writes if it accepts it, `free`
-    names the keys without a range in the type, and `code` is the exit code of a refusal. Of a
-    `bound` file, every change must be found.
+    `write` writes a damaged content, and `makes` is what the command writes if it accepts it.
+    `ranges` are those of keys whose type has none, `free` names keys with any content, and `open`
+    keys of which every number within the range must be accepted. An `other` file is sound but
+    belongs to other settings, so that it is always refused. `code` is the exit code of a refusal.
+    Of a `bound` file, every change must be found.
     """
 
     path: Path
@@ -67,7 +72,10 @@ class File:
     command: tuple[object, ...]
     write: Callable[[Any], None]
     makes: tuple[Path, ...] = ()
+    ranges: Mapping[str, Range | Words] = field(default_factory=dict)
     free: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    other: bool = False
     code: int = 2
     bound: bool = False
 
@@ -83,10 +91,19 @@ class File:
         for case in cases(self.type, self.base):
             if self.path.suffix == ".toml" and not _fits_toml(case.document):
                 continue
-            if not self.bound:
+            if self.bound:
+                if case.document != self.base and any(case.value is each for each in CHANGES):
+                    yield Case(case.place, case.value, case.document, True)
+            elif case.place in self.ranges and not case.bad and case.value is not MISSING:
+                inside = stated(self.ranges[case.place], case.value)
+                yield Case(case.place, case.value, case.document, not inside)
+            else:
                 yield case
-            elif case.document != self.base and any(case.value is each for each in CHANGES):
-                yield Case(case.place, case.value, case.document, True)
+        for place, allowed in self.ranges.items():
+            path = tuple(int(step) if step.isdigit() else step for step in place.split("."))
+            for value in TEXTS if isinstance(allowed, Words) else tried_numbers(allowed):
+                bad = not stated(allowed, value)
+                yield Case(place, value, changed(self.base, path, value), bad)
 
 
 def _fits_toml(value: Any, top: bool = True) -> bool:
@@ -97,22 +114,23 @@ def _fits_toml(value: Any, top: bool = True) -> bool:
     return not top and value is not None and not (isinstance(value, str) and "\ud800" in value)
 
 
+def put(path: Path, content: bytes) -> None:
+    """Write a new file instead of one that may be read-only; to write over it may be slow."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
 def in_json(path: Path) -> Callable[[Any], None]:
-    """How to write a JSON file, also one that is read-only."""
+    return lambda document: put(path, json.dumps(document).encode())
 
-    def write(document: Any) -> None:
-        path.unlink(missing_ok=True)
-        path.write_text(json.dumps(document))
 
-    return write
+def as_written(path: Path) -> Callable[[Any], None]:
+    """In the form in which a trial writes its files."""
+    return lambda document: put(path, to_json(document).encode())
 
 
 def in_toml(path: Path) -> Callable[[Any], None]:
-    return lambda document: void(path.write_text(tomli_w.dumps(document)))
-
-
-def void(_: object) -> None:
-    """Nothing, of anything."""
+    return lambda document: put(path, tomli_w.dumps(document).encode())
 
 
 def read(path: Path) -> Any:
@@ -158,19 +176,43 @@ def calibration_of(city: City) -> dict[str, Any]:
 
 def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
     own, manifest = root / "fitted.json", write_hamlet(root / "sealed") / "manifest.json"
-    shapes = {"mean_s": "[][]", "phase_s": "[][]", "noise_s": "[][]"}
-    ranged = tuple(name + shapes.get(name, "[]") for name in calibration.RANGES)
     check = ("policy", "check", "zero", "--city", hamlet, "--calibration", own)
+    first = {name: "0.0" if isinstance(fitted[name][0], list) else "0" for name in ARRAYS}
+    ranges = {f"{name}.{first[name]}": Range(*ARRAYS[name]) for name in ARRAYS}
     return [
-        File(own, calibration._File, fitted, check, in_json(own), free=ranged),
+        File(
+            own,
+            calibration._File,
+            fitted,
+            check,
+            in_json(own),
+            ranges=ranges,
+            open=("follow", "residuals.runs", *ranges),
+        ),
         File(
             manifest,
             city_tables.Manifest,
             read(manifest),
             ("city", "seal", manifest.parent),
             in_json(manifest),
-            free=("name", "horizon_s", *map("vehicle.{}".format, MANIFEST["vehicle"])),
+            ranges=RANGES["manifest.json"],
+            open=tuple(map("vehicle.{}".format, MANIFEST["vehicle"])),
         ),
+    ]
+
+
+def table_files(root: Path) -> list[File]:
+    """The tables of the hamlet; their cases are made from `RANGES`."""
+    folder = write_hamlet(root / "edited")
+    return [
+        File(
+            folder / name,
+            None,
+            HAMLET[name].encode(),
+            ("city", "seal", folder),
+            partial(put, folder / name),
+        )
+        for name in COLUMNS
     ]
 
 
@@ -260,6 +302,8 @@ def plan_files(root: Path, hamlet: Path) -> list[File]:
             (*register, plan, "--ledger", unused),
             in_toml(plan),
             makes=(out, unused.parent),
+            ranges=DECIMALS,
+            open=tuple(map("limits.{}".format, LIMITS)),
         ),
         File(
             ledger,
@@ -275,6 +319,8 @@ def plan_files(root: Path, hamlet: Path) -> list[File]:
             study,
             ("study", "run", planned, "--out", root / "new-study", "--dry-run"),
             in_toml(planned),
+            ranges=DECIMALS,
+            open=("train.iql_updates", "train.widths.0", *map("limits.{}".format, LIMITS)),
         ),
         File(
             state,
@@ -301,7 +347,7 @@ def policy_files(root: Path, hamlet: Path) -> list[File]:
         rehash(folder)
 
     def relist(document: Any) -> None:
-        policy.write_text(to_json(base))
+        put(policy, to_json(base).encode())
         in_json(hashes)(document)
 
     show = ("policy", "show", folder)
@@ -357,6 +403,7 @@ def learning_files(root: Path, hamlet: Path) -> list[File]:
             plain(other),
             ("train", "--city", hamlet, "--replay", replay, "--out", config.parent),
             in_json(config),
+            other=True,
         ),
         File(
             tries,
@@ -364,6 +411,7 @@ def learning_files(root: Path, hamlet: Path) -> list[File]:
             {"setting": {"rule": SHA}, "tries": [found]},
             ("tune", "forward", "--city", hamlet, "--out", tries.parent),
             in_json(tries),
+            other=True,
             free=("setting[]",),
         ),
     ]
@@ -394,7 +442,7 @@ def registration_file(trial: Trial) -> File:
 
     def rewrite(document: Any) -> None:
         in_json(path)(document)
-        told.write_bytes(_line(first | {"trial": sha256(path)}))
+        put(told, _line(first | {"trial": sha256(path)}))
 
     return File(path, records.Registered, read(path), ("trial", "status", trial.folder), rewrite)
 
@@ -411,10 +459,10 @@ def journal_files(trial: Trial) -> list[File]:
     status = ("trial", "status", trial.folder)
 
     def alone(event: Any) -> None:
-        path.write_bytes(_line(event))
+        put(path, _line(event))
 
     def after(event: Any) -> None:
-        path.write_bytes(_line(first) + _line(event))
+        put(path, _line(first) + _line(event))
 
     return [
         File(path, records.RegisteredEvent, first, status, alone),
@@ -442,7 +490,7 @@ def record_files(running: Trial, complete: Trial) -> list[File]:
 
     status, analyse = ("trial", "status", running.folder), ("trial", "analyse", complete.folder)
     return [
-        File(path, records.JobRecord, base, status, reseal),
+        File(path, records.JobRecord, base, status, reseal, open=("run.duration_s",)),
         File(away, records.QuarantineEntry, failed, status, in_json(away)),
         File(listed, records.Matrix, read(listed), analyse, in_json(listed)),
     ]
@@ -467,19 +515,9 @@ def closed_files(trial: Trial) -> list[File]:
             kind,
             read(folder / name),
             ("trial", "verify", folder),
-            in_closed(folder / name),
+            as_written(folder / name),
             code=1,
             bound=True,
         )
         for name, kind in kinds.items()
     ]
-
-
-def in_closed(path: Path) -> Callable[[Any], None]:
-    """How to write a file of a closed trial, in the form in which the trial wrote it."""
-
-    def write(document: Any) -> None:
-        os.chmod(path, 0o644)
-        path.write_text(to_json(document))
-
-    return write

@@ -308,9 +308,9 @@ def test_a_verdict_that_is_not_final_or_not_on_fresh_days_says_so(
     (copy / "trial" / "closeout.json").write_text('{"merkle_root": "0"}')
     assert not any("not final" in limit for limit in verdict(read_study(copy)).limits)
     assert not any("not fresh" in limit for limit in verdict(read_study(copy)).limits)
-    entry = {"name": "first look", "trial": "", "city": digest(open_city("town"))}
+    entry = {"name": "first-look", "trial": None, "city": digest(open_city("town"))}
     note_used(tmp_path / "before" / "used-cells.json", entry | {"blocks": [[9106, 1]]})
-    assert any("first look" in limit for limit in verdict(read_study(copy)).limits)
+    assert any("first-look" in limit for limit in verdict(read_study(copy)).limits)
 
 
 def test_the_page_names_the_world_of_a_trial_outside_sumo(study: Path, tmp_path: Path) -> None:
