@@ -66,6 +66,12 @@ class Room(NamedTuple):
     cost: Array  # waiting and riding so far
 
 
+def new_room(stops: int, buses: int) -> Room:
+    """Work space for services of at most so many stops and buses."""
+    by_stop, by_bus = np.zeros((5, stops + 1)), np.zeros((2, buses))
+    return Room(*by_stop, *by_bus, np.zeros(buses, np.int32), np.zeros(2))  # type: ignore[call-arg]
+
+
 @inlined
 def _half(f: Forecast, second: float) -> int:
     return int(min(second // RATE_BIN_S, f.rate.shape[1] - 1))
@@ -94,10 +100,17 @@ def _come(f: Forecast, place: int, start_s: float, end_s: float) -> tuple[float,
 
 @inlined
 def _call(
-    f: Forecast, room: Room, since_s: Array, queue: Array, place: int, stop: int, at: float,
-    load: float, scale: float,
+    f: Forecast,
+    room: Room,
+    since_s: Array,
+    queue: Array,
+    place: int,
+    stop: int,
+    at: float,
+    load: float,
+    scale: float,
 ) -> tuple[float, float]:
-    """Let a bus call at a stop; returns its load and the second when it leaves."""  # fmt: skip
+    """Let a bus call at a stop; returns its load and the second when it leaves."""
     off = f.alights[place] * load
     came, waited = _come(f, place, since_s[stop], at)
     here = queue[stop] + scale * came
@@ -113,10 +126,18 @@ def _call(
 
 @inlined
 def _drive(
-    f: Forecast, room: Room, since_s: Array, queue: Array, first: int, stop: int, end: int,
-    at: float, load: float, scale: float,
+    f: Forecast,
+    room: Room,
+    since_s: Array,
+    queue: Array,
+    first: int,
+    stop: int,
+    end: int,
+    at: float,
+    load: float,
+    scale: float,
 ) -> tuple[float, float]:
-    """Let a bus go from its arrival at one stop to its arrival at another."""  # fmt: skip
+    """Let a bus go from its arrival at one stop to its arrival at another."""
     while stop < end and at < f.horizon_s:
         place = first + stop
         load, leaves = _call(f, room, since_s, queue, place, stop, at, load, scale)
@@ -136,13 +157,20 @@ def _expected_s(f: Forecast, seen: Seen, trip: int, now: float) -> float:
 
 @inlined
 def _before(
-    f: Forecast, seen: Seen, room: Room, service: int, trip: int, stop: int, now: float,
-    scale: float, behind: int,
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    service: int,
+    trip: int,
+    stop: int,
+    now: float,
+    scale: float,
+    behind: int,
 ) -> int:
     """Compute what no hold of this bus changes: the buses ahead, and those behind up to its stop.
 
     Returns how many buses are behind, at most `behind`.
-    """  # fmt: skip
+    """
     first = f.first_place[service]
     last = f.first_place[service + 1] - first - 1
     for j in range(last):
@@ -211,10 +239,18 @@ def _left(f: Forecast, room: Room, first: int, stop: int, last: int, scale: floa
 
 @inlined
 def _costs(
-    f: Forecast, seen: Seen, room: Room, trip: int, raw: Array, scale: float, price_s: float,
-    behind: int, holds_s: Array, costs: Array,
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    trip: int,
+    raw: Array,
+    scale: float,
+    price_s: float,
+    behind: int,
+    holds_s: Array,
+    costs: Array,
 ) -> None:
-    """What the passengers of a service pay from now on, for each hold of one of its buses."""  # fmt: skip
+    """What the passengers of a service pay from now on, for each hold of one of its buses."""
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
     first = f.first_place[service]
     last, place = f.first_place[service + 1] - first - 1, first + stop
@@ -265,18 +301,63 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
     seen.since_s[place], seen.queue[place] = leaves, raw[event.WAITING] - on
 
 
+@inlined
+def _scale(f: Forecast, seen: Seen, raw: Array, prior: float) -> float:
+    """How many people come today, as a multiple of the usual demand.
+
+    Compares the people whom buses met with those who should have come since the bus before.
+    """
+    place = f.first_place[int(raw[event.SERVICE])] + int(raw[event.STOP])
+    came, _ = _come(f, place, seen.since_s[place], raw[event.TIME])
+    seen.met[0] += max(raw[event.WAITING] - seen.queue[place], 0.0)
+    seen.met[1] += came
+    return float((prior + seen.met[0]) / max(prior + seen.met[1], 1e-9))
+
+
+@compiled
+def try_holds(
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    trip: int,
+    raw: Array,
+    prior: float,
+    price_s: float,
+    behind: int,
+    holds_s: Array,
+    costs: Array,
+) -> float:
+    """The cost of each hold of one bus, into `costs`; returns today's multiple of the demand."""
+    scale = _scale(f, seen, raw, prior)
+    _costs(f, seen, room, trip, raw, scale, price_s, behind, holds_s, costs)
+    return scale
+
+
+@compiled
+def note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: float) -> None:
+    """Keep what a bus has reported, and its hold."""
+    _note(f, seen, trip, raw, hold_s, scale)
+
+
 @compiled
 def decide(
-    f: Forecast, seen: Seen, room: Room, trips: I32, raw: Array, prior: float, price_s: float,
-    behind: int, chain: int, holds_s: Array, costs: Array, proposals_s: Array, out_s: Array,
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    trips: I32,
+    raw: Array,
+    prior: float,
+    price_s: float,
+    behind: int,
+    chain: int,
+    holds_s: Array,
+    costs: Array,
+    proposals_s: Array,
+    out_s: Array,
 ) -> None:
-    """The best hold of every bus of a moment, and what remains of it behind a chain."""  # fmt: skip
+    """The best hold of every bus of a moment, and what remains of it behind a chain."""
     for i in range(trips.shape[0]):
-        place = f.first_place[int(raw[i, event.SERVICE])] + int(raw[i, event.STOP])
-        came, _ = _come(f, place, seen.since_s[place], raw[i, event.TIME])
-        seen.met[0] += max(raw[i, event.WAITING] - seen.queue[place], 0.0)
-        seen.met[1] += came
-        scale = (prior + seen.met[0]) / (prior + seen.met[1])
+        scale = _scale(f, seen, raw[i], prior)
         _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs)
         best = 0
         for n in range(1, holds_s.shape[0]):
