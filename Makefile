@@ -10,7 +10,7 @@ run: setup
 	@$(BIN)/evenline study run town
 
 # One process compiles the fast world's kernels beside mypy; the workers find them in the cache.
-KERNELS := tests/worlds/test_fast_world.py tests/policies/test_rollout.py
+KERNELS := tests/worlds/test_fast_world.py tests/policies/test_lookahead.py
 
 test: setup
 	$(BIN)/ruff check .

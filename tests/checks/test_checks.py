@@ -90,7 +90,7 @@ def test_a_wrapper_that_breaks_none_passes(town: OpenCity) -> None:
     check_world(Broken(town, "nothing"), CELL)
 
 
-@pytest.mark.parametrize("name", ["zero", "schedule", "headway+candidate", "rollout"])
+@pytest.mark.parametrize("name", ["zero", "schedule", "headway+candidate", "lookahead"])
 def test_our_policies_pass(town: OpenCity, name: str) -> None:
     check_policy(open_policy(name, town.city, town.calibration), town.fast_world(), CELL)
 

@@ -235,7 +235,7 @@ def test_every_hold_is_within_sixty_seconds_for_any_constants_in_range(
     assert 0.0 <= hold(rule, event, late_s, **constants) <= 60.0
 
 
-@pytest.mark.parametrize("name", [n for n in BUILT_IN if n != "rollout"])
+@pytest.mark.parametrize("name", [n for n in BUILT_IN if n != "lookahead"])
 @pytest.mark.parametrize("chain", ["raw", "candidate"])
 def test_a_day_in_the_kernel_is_the_day_decided_batch_by_batch(name: str, chain: str) -> None:
     city = embedded_city("town")

@@ -68,7 +68,7 @@ def test_a_built_city_brings_its_calibration(evenline: Door, tmp_path: Path) -> 
         ["simulate", "--world", "fast"],
         ["simulate", "--world", "sumo", "--policy", "schedule"],
         ["compare", "--world", "fast", "--policies", "zero", "--blocks", 1],
-        ["compare", "--world", "fast", "--policies", "rollout", "--blocks", 1],
+        ["compare", "--world", "fast", "--policies", "lookahead", "--blocks", 1],
         ["compare", "--world", "sumo", "--policies", "virtual-schedule", "--blocks", 1],
         ["tune", "forward", "--blocks", 1, "--budget", 3],
         ["policy", "export", "schedule"],
@@ -94,7 +94,7 @@ def test_a_calibration_may_be_named(evenline: Door, tmp_path: Path) -> None:
     shutil.move(tmp_path / "c" / CALIBRATION, tmp_path / "fitted.json")
     named = ["--city", "c", "--calibration", "fitted.json"]
     evenline("simulate", *named, "--world", "fast", "--out", "day").done()
-    evenline("compare", *named, "--policies", "zero,rollout", "--blocks", 1, "--out", "k").done()
+    evenline("compare", *named, "--policies", "zero,lookahead", "--blocks", 1, "--out", "k").done()
     evenline("policy", "check", "schedule", *named).done()
     evenline("policy", "export", "schedule", *named, "--out", "b").done()
     evenline("tune", "forward", *named, "--blocks", 1, "--budget", 3, "--out", "t").done()

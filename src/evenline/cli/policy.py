@@ -226,7 +226,7 @@ def compare(
     world: WorldOption = "fast",
     policies: Annotated[
         str,
-        typer.Option(help="Policies, separated by commas; all means every fast built-in policy."),
+        typer.Option(help="Policies, separated by commas; all means every built-in policy."),
     ] = "all",
     blocks: Annotated[
         int, typer.Option(help="Number of blocks, each at three demand levels.")

@@ -49,7 +49,6 @@ PURPOSE = "development"
 CONFIDENCE = 0.95
 PLAN, RESULT = "plan.json", "comparison.json"
 TEXT, PICTURE = "comparison.txt", "comparison.png"
-SLOW = ("rollout",)  # left out of "all" unless named
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,10 @@ class Comparison:
 
 
 def named_policies(policies: str) -> list[str]:
-    """The sources of a comma-separated list; `all` means every fast built-in policy."""
+    """The sources of a comma-separated list; `all` means every built-in policy."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in policies.split(","))):
-        names += [n for n in BUILT_IN if n not in (*SLOW, "headway")] if name == "all" else [name]
+        names += [n for n in BUILT_IN if n != "headway"] if name == "all" else [name]
     names = list(dict.fromkeys(names))
     if not names:
         raise InputError("no policies given; use --policies, such as --policies zero,headway")
@@ -258,7 +257,7 @@ def _days(
         for job in jobs
     }
     plan = to_json({"city": digest(city), "world": world, "policies": digests}).encode()
-    slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind in SLOW}
+    slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind == "lookahead"}
     found = {
         job: read_record(path, dict[Word, Number]) for job, path in kept.items() if path.exists()
     }

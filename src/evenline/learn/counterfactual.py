@@ -1,11 +1,9 @@
-"""Learning from counterfactuals (our own method, not the paper's): the simulator replaces the
-critic.
+"""Learning from the look-ahead (our own method, not the paper's): its costs replace the critic.
 
-At every decision of a simulated day we try a few holds with the same passengers and random numbers,
-let a plain rule decide from there on, and measure the passenger cost of the next half hour. The
-actor then minimises the measured cost under its own hurdle distribution: the gate is summed exactly
-and the duration drawn once, as in the paper's actor objective with Q replaced. Later rounds use the
-learner's own days, so that it learns in the states that it visits.
+At every decision of a simulated day the look-ahead computes what each hold would cost. The actor
+minimises that cost under its own hurdle distribution: the gate is summed exactly and the duration
+drawn once, as in the paper's actor objective with Q replaced. Later rounds use the learner's own
+days, so that it learns in the states that it visits.
 """
 
 import os
@@ -22,24 +20,21 @@ import numpy.typing as npt
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.control.action import action_of, hold_of
-from evenline.control.event import Batch
-from evenline.control.state import MAX_SLOTS, canonical, contract_of, pack
+from evenline.control.action import MAX_HOLD_S, action_of, hold_of
+from evenline.control.state import canonical, contract_of, pack
 from evenline.learn.hurdle import branches, entropy, expect, hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
 from evenline.learn.updates import ADAM, adam
 from evenline.policies.actor import actor_of
-from evenline.policies.bundle import open_policy
-from evenline.rules.policy import RulePolicy
+from evenline.policies.lookahead import LOOKAHEAD, Lookahead, forecast_of, forecast_tables
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast.lookahead import Mirror
+from evenline.worlds.fast.world import FastWorld
 
-GRID_S = (0.0, 15.0, 30.0, 45.0, 60.0)
-STEP_S = 15.0
-LOOK_AHEAD_S = 1800
+STEP_S = 5.0
+GRID_S = tuple(np.arange(0.0, MAX_HOLD_S + STEP_S / 2, STEP_S).tolist())
 COST_UNIT = 1e4
 TEMPERATURE = 0.002
 BATCH = 256
@@ -64,7 +59,7 @@ class Lessons:
 
 def best_hold(_: F32, costs: npt.NDArray[np.float64]) -> float:
     """The best hold of each decision."""
-    return GRID_S[int(np.argmin(costs))]
+    return float(GRID_S[int(np.argmin(costs))])
 
 
 def learned_hold(actor: Params, services: int) -> Choose:
@@ -77,29 +72,24 @@ def learned_hold(actor: Params, services: int) -> Choose:
     return choose
 
 
-def lessons_of_a_day(
-    city: City, calibration: Calibration, cell: Cell, choose: Choose, base_rule: str = "schedule"
-) -> Lessons:
-    """Every decision of one simulated day, with each hold tried before one is applied."""
-    base = open_policy(base_rule, city, calibration)
-    assert isinstance(base, RulePolicy)
-    day, contract = Mirror(city, calibration), contract_of(city)
-    day.begin(cell)
+def lessons_of_a_day(city: City, calibration: Calibration, cell: Cell, choose: Choose) -> Lessons:
+    """Every decision of one simulated day, with the cost of each hold before one is applied."""
+    look = Lookahead(LOOKAHEAD, city, forecast_of(city, forecast_tables(city, calibration)))
+    assert tuple(look.holds_s) == GRID_S
+    world, contract = FastWorld(city, calibration), contract_of(city)
     states, found = [], []
-    while (moment := day.advance()) is not None:
-        until_s = min(moment.time_s + LOOK_AHEAD_S, city.horizon_s)
-        taken: list[float] = []
-        for i in range(len(moment.trips)):
-            first = i // MAX_SLOTS * MAX_SLOTS
-            part = slice(first, first + MAX_SLOTS)
-            seen = Batch(moment.time_s, moment.trips[part], moment.raw[part])
-            state = canonical(pack(seen, i - first, taken[first:]), contract)
-            costs = day.try_holds(i, GRID_S, base, until_s)
-            hold = choose(state, costs)
+    batch = world.reset(cell)
+    while batch is not None:
+        look.follow(batch)
+        holds: list[float] = []
+        for i, trip in enumerate(batch.trips.tolist()):
+            state = canonical(pack(batch, i, [action_of(hold) for hold in holds]), contract)
+            costs = look.costs(trip, batch.raw[i])
+            holds.append(choose(state, costs))
+            look.note(trip, batch.raw[i], holds[-1])
             states.append(state)
             found.append(costs - costs[0])
-            day.serve([hold], i)
-            taken.append(action_of(hold))
+        batch = world.step(holds)
     return Lessons(np.array(states), np.array(found, np.float32) / np.float32(COST_UNIT))
 
 

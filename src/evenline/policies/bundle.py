@@ -23,6 +23,14 @@ from evenline.city.tables import DAYS_S, MOST_CAPACITY
 from evenline.control.event import RAW_FEATURES, Array, new_headways
 from evenline.control.state import contract_of
 from evenline.policies.actor import ActorPolicy, actor_of
+from evenline.policies.lookahead import (
+    LOOKAHEAD,
+    Lookahead,
+    check_tables,
+    forecast_of,
+    forecast_tables,
+    lookahead_constants,
+)
 from evenline.rules.chain import CHAINS, chain_code
 from evenline.rules.own import load_rule
 from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, due_times
@@ -78,7 +86,7 @@ class Spec(Record, kw_only=True):
     """
 
     format: Word = FORMAT
-    kind: Literal["rule", "actor", "rollout", "own"]
+    kind: Literal["rule", "actor", "lookahead", "own"]
     rule: Line | UnsetType = UNSET
     code: Sha256 | UnsetType = UNSET
     constants: dict[Line, Number]  # the table of rules says which, and their ranges
@@ -117,7 +125,7 @@ def _built_in() -> dict[str, tuple[str, dict[str, float]]]:
 
 
 SETTINGS = _built_in()
-BUILT_IN = (*SETTINGS, "rollout")
+BUILT_IN = (*SETTINGS, LOOKAHEAD)
 
 
 @dataclass(frozen=True)
@@ -160,10 +168,9 @@ def read_policy(source: str) -> Bundle:
     chain = "raw" if parts.chain is None else parts.chain
     if parts.place in (*BUILT_IN, "random"):
         chain_code(chain)
-        if parts.place == "rollout":
-            if parts.constants:
-                raise InputError(f"policy {source!r}: 'rollout' has no constants")
-            return Bundle(source, Spec(kind="rollout", constants={}, chain=chain))
+        if parts.place == LOOKAHEAD:
+            values = lookahead_constants(parts.constants)
+            return Bundle(source, Spec(kind="lookahead", constants=values, chain=chain))
         name, constants = SETTINGS.get(parts.place, (parts.place, {}))
         row = RULES[name]
         constants = row.named(row.values(constants | parts.constants))
@@ -308,6 +315,8 @@ def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
             actor_of(tensors, len(contract.services))
         elif spec.kind == "rule" and RULES[str(spec.rule)].timed:
             _check_timetable(tensors, contract.stops)
+        elif spec.kind == "lookahead":
+            check_tables(tensors, sum(contract.stops), contract.horizon_s)
         elif tensors:
             raise InputError(
                 f"unexpected tensor {min(tensors)}; a policy of kind {spec.kind} has none"
@@ -335,6 +344,9 @@ def _check_spec(spec: Spec) -> Contract:
             if constant.name not in spec.constants:
                 # Defaults may change, so a bundle must give every constant.
                 raise InputError(f"constant {constant.name}: missing")
+    elif spec.kind == "lookahead":
+        if lookahead_constants(spec.constants) != spec.constants:
+            raise InputError("constants: a bundle must give every constant")
     elif spec.constants:
         raise InputError(
             f"unexpected constant {min(spec.constants)!r}; a policy of kind {spec.kind} has none"
@@ -367,11 +379,10 @@ def open_policy(
     if spec.kind == "actor":
         actor = actor_of(bundle.tensors, len(city.services))
         return ActorPolicy(bundle.name, actor, contract_of(city), chain)
-    if spec.kind == "rollout":
-        from evenline.policies.rollout import BASE, Rollout
-
-        base = _rule(read_policy(BASE), city, calibration)
-        return Rollout(bundle.name, city, _needed(bundle, city, calibration), chain, base)
+    if spec.kind == "lookahead":
+        tables = bundle.tensors or forecast_tables(city, _needed(bundle, city, calibration))
+        forecast = forecast_of(city, tables)
+        return Lookahead(bundle.name, city, forecast, chain, **spec.constants)
     return _rule(bundle, city, calibration)
 
 
@@ -445,5 +456,7 @@ def export_bundle(
     tensors = dict(bundle.tensors)
     if bundle.row is not None and bundle.row.timed:
         tensors[TIMETABLE] = timetable_of(bundle, city, calibration)
+    if spec.kind == "lookahead" and not tensors:
+        tensors = dict(forecast_tables(city, _needed(bundle, city, calibration)))
     save_bundle(folder, spec, tensors, force)
     return load_bundle(folder)

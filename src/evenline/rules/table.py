@@ -41,6 +41,17 @@ class Constant:
         return number
 
 
+def values_of(
+    whose: str, constants: Iterable[Constant], given: Mapping[str, object]
+) -> tuple[float, ...]:
+    """Checked values of constants, in order; those that are not given have their defaults."""
+    known = {constant.name: constant for constant in constants}
+    for name in given:
+        if name not in known:
+            raise InputError(f"{whose}: unknown constant {name!r}; choose {choice(known)}")
+    return tuple(c.checked(given.get(c.name, c.default)) for c in known.values())
+
+
 @dataclass(frozen=True)
 class Rule:
     """A row of the table. `timed` rules use the timetable; `compiled` rules run in the kernel.
@@ -58,13 +69,7 @@ class Rule:
 
     def values(self, given: Mapping[str, object]) -> tuple[float, ...]:
         """The constants in order; those that are not given have their defaults."""
-        names = [constant.name for constant in self.constants]
-        for name in given:
-            if name not in names:
-                raise InputError(
-                    f"rule {self.name}: unknown constant {name!r}; choose {choice(names)}"
-                )
-        return tuple(c.checked(given.get(c.name, c.default)) for c in self.constants)
+        return values_of(f"rule {self.name}", self.constants, given)
 
     def named(self, values: Iterable[float]) -> dict[str, float]:
         """Values of the constants by name."""

@@ -131,7 +131,7 @@ def _opened_city(source: str, calibration: str | None, _written: tuple[int, ...]
 def needs_calibration(bundle: Bundle) -> bool:
     """Whether a policy uses the fast world: it looks ahead, or holds to the usual times."""
     timed = bundle.row is not None and bundle.row.timed and not bundle.tensors
-    return timed or bundle.spec.kind == "rollout"
+    return timed or (bundle.spec.kind == "lookahead" and not bundle.tensors)
 
 
 def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -> Answer:

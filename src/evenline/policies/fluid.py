@@ -1,0 +1,368 @@
+"""A service's day in expectation: what its passengers will pay if a bus is held some seconds.
+
+People come at the rates of the half hour, and alight in the usual shares. Buses need the mean
+running times and stand as long as their passengers need; a full bus leaves people for the next. The
+model has no random numbers, so holds differ only by what they change. It knows what an operator
+knows: rates, mean running times, the timetable, and what the buses of the day have reported. A hold
+changes nothing for the buses ahead, and little for those far behind, so few buses are computed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import RATE_BIN_S
+from evenline.control import event
+from evenline.control.event import Array
+from evenline.control.ledger import cost_of
+from evenline.rules.chain import chained
+from evenline.support.compiled import compiled, inlined
+
+I32 = npt.NDArray[np.int32]
+LOST_S = 1_200.0  # a bus that is so late at its next stop is no longer counted on
+
+
+class Forecast(NamedTuple):
+    """What is known before the day: the timetable, rates of people, running times."""
+
+    horizon_s: float
+    capacity: float
+    min_dwell_s: float
+    exchange_s: float  # for one person
+    first_place: I32  # offset of each service in the table of service-stops
+    first_trip: I32  # offset of each service in `trips`
+    trips: I32  # by service, in the order of the timetable
+    start_s: Array  # when each trip reaches its first stop
+    rate: Array  # place, half hour: people per second, divided among the services they may take
+    people: Array  # how many have come before each half hour
+    moment: Array  # the sum of their times
+    alights: Array  # share of the people on board who alight at a place
+    run_s: Array  # place, half hour: mean running time to the next stop
+
+
+class Seen(NamedTuple):
+    """What the buses of the day have reported."""
+
+    position: I32  # last stop of each trip, -1 before the first
+    due_s: Array  # when each trip is expected at its next stop
+    load: Array  # people on the way to it
+    since_s: Array  # when the last bus of the service left a place
+    queue: Array  # whom it left behind
+    met: Array  # people met at stops today, and people expected there under the usual demand
+
+
+class Room(NamedTuple):
+    """Work space: arrays by stop, before and with a hold, and by bus behind."""
+
+    since_s: Array
+    queue: Array
+    tried_since_s: Array
+    tried_queue: Array
+    fixed_s: Array
+    behind_s: Array
+    behind_load: Array
+    behind_stop: I32
+    cost: Array  # waiting and riding so far
+
+
+def new_room(stops: int, buses: int) -> Room:
+    """Work space for services of at most so many stops and buses."""
+    by_stop, by_bus = np.zeros((5, stops + 1)), np.zeros((2, buses))
+    return Room(*by_stop, *by_bus, np.zeros(buses, np.int32), np.zeros(2))  # type: ignore[call-arg]
+
+
+@inlined
+def _half(f: Forecast, second: float) -> int:
+    return int(min(second // RATE_BIN_S, f.rate.shape[1] - 1))
+
+
+@inlined
+def _until(f: Forecast, place: int, second: float) -> tuple[float, float]:
+    """The people who have come to a place up to a second, and the sum of their times."""
+    half = _half(f, second)
+    start, rate = float(half * RATE_BIN_S), f.rate[place, half]
+    return (
+        f.people[place, half] + rate * (second - start),
+        f.moment[place, half] + rate * (second * second - start * start) / 2,
+    )
+
+
+@inlined
+def _come(f: Forecast, place: int, start_s: float, end_s: float) -> tuple[float, float]:
+    """How many people come between two seconds, and how long they wait until the second."""
+    if end_s <= start_s:
+        return 0.0, 0.0
+    before, early = _until(f, place, start_s)
+    after, late = _until(f, place, end_s)
+    return after - before, end_s * (after - before) - (late - early)
+
+
+@inlined
+def _call(
+    f: Forecast,
+    room: Room,
+    since_s: Array,
+    queue: Array,
+    place: int,
+    stop: int,
+    at: float,
+    load: float,
+    scale: float,
+) -> tuple[float, float]:
+    """Let a bus call at a stop; returns its load and the second when it leaves."""
+    off = f.alights[place] * load
+    came, waited = _come(f, place, since_s[stop], at)
+    here = queue[stop] + scale * came
+    room.cost[0] += queue[stop] * max(at - since_s[stop], 0.0) + scale * waited
+    free = max(f.capacity - load + off, 0.0)
+    on = min(here, free)
+    dwell = max(f.min_dwell_s, f.exchange_s * (on + off))
+    late = min(scale * f.rate[place, _half(f, at)] * dwell, free - on)
+    queue[stop] = here - on
+    since_s[stop] = max(at + dwell, since_s[stop])
+    return load - off + on + late, at + dwell
+
+
+@inlined
+def _drive(
+    f: Forecast,
+    room: Room,
+    since_s: Array,
+    queue: Array,
+    first: int,
+    stop: int,
+    end: int,
+    at: float,
+    load: float,
+    scale: float,
+) -> tuple[float, float]:
+    """Let a bus go from its arrival at one stop to its arrival at another."""
+    while stop < end and at < f.horizon_s:
+        place = first + stop
+        load, leaves = _call(f, room, since_s, queue, place, stop, at, load, scale)
+        arrives = leaves + f.run_s[place, _half(f, leaves)]
+        room.cost[1] += load * (min(arrives, f.horizon_s) - at)
+        at = arrives
+        stop += 1
+    return at, load
+
+
+@inlined
+def _expected_s(f: Forecast, seen: Seen, trip: int, now: float) -> float:
+    """When a bus will reach its next stop; negative if it is no longer counted on."""
+    due = seen.due_s[trip]
+    return max(due, now) if due >= now - LOST_S else -1.0
+
+
+@inlined
+def _before(
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    service: int,
+    trip: int,
+    stop: int,
+    now: float,
+    scale: float,
+    behind: int,
+) -> int:
+    """Compute what no hold of this bus changes: the buses ahead, and those behind up to its stop.
+
+    Returns how many buses are behind, at most `behind`.
+    """
+    first = f.first_place[service]
+    last = f.first_place[service + 1] - first - 1
+    for j in range(last):
+        room.since_s[j], room.queue[j] = seen.since_s[first + j], seen.queue[first + j]
+    for r in range(f.first_trip[service], f.first_trip[service + 1]):
+        other = f.trips[r]
+        position = seen.position[other]
+        at = _expected_s(f, seen, other, now)
+        if other != trip and stop < position < last and at >= 0.0:
+            _drive(
+                f, room, room.since_s, room.queue, first, position + 1, last, at,
+                seen.load[other], scale,
+            )  # fmt: skip
+    count = 0
+    for r in range(f.first_trip[service], f.first_trip[service + 1]):
+        other = f.trips[r]
+        position = seen.position[other]
+        at = _expected_s(f, seen, other, now)
+        if other == trip or position > stop or at < 0.0 or count == behind:
+            continue
+        begin = position + 1
+        at, load = _drive(
+            f, room, room.since_s, room.queue, first, begin, stop, at, seen.load[other], scale
+        )
+        room.behind_s[count], room.behind_load[count] = at, load
+        room.behind_stop[count] = max(begin, stop)
+        count += 1
+    return count
+
+
+@inlined
+def _fixed(
+    f: Forecast, room: Room, first: int, last: int, c: int, scale: float, learn: bool
+) -> None:
+    """Let the last bus behind call at the times that it has without a hold of this bus.
+
+    Then people who are left to it wait for the same bus under every hold.
+    """
+    load, at = room.behind_load[c], room.behind_s[c]
+    for stop in range(room.behind_stop[c], last):
+        if learn:
+            room.fixed_s[stop] = at
+        at = room.fixed_s[stop]
+        gap = max(at - room.tried_since_s[stop], 0.0)
+        load, leaves = _call(
+            f, room, room.tried_since_s, room.tried_queue, first + stop, stop, at, load, scale
+        )
+        room.cost[0] += room.tried_queue[stop] * gap  # for the bus after it
+        if learn:
+            room.fixed_s[stop + 1] = leaves + f.run_s[first + stop, _half(f, leaves)]
+        room.cost[1] += load * (room.fixed_s[stop + 1] - at)
+        at = room.fixed_s[stop + 1]
+
+
+@inlined
+def _left(f: Forecast, room: Room, first: int, stop: int, last: int, scale: float) -> float:
+    """Let people wait to the end of the day at the stops from one on; returns how many."""
+    total = 0.0
+    for j in range(stop, last):
+        came, waited = _come(f, first + j, room.tried_since_s[j], f.horizon_s)
+        room.cost[0] += scale * waited
+        room.cost[0] += room.tried_queue[j] * max(f.horizon_s - room.tried_since_s[j], 0.0)
+        total += scale * came + room.tried_queue[j]
+    return total
+
+
+@inlined
+def _costs(
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    trip: int,
+    raw: Array,
+    scale: float,
+    price_s: float,
+    behind: int,
+    holds_s: Array,
+    costs: Array,
+) -> None:
+    """What the passengers of a service pay from now on, for each hold of one of its buses."""
+    service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
+    first = f.first_place[service]
+    last, place = f.first_place[service + 1] - first - 1, first + stop
+    count = _before(f, seen, room, service, trip, stop, now, scale, behind + 1)
+    off = f.alights[place] * raw[event.ON_BOARD]
+    free = max(f.capacity - raw[event.ON_BOARD] + off, 0.0)
+    on = min(raw[event.WAITING], free)
+    for n in range(holds_s.shape[0]):
+        room.cost[0] = room.cost[1] = 0.0
+        for j in range(stop, last):
+            room.tried_since_s[j], room.tried_queue[j] = room.since_s[j], room.queue[j]
+        leaves = now + raw[event.BASE_DWELL] + holds_s[n]
+        late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
+        load = raw[event.ON_BOARD] - off + on + late
+        room.tried_since_s[stop], room.tried_queue[stop] = leaves, raw[event.WAITING] - on
+        room.cost[0] += room.tried_queue[stop] * (leaves - now)
+        at = leaves + f.run_s[place, _half(f, leaves)]
+        room.cost[1] += load * (at - now)
+        _drive(
+            f, room, room.tried_since_s, room.tried_queue, first, stop + 1, last, at, load, scale
+        )
+        for c in range(min(count, behind)):
+            _drive(
+                f, room, room.tried_since_s, room.tried_queue, first, room.behind_stop[c], last,
+                room.behind_s[c], room.behind_load[c], scale,
+            )  # fmt: skip
+        left = 0.0
+        if count > behind:
+            _fixed(f, room, first, last, behind, scale, n == 0)
+        else:
+            left = _left(f, room, first, stop, last, scale)
+        costs[n] = cost_of(room.cost[0], room.cost[1]) + price_s * left
+
+
+@inlined
+def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: float) -> None:
+    """Keep what a bus has reported, and when it is expected at its next stop."""
+    service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
+    place = f.first_place[service] + stop
+    off = f.alights[place] * raw[event.ON_BOARD]
+    free = max(f.capacity - raw[event.ON_BOARD] + off, 0.0)
+    on = min(raw[event.WAITING], free)
+    leaves = now + raw[event.BASE_DWELL] + hold_s
+    late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
+    seen.position[trip] = stop
+    seen.load[trip] = raw[event.ON_BOARD] - off + on + late
+    seen.due_s[trip] = leaves + f.run_s[place, _half(f, leaves)]
+    seen.since_s[place], seen.queue[place] = leaves, raw[event.WAITING] - on
+
+
+@inlined
+def _scale(f: Forecast, seen: Seen, raw: Array, prior: float) -> float:
+    """How many people come today, as a multiple of the usual demand.
+
+    Compares the people whom buses met with those who should have come since the bus before.
+    """
+    place = f.first_place[int(raw[event.SERVICE])] + int(raw[event.STOP])
+    came, _ = _come(f, place, seen.since_s[place], raw[event.TIME])
+    seen.met[0] += max(raw[event.WAITING] - seen.queue[place], 0.0)
+    seen.met[1] += came
+    return float((prior + seen.met[0]) / max(prior + seen.met[1], 1e-9))
+
+
+@compiled
+def try_holds(
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    trip: int,
+    raw: Array,
+    prior: float,
+    price_s: float,
+    behind: int,
+    holds_s: Array,
+    costs: Array,
+) -> float:
+    """The cost of each hold of one bus, into `costs`; returns today's multiple of the demand."""
+    scale = _scale(f, seen, raw, prior)
+    _costs(f, seen, room, trip, raw, scale, price_s, behind, holds_s, costs)
+    return scale
+
+
+@compiled
+def note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: float) -> None:
+    """Keep what a bus has reported, and its hold."""
+    _note(f, seen, trip, raw, hold_s, scale)
+
+
+@compiled
+def decide(
+    f: Forecast,
+    seen: Seen,
+    room: Room,
+    trips: I32,
+    raw: Array,
+    prior: float,
+    price_s: float,
+    behind: int,
+    chain: int,
+    holds_s: Array,
+    costs: Array,
+    proposals_s: Array,
+    out_s: Array,
+) -> None:
+    """The best hold of every bus of a moment, and what remains of it behind a chain."""
+    for i in range(trips.shape[0]):
+        scale = _scale(f, seen, raw[i], prior)
+        _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs)
+        best = 0
+        for n in range(1, holds_s.shape[0]):
+            if costs[n] < costs[best]:
+                best = n
+        proposals_s[i] = holds_s[best]
+        out_s[i] = chained(chain, raw[i], proposals_s[i], f.horizon_s)
+        _note(f, seen, trips[i], raw[i], out_s[i], scale)

@@ -1,0 +1,202 @@
+"""The look-ahead: for each bus, the hold that costs the passengers of its service least.
+
+It follows the day through the events that every policy sees, and computes what each hold would do
+to the rest of the service's day (`fluid`). It needs half-hour rates of people and mean running
+times, which its bundle contains, and no journey, random number or demand level of the day: how many
+people come today is estimated from those whom the buses met. A bus that it did not see, or that
+does not come, does no harm: every event says where its bus is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import RATE_BIN_S, service_stop_offsets
+from evenline.city.model import City, service_positions
+from evenline.control.action import MAX_HOLD_S
+from evenline.control.event import STOP, Array, Batch
+from evenline.policies import fluid
+from evenline.policies.fluid import Forecast, Room, Seen, new_room
+from evenline.rules.policy import Decision
+from evenline.rules.table import Constant, values_of
+from evenline.support.errors import InputError
+from evenline.worlds.calibration import HOUR_S, Calibration
+
+LOOKAHEAD = "lookahead"
+CONSTANTS = (
+    Constant("step_s", 5.0, 0.5, 60.0),  # between the holds that are tried
+    Constant("behind", 2.0, 0.0, 50.0),  # buses behind the held one that its hold may delay
+    Constant("price_s", 0.0, 0.0, 100_000.0),  # of a passenger who is left when the day ends
+    Constant("prior", 200.0, 0.0, 1e9),  # people; how firmly the usual demand is believed
+)
+USUAL_DEMAND = 1.0
+RATE, ALIGHTING, RUN, DELAY = "rate_per_s", "alighting_share", "run_s", "start_delay_s"
+Tables = Mapping[str, npt.NDArray[np.float64]]
+
+
+def lookahead_constants(given: Mapping[str, float]) -> dict[str, float]:
+    """Every constant by name; those that are not given have their defaults."""
+    values = values_of(f"policy {LOOKAHEAD}", CONSTANTS, given)
+    return {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
+
+
+# -- what is known before the day -----------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def forecast_tables(city: City, calibration: Calibration) -> Tables:
+    """The rates of people and the mean running times of a city, as a bundle contains them."""
+    rate, alighting = _rates(city)
+    hour = np.arange(rate.shape[1]) * RATE_BIN_S // HOUR_S
+    run_s = calibration.mean_s[:, np.minimum(hour, calibration.mean_s.shape[1] - 1)]
+    return {
+        RATE: rate,
+        ALIGHTING: alighting,
+        RUN: np.ascontiguousarray(run_s, np.float64),
+        DELAY: np.array([calibration.start_delay_s], np.float64),
+    }
+
+
+def _rates(city: City) -> tuple[Array, Array]:
+    """People per second by place and half hour, and the share on board who alight at a place.
+
+    A leg that several services can carry is divided among them. Only first legs have a time.
+    """
+    journeys, positions = city.journeys, service_positions(city.services)
+    first, bins = service_stop_offsets(city), half_hours(city.horizon_s)
+    rate, off, aboard = np.zeros((int(first[-1]), bins)), np.zeros(first[-1]), np.zeros(first[-1])
+    for p in np.flatnonzero(journeys.min_demand <= USUAL_DEMAND).tolist():
+        half_hour = min(int(journeys.departure_s[p]) // RATE_BIN_S, bins - 1)
+        for leg in range(journeys.leg_start[p], journeys.leg_start[p + 1]):
+            carriers = journeys.carriers[journeys.leg_carriers[leg]]
+            for service in carriers:
+                board = first[service] + positions[service, int(journeys.leg_board[leg])]
+                alight = first[service] + positions[service, int(journeys.leg_alight[leg])]
+                if leg == journeys.leg_start[p]:
+                    rate[board, half_hour] += 1 / len(carriers) / RATE_BIN_S
+                off[alight] += 1 / len(carriers)
+                aboard[board + 1 : alight + 1] += 1 / len(carriers)
+    return rate, off / np.maximum(aboard, 1e-9)
+
+
+def half_hours(horizon_s: int) -> int:
+    """The number of half hours of a day."""
+    return -(-horizon_s // RATE_BIN_S)
+
+
+def check_tables(tables: Tables, places: int, horizon_s: int) -> None:
+    """Refuse the tables of a bundle if one is missing, unknown, out of shape or out of range."""
+    grid = (places, half_hours(horizon_s))
+    limits = {RATE: (grid, 1e3), ALIGHTING: ((places,), 1.0 + 1e-9), RUN: (grid, 1e6)}
+    limits[DELAY] = ((1,), 1e6)
+    if tables.keys() != limits.keys():
+        raise InputError(f"must have exactly these tensors: {', '.join(limits)}")
+    for name, (shape, most) in limits.items():
+        table = tables[name]
+        if table.shape != shape or table.dtype != np.float64:
+            raise InputError(f"tensor {name}: must be float64 of shape {list(shape)}")
+        if not (np.isfinite(table).all() and (table >= 0).all() and (table <= most).all()):
+            raise InputError(f"tensor {name}: must be numbers from 0 to {most:g}")
+
+
+def forecast_of(city: City, tables: Tables) -> Forecast:
+    """The tables of a bundle and the timetable in the form of the computation."""
+    rate, vehicle = np.ascontiguousarray(tables[RATE]), city.vehicle
+    start = RATE_BIN_S * np.arange(rate.shape[1] + 1, dtype=np.float64)
+    zeros = np.zeros((len(rate), 1))
+    return Forecast(
+        horizon_s=float(city.horizon_s),
+        capacity=float(vehicle.capacity),
+        min_dwell_s=float(vehicle.base_dwell_s(0)),
+        exchange_s=vehicle.exchange_ms / 1000,
+        first_place=service_stop_offsets(city),
+        first_trip=np.cumsum([0, *map(len, city.trips_of)]).astype(np.int32),
+        trips=np.array([trip for trips in city.trips_of for trip in trips], np.int32),
+        start_s=np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0],
+        rate=rate,
+        people=np.hstack([zeros, np.cumsum(rate * RATE_BIN_S, axis=1)]),
+        moment=np.hstack([zeros, np.cumsum(rate * np.diff(start**2) / 2, axis=1)]),
+        alights=np.ascontiguousarray(tables[ALIGHTING]),
+        run_s=np.ascontiguousarray(tables[RUN]),
+    )
+
+
+# -- the policy -----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Lookahead:
+    """A policy that looks ahead. It follows one day at a time."""
+
+    name: str
+    city: City
+    forecast: Forecast
+    chain: int = 0
+    step_s: float = CONSTANTS[0].default
+    behind: float = CONSTANTS[1].default
+    price_s: float = CONSTANTS[2].default
+    prior: float = CONSTANTS[3].default
+    holds_s: Array = field(init=False)
+    _tried: Array = field(init=False)
+    _seen: Seen = field(init=False)
+    _room: Room = field(init=False)
+    _now_s: int = field(init=False, default=-1)
+    _demand: float = field(init=False, default=1.0)
+
+    def __post_init__(self) -> None:
+        self.holds_s = np.append(np.arange(0.0, MAX_HOLD_S - 1e-9, self.step_s), MAX_HOLD_S)
+        self._tried = np.empty(len(self.holds_s))
+        stops = max(len(service.stops) for service in self.city.services)
+        self._room = new_room(stops, max(map(len, self.city.trips_of)))
+        self.begin()
+
+    @property
+    def horizon_s(self) -> float:
+        return float(self.city.horizon_s)
+
+    def begin(self) -> None:
+        """Forget the day before."""
+        trips, places = len(self.city.trips), int(self.forecast.first_place[-1])
+        self._seen = Seen(
+            np.full(trips, -1, np.int32), self.forecast.start_s.copy(), np.zeros(trips),
+            np.zeros(places), np.zeros(places), np.zeros(2),
+        )  # fmt: skip
+        self._now_s = -1
+
+    def follow(self, batch: Batch) -> None:
+        """Begin a new day if a batch cannot belong to the day so far."""
+        passed = self._seen.position[batch.trips] >= batch.raw[:, STOP]
+        if batch.time_s < self._now_s or passed.any():
+            self.begin()
+        self._now_s = batch.time_s
+
+    def decide(self, batch: Batch) -> Decision:
+        """The holds of a moment."""
+        self.follow(batch)
+        proposals, holds = np.empty(len(batch.trips)), np.empty(len(batch.trips))
+        fluid.decide(
+            self.forecast, self._seen, self._room, batch.trips, batch.raw, self.prior,
+            self.price_s, int(self.behind), self.chain, self.holds_s, self._tried, proposals,
+            holds,
+        )  # fmt: skip
+        return Decision(proposals, holds)
+
+    def __call__(self, batch: Batch) -> list[float]:
+        return [float(hold) for hold in self.decide(batch).holds_s]
+
+    # Bus by bus, for a learner that chooses the holds itself.
+
+    def costs(self, trip: int, raw: Array) -> Array:
+        """The cost of each hold in `holds_s` for a bus of the batch that is followed."""
+        self._demand = fluid.try_holds(
+            self.forecast, self._seen, self._room, trip, raw, self.prior, self.price_s,
+            int(self.behind), self.holds_s, self._tried,
+        )  # fmt: skip
+        return self._tried.copy()
+
+    def note(self, trip: int, raw: Array, hold_s: float) -> None:
+        """Keep the hold that a bus was given."""
+        fluid.note(self.forecast, self._seen, trip, raw, hold_s, self._demand)

@@ -1,0 +1,262 @@
+"""The look-ahead: its costs are those of a plain reading of the model, and looking ahead pays."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace as changed
+
+from calibrated import calibration_of
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates
+from evenline.city.model import City
+from evenline.city.tables import open_city
+from evenline.control import event
+from evenline.control.event import Batch
+from evenline.control.world import run_episode
+from evenline.policies.bundle import (
+    contract_record,
+    export_bundle,
+    open_policy,
+    read_policy,
+    save_bundle,
+)
+from evenline.policies.lookahead import (
+    ALIGHTING,
+    RATE,
+    RUN,
+    Lookahead,
+    forecast_of,
+    forecast_tables,
+)
+from evenline.rules.policy import BEHAVIOURS
+from evenline.support.errors import InputError
+from evenline.worlds.fast.world import FastWorld
+
+TOWN = open_city("town")
+CALIBRATION = calibration_of(TOWN)
+CELLS = PURPOSES["development"].cells(2)
+
+
+def lookahead(city: City = TOWN, **constants: float) -> Lookahead:
+    tables = forecast_tables(city, CALIBRATION)
+    return Lookahead("lookahead", city, forecast_of(city, tables), **constants)
+
+
+def moments(cell: Cell, policy: Lookahead) -> Iterator[Batch]:
+    """The batches of a day under a policy."""
+    world = FastWorld(TOWN, CALIBRATION)
+    batch = world.reset(cell)
+    while batch is not None:
+        yield batch
+        batch = world.step(policy(batch))
+
+
+# -- the model, read plainly ----------------------------------------------------------------------
+
+
+class PlainDay:
+    """The expected day of one service, people in slices of a second: slow, and easy to check."""
+
+    def __init__(self, policy: Lookahead, service: int, demand: float) -> None:
+        self.f, self.seen, self.demand = policy.forecast, policy._seen, demand
+        self.first = int(self.f.first_place[service])
+        self.last = int(self.f.first_place[service + 1]) - self.first - 1
+        self.trips = self.f.trips[self.f.first_trip[service] : self.f.first_trip[service + 1]]
+        self.since = self.seen.since_s[self.first : self.first + self.last].copy()
+        self.queue = self.seen.queue[self.first : self.first + self.last].copy()
+        self.cost = 0.0
+
+    def come(self, stop: int, start_s: float, end_s: float) -> tuple[float, float]:
+        """Count people and their waiting half hour by half hour, without tables of sums."""
+        count = waited = 0.0
+        at = start_s
+        while at < end_s:
+            half = min(int(at // RATE_BIN_S), self.f.rate.shape[1] - 1)
+            until = end_s if half == self.f.rate.shape[1] - 1 else (half + 1) * RATE_BIN_S
+            until = min(until, end_s)
+            people = self.demand * self.f.rate[self.first + stop, half] * (until - at)
+            count += people
+            waited += people * (end_s - (at + until) / 2)
+            at = until
+        return count, waited
+
+    def rate(self, table: np.ndarray, stop: int, second: float) -> float:
+        half = min(int(second // RATE_BIN_S), self.f.rate.shape[1] - 1)
+        return float(table[self.first + stop, half])
+
+    def call(self, stop: int, at: float, load: float) -> tuple[float, float]:
+        off = float(self.f.alights[self.first + stop]) * load
+        came, waited = self.come(stop, self.since[stop], at)
+        self.cost += 2 * (self.queue[stop] * max(at - self.since[stop], 0.0) + waited)
+        free = max(self.f.capacity - load + off, 0.0)
+        on = min(self.queue[stop] + came, free)
+        dwell = max(self.f.min_dwell_s, self.f.exchange_s * (on + off))
+        late = min(self.demand * self.rate(self.f.rate, stop, at) * dwell, free - on)
+        self.queue[stop] += came - on
+        self.since[stop] = max(at + dwell, self.since[stop])
+        return load - off + on + late, at + dwell
+
+    def drive(self, stop: int, end: int, at: float, load: float) -> tuple[float, float]:
+        for here in range(stop, end):
+            if at >= self.f.horizon_s:
+                break
+            load, leaves = self.call(here, at, load)
+            arrives = leaves + self.rate(self.f.run_s, here, leaves)
+            self.cost += load * (min(arrives, self.f.horizon_s) - at)
+            at = arrives
+        return at, load
+
+    def hold(self, trip: int, raw: np.ndarray, hold_s: float) -> float:
+        """The cost with every bus computed to the end of the day."""
+        stop, now = int(raw[event.STOP]), float(raw[event.TIME])
+        position, due, loads = self.seen.position, self.seen.due_s, self.seen.load
+        known = [t for t in self.trips if t != trip and due[t] >= now - 1200]
+        for t in known:
+            if stop < position[t] < self.last:
+                self.drive(int(position[t]) + 1, self.last, max(due[t], now), loads[t])
+        off = float(self.f.alights[self.first + stop]) * raw[event.ON_BOARD]
+        free = max(self.f.capacity - raw[event.ON_BOARD] + off, 0.0)
+        on = min(raw[event.WAITING], free)
+        behind = [t for t in known if position[t] <= stop]
+        for_later = [
+            self.drive(int(position[t]) + 1, stop, max(due[t], now), loads[t]) for t in behind
+        ]
+        self.cost = 0.0  # what came before does not depend on the hold
+        leaves = now + raw[event.BASE_DWELL] + hold_s
+        late = min(self.demand * self.rate(self.f.rate, stop, now) * (leaves - now), free - on)
+        load = raw[event.ON_BOARD] - off + on + late
+        self.since[stop], self.queue[stop] = leaves, raw[event.WAITING] - on
+        arrives = leaves + self.rate(self.f.run_s, stop, leaves)
+        self.cost += 2 * self.queue[stop] * (leaves - now) + load * (arrives - now)
+        self.drive(stop + 1, self.last, arrives, load)
+        for t, (at, carried) in zip(behind, for_later, strict=True):
+            self.drive(max(int(position[t]) + 1, stop), self.last, at, carried)
+        for here in range(stop, self.last):
+            _, waited = self.come(here, self.since[here], self.f.horizon_s)
+            left = self.queue[here] * max(self.f.horizon_s - self.since[here], 0.0)
+            self.cost += 2 * (waited + left)
+        return self.cost
+
+
+def test_the_costs_are_those_of_a_plain_reading_of_the_model() -> None:
+    """With every bus behind included, so that nothing is cut off."""
+    policy, checked = lookahead(behind=50.0), 0
+    for number, batch in enumerate(moments(CELLS[1], lookahead())):
+        policy.follow(batch)
+        for i, trip in enumerate(batch.trips.tolist()):
+            raw = batch.raw[i]
+            costs = policy.costs(trip, raw)
+            if number % 40 == 0:
+                for n in (0, 4, len(costs) - 1):
+                    plain = PlainDay(policy, int(raw[event.SERVICE]), policy._demand)
+                    wanted = plain.hold(trip, raw, float(policy.holds_s[n]))
+                    assert costs[n] == pytest.approx(wanted, rel=1e-9)
+                    checked += 1
+            policy.note(trip, raw, float(policy.holds_s[int(np.argmin(costs))]))
+    assert checked > 40
+
+
+# -- what it does ---------------------------------------------------------------------------------
+
+
+def test_looking_ahead_saves_time_and_completes_more_journeys_than_the_reserve() -> None:
+    world = FastWorld(TOWN, CALIBRATION)
+    reserve = open_policy("zero+candidate", TOWN, CALIBRATION)
+    for cell in CELLS:
+        looked = world.run_day(cell, lookahead())
+        zero = world.run_day(cell, BEHAVIOURS["zero"])
+        held = world.run_day(cell, reserve)
+        assert looked.generalized_s < min(held.generalized_s, zero.generalized_s - 25)
+        assert looked.completion > zero.completion + 0.01
+
+
+def test_it_knows_nothing_of_the_day_but_what_buses_report() -> None:
+    """Arrival rates of the event, and the demand level in them, are not read."""
+    batches = list(moments(CELLS[2], lookahead()))
+    told, blind = lookahead(), lookahead()
+    for batch in batches:
+        raw = batch.raw.copy()
+        raw[:, [event.RATE, event.SYSTEM_WAITING, event.SYSTEM_ON_BOARD]] = -1.0
+        assert told(batch) == blind(Batch(batch.time_s, batch.trips, raw))
+
+
+@pytest.mark.parametrize("cell", CELLS[:3], ids=lambda cell: f"{cell.demand:.2f}")
+def test_it_learns_how_many_people_come_today(cell: Cell) -> None:
+    policy = lookahead()
+    for _ in moments(cell, policy):
+        pass
+    met, usual = policy._seen.met
+    assert (200 + met) / (200 + usual) == pytest.approx(cell.demand, abs=0.08)
+
+
+def test_a_new_day_is_begun_without_being_told() -> None:
+    used, world = lookahead(), FastWorld(TOWN, CALIBRATION)
+    for cell in CELLS[:3]:
+        assert run_episode(world, cell, used) == run_episode(world, cell, lookahead())
+
+
+def test_events_that_it_does_not_see_do_not_end_the_day() -> None:
+    """A bus is cancelled, another is unseen at every third stop: its holds stay within range."""
+    policy, hidden = lookahead(), 0
+    for batch in moments(CELLS[1], lookahead()):
+        keep = (batch.trips != 3) & ((batch.trips != 8) | (batch.raw[:, event.STOP] % 3 == 0))
+        hidden += int((~keep).sum())
+        if keep.any():
+            holds = policy(Batch(batch.time_s, batch.trips[keep], batch.raw[keep]))
+            assert all(0.0 <= hold <= 60.0 for hold in holds)
+    assert hidden > 10
+
+
+def test_the_rates_are_those_of_the_city_divided_among_the_services() -> None:
+    """Where one service alone carries people, the forecast has the city's own rates."""
+    tables, rates = forecast_tables(TOWN, CALIBRATION), arrival_rates(TOWN, 1.0)
+    assert (tables[RATE] <= rates + 1e-12).all()
+    people = int((TOWN.journeys.min_demand <= 1.0).sum())
+    assert tables[RATE].sum() * RATE_BIN_S == pytest.approx(people)
+    assert ((tables[ALIGHTING] >= 0) & (tables[ALIGHTING] <= 1 + 1e-9)).all()
+
+
+# -- its bundle -----------------------------------------------------------------------------------
+
+
+def test_a_bundle_says_all_of_it_and_needs_no_calibration(tmp_path: Path) -> None:
+    export_bundle(tmp_path / "look", "lookahead:price_s=100", TOWN, None, {}, CALIBRATION)
+    bundle = read_policy(str(tmp_path / "look"))
+    assert bundle.spec.constants == {"step_s": 5, "behind": 2, "price_s": 100, "prior": 200}
+    alone, named = (
+        open_policy(bundle, TOWN),
+        open_policy("lookahead:price_s=100", TOWN, CALIBRATION),
+    )
+    world = FastWorld(TOWN, CALIBRATION)
+    assert run_episode(world, CELLS[0], alone) == run_episode(world, CELLS[0], named)
+    with pytest.raises(InputError, match="needs a calibration"):
+        open_policy("lookahead", TOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("lookahead:length=3", "unknown constant 'length'; choose 'step_s', 'behind'"),
+        ("lookahead:step_s=0", r"constant step_s is 0; must be from 0\.5 to 60"),
+        ("lookahead+reserve", "unknown chain 'reserve'"),
+    ],
+)
+def test_constants_and_chains_that_do_not_exist_are_refused(name: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        read_policy(name)
+
+
+def test_spoilt_tables_are_refused(tmp_path: Path) -> None:
+    tables = dict(forecast_tables(TOWN, CALIBRATION))
+    spoilt = {
+        "must have exactly these tensors": {RATE: tables[RATE]},
+        "run_s: must be float64 of shape": tables | {RUN: tables[RUN][:-1]},
+        "alighting_share: must be numbers": tables | {ALIGHTING: tables[ALIGHTING] + 1.0},
+        "rate_per_s: must be numbers": tables | {RATE: np.full_like(tables[RATE], np.nan)},
+    }
+    spec = changed(read_policy("lookahead").spec, contract=contract_record(TOWN), provenance={})
+    for why, tensors in spoilt.items():
+        with pytest.raises(InputError, match=why):
+            save_bundle(tmp_path / "bad", spec, tensors)
