@@ -5,11 +5,13 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import open_city
+from evenline.control.action import hold_of
 from evenline.learn import lanes as ln
 from evenline.learn.counterfactual import (
     GRID_S,
@@ -18,11 +20,14 @@ from evenline.learn.counterfactual import (
     cost_of,
     lesson_loss,
     lessons_of_a_day,
+    new_student,
+    study,
     teach,
 )
 from evenline.learn.data import resident
 from evenline.learn.evaluate import evaluate
-from evenline.learn.network import Params, Size, init_actor
+from evenline.learn.hurdle import branches, expect, hurdle
+from evenline.learn.network import Params, Size, actor_outputs, init_actor
 from evenline.learn.run import training_cell
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
@@ -111,11 +116,28 @@ def test_a_cost_between_two_tried_holds_lies_straight_between_them() -> None:
 def test_the_lesson_loss_prefers_the_gate_that_costs_less() -> None:
     states = jnp.asarray(lessons_of_a_day(TOWN, CALIBRATION, CELLS[0], best_hold).states[:64])
     actor = init_actor(jax.random.key(1), Size(len(TOWN.services), 16, 16, 16))
-    noise = jnp.zeros(64)
     for sign in (1.0, -1.0):
         costs = jnp.asarray(sign * np.linspace(0, 1, len(GRID_S)), jnp.float32)[None]
-        slope = jax.grad(lesson_loss)(actor, states, jnp.repeat(costs, 64, 0), noise)
+        slope = jax.grad(lesson_loss)(actor, states, jnp.repeat(costs, 64, 0))
         assert float(slope["out.b"][0]) * sign > 0, "a dear hold closes the gate, a cheap one opens"
+
+
+def test_a_gate_that_is_closed_everywhere_opens_again_where_holding_pays() -> None:
+    """The expected cost under the policy has no slope left there; this loss has."""
+    shut = init_actor(jax.random.key(1), Size(len(TOWN.services), 16, 16, 16))
+    shut["out.b"] = shut["out.b"].at[0].set(-40.0)
+    states = jnp.asarray(lessons_of_a_day(TOWN, CALIBRATION, CELLS[0], best_hold).states[:256])
+    cheap = jnp.repeat(jnp.asarray(-np.linspace(0, 0.1, len(GRID_S)), jnp.float32)[None], 256, 0)
+
+    def expected_cost(actor: Params) -> jax.Array:
+        b = branches(hurdle(actor_outputs(actor, states, packed=True)), jnp.zeros(256))
+        return expect(b, cheap[:, 0], cost_of(cheap, hold_of(b.held))).mean()
+
+    assert float(optax.tree.norm(jax.grad(expected_cost)(shut))) < 1e-12
+    student, _ = study(new_student(shut), states, cheap, jnp.uint32(1), 0, 100_000, 2_000)
+    gate = hurdle(actor_outputs(student.actor, states, packed=True)).gate
+
+    assert float(gate.min()) > 0.0
 
 
 def test_lessons_whose_loss_is_not_finite_stop_with_the_update() -> None:

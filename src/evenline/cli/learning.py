@@ -74,7 +74,7 @@ def teach(
     calibration: CalibrationOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Improve an actor with counterfactuals: try several holds at each decision of the same day."""
+    """Teach an actor with the costs that the look-ahead computes for each hold."""
     from evenline.experiments.train import teach_actor
 
     teach_actor(actor, out, city, seed, days, calibration, force)

@@ -20,24 +20,23 @@ import numpy.typing as npt
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
-from evenline.control.action import MAX_HOLD_S, action_of, hold_of
-from evenline.control.state import canonical, contract_of, pack
-from evenline.learn.hurdle import branches, entropy, expect, hurdle
+from evenline.control.action import MAX_HOLD_S, hold_of
+from evenline.learn.hurdle import hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
-from evenline.learn.updates import ADAM, adam
+from evenline.learn.updates import ADAM, RATE, adam
 from evenline.policies.actor import actor_of
 from evenline.policies.lookahead import LOOKAHEAD, Lookahead, forecast_of, forecast_tables
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
-from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.fast.world import Fleet
 
 STEP_S = 5.0
 GRID_S = tuple(np.arange(0.0, MAX_HOLD_S + STEP_S / 2, STEP_S).tolist())
 COST_UNIT = 1e4
-TEMPERATURE = 0.002
 BATCH = 256
+DECAY = 0.3  # of all updates, at the end: the rate falls to nothing
 STREAM = 77
 
 F32 = npt.NDArray[np.float32]
@@ -76,20 +75,17 @@ def lessons_of_a_day(city: City, calibration: Calibration, cell: Cell, choose: C
     """Every decision of one simulated day, with the cost of each hold before one is applied."""
     look = Lookahead(LOOKAHEAD, city, forecast_of(city, forecast_tables(city, calibration)))
     assert tuple(look.holds_s) == GRID_S
-    world, contract = FastWorld(city, calibration), contract_of(city)
+    world = Fleet(city, calibration, 1)
+    world.reset([cell])
     states, found = [], []
-    batch = world.reset(cell)
-    while batch is not None:
-        look.follow(batch)
-        holds: list[float] = []
-        for i, trip in enumerate(batch.trips.tolist()):
-            state = canonical(pack(batch, i, [action_of(hold) for hold in holds]), contract)
-            costs = look.costs(trip, batch.raw[i])
-            holds.append(choose(state, costs))
-            look.note(trip, batch.raw[i], holds[-1])
-            states.append(state)
-            found.append(costs - costs[0])
-        batch = world.step(holds)
+    while not world.over[0]:
+        state, raw, trip = world.states[0].copy(), world.raw[0], int(world.trips[0])
+        costs = look.costs(trip, raw)
+        hold_s = choose(state, costs)
+        look.note(trip, raw, hold_s)
+        states.append(state)
+        found.append(costs - costs[0])
+        world.step(np.array([hold_s]))
     return Lessons(np.array(states), np.array(found, np.float32) / np.float32(COST_UNIT))
 
 
@@ -114,25 +110,41 @@ def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
     return left + (at - low) * (right - left)
 
 
-def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array, noise: jax.Array) -> jax.Array:
-    """Expected cost under the policy minus a small entropy bonus."""
-    b = branches(hurdle(actor_outputs(actor, states, packed=True)), noise)
-    held = cost_of(costs, hold_of(b.held))
-    return (expect(b, costs[:, 0], held) - TEMPERATURE * entropy(b)).mean()
+def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array) -> jax.Array:
+    """The regret of the durations, and the price of a wrong gate.
+
+    The durations learn whether or not the gate is open. The gate's loss is logistic, weighed by
+    what is at stake at the duration of the moment: its slope does not vanish where the gate is
+    closed and should be open. With the expected cost under the policy, both slopes vanish there,
+    and an actor whose gate closes before it knows durations never holds again.
+    """
+    d = hurdle(actor_outputs(actor, states, packed=True))
+    held = cost_of(costs, hold_of(jnp.tanh(0.5 * d.mean)))
+    stake = jax.lax.stop_gradient(held)
+    gate = jnp.abs(stake) * jax.nn.softplus(jnp.sign(stake) * d.gate)
+    return (held - costs[:, 1:].min(1) + gate).mean()
 
 
 @partial(jax.jit, static_argnames="count")
 def study(
-    student: Student, states: jax.Array, costs: jax.Array, seed: jax.Array, first: int, count: int
+    student: Student,
+    states: jax.Array,
+    costs: jax.Array,
+    seed: jax.Array,
+    first: int,
+    total: int,
+    count: int,
 ) -> tuple[Student, jax.Array]:
-    """Make many updates on minibatches of lessons; return the loss of each."""
+    """Make updates on minibatches of lessons, of `total` in all; return the loss of each.
+
+    The rate falls to nothing over all updates: a gate near one half would go on flipping.
+    """
 
     def update(now: Student, number: jax.Array) -> tuple[Student, jax.Array]:
-        rows_key, noise_key = jax.random.split(stream(seed, STREAM, number))
-        rows = jax.random.randint(rows_key, (BATCH,), 0, len(states))
-        noise = jax.random.normal(noise_key, (BATCH,))
-        loss, slope = jax.value_and_grad(lesson_loss)(now.actor, states[rows], costs[rows], noise)
-        return Student(*adam(now.actor, slope, now.memory)), loss
+        rows = jax.random.randint(stream(seed, STREAM, number), (BATCH,), 0, len(states))
+        loss, slope = jax.value_and_grad(lesson_loss)(now.actor, states[rows], costs[rows])
+        rate = RATE * jnp.minimum(1.0, (1.0 - number / total) / DECAY)
+        return Student(*adam(now.actor, slope, now.memory, rate)), loss
 
     return jax.lax.scan(update, student, first + jnp.arange(count))
 
@@ -169,7 +181,9 @@ def teach(
             assert lessons is not None
             states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)
             first = turn * updates
-            student, losses = study(student, states, costs, jnp.uint32(seed), first, updates)
+            student, losses = study(
+                student, states, costs, jnp.uint32(seed), first, rounds * updates, updates
+            )
             bad = np.flatnonzero(~np.isfinite(losses))
             if len(bad):
                 raise InputError(

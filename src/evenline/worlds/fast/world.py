@@ -281,6 +281,12 @@ class Fleet:
         days = self._days.fleet
         return np.asarray(days.raw[np.arange(len(self)), days.num.token])
 
+    @property
+    def trips(self) -> npt.NDArray[np.int32]:
+        """The bus of each world's next decision (stale if it is over)."""
+        days = self._days.fleet
+        return np.asarray(days.batch[np.arange(len(self)), days.num.token])
+
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
         """When each trip of a world reached each of its stops, one entry per visit; -1 if not
         yet.
