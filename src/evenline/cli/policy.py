@@ -290,3 +290,30 @@ def sensitivity(
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
     print(*sentences(found), folder, sep="\n")
+
+
+def worth(
+    city: CityOption = "city",
+    blocks: Annotated[
+        int, typer.Option(help="Number of blocks, each at three demand levels.")
+    ] = 5,
+    out: OutOption = None,
+    force: ForceOption = False,
+    docs: DocsOption = None,
+    calibration: CalibrationOption = None,
+) -> None:
+    """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
+    clairvoyant, in the fast world.
+    """
+    from evenline.experiments.worth import TITLES, rows
+    from evenline.experiments.worth import worth as run
+
+    folder = out or Path("results") / f"worth-{Path(city).name}"
+    found = run(city, folder, blocks, docs, calibration, force)
+    for group, title in TITLES.items():
+        table = rows(found, group)
+        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+        print(title)
+        for row in table:
+            print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+    print(folder)

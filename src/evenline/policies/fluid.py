@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.demand import RATE_BIN_S
 from evenline.control import event
 from evenline.control.event import Array
 from evenline.control.ledger import cost_of
@@ -30,6 +29,7 @@ class Forecast(NamedTuple):
     capacity: float
     min_dwell_s: float
     exchange_s: float  # for one person
+    bin_s: float  # length of the half hours; a reference may know finer ones
     first_place: I32  # offset of each service in the table of service-stops
     first_trip: I32  # offset of each service in `trips`
     trips: I32  # by service, in the order of the timetable
@@ -74,14 +74,14 @@ def new_room(stops: int, buses: int) -> Room:
 
 @inlined
 def _half(f: Forecast, second: float) -> int:
-    return int(min(second // RATE_BIN_S, f.rate.shape[1] - 1))
+    return int(min(second // f.bin_s, f.rate.shape[1] - 1))
 
 
 @inlined
 def _until(f: Forecast, place: int, second: float) -> tuple[float, float]:
     """The people who have come to a place up to a second, and the sum of their times."""
     half = _half(f, second)
-    start, rate = float(half * RATE_BIN_S), f.rate[place, half]
+    start, rate = half * f.bin_s, f.rate[place, half]
     return (
         f.people[place, half] + rate * (second - start),
         f.moment[place, half] + rate * (second * second - start * start) / 2,

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.demand import RATE_BIN_S, service_stop_offsets
+from evenline.city.demand import RATE_BIN_S, Passengers, service_stop_offsets
 from evenline.city.model import City, service_positions
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import STOP, Array, Batch
@@ -49,7 +49,9 @@ def lookahead_constants(given: Mapping[str, float]) -> dict[str, float]:
 @lru_cache(maxsize=4)
 def forecast_tables(city: City, calibration: Calibration) -> Tables:
     """The rates of people and the mean running times of a city, as a bundle contains them."""
-    rate, alighting = _rates(city)
+    journeys = city.journeys
+    usual = np.flatnonzero(journeys.min_demand <= USUAL_DEMAND).astype(np.int32)
+    rate, alighting = rates_of(city, Passengers(usual, journeys.departure_s[usual]))
     hour = np.arange(rate.shape[1]) * RATE_BIN_S // HOUR_S
     run_s = calibration.mean_s[:, np.minimum(hour, calibration.mean_s.shape[1] - 1)]
     return {
@@ -60,23 +62,23 @@ def forecast_tables(city: City, calibration: Calibration) -> Tables:
     }
 
 
-def _rates(city: City) -> tuple[Array, Array]:
+def rates_of(city: City, people: Passengers, bin_s: int = RATE_BIN_S) -> tuple[Array, Array]:
     """People per second by place and half hour, and the share on board who alight at a place.
 
     A leg that several services can carry is divided among them. Only first legs have a time.
     """
     journeys, positions = city.journeys, service_positions(city.services)
-    first, bins = service_stop_offsets(city), half_hours(city.horizon_s)
+    first, bins = service_stop_offsets(city), -(-city.horizon_s // bin_s)
     rate, off, aboard = np.zeros((int(first[-1]), bins)), np.zeros(first[-1]), np.zeros(first[-1])
-    for p in np.flatnonzero(journeys.min_demand <= USUAL_DEMAND).tolist():
-        half_hour = min(int(journeys.departure_s[p]) // RATE_BIN_S, bins - 1)
+    for p, departure_s in zip(people.journey.tolist(), people.departure_s.tolist(), strict=True):
+        half_hour = min(departure_s // bin_s, bins - 1)
         for leg in range(journeys.leg_start[p], journeys.leg_start[p + 1]):
             carriers = journeys.carriers[journeys.leg_carriers[leg]]
             for service in carriers:
                 board = first[service] + positions[service, int(journeys.leg_board[leg])]
                 alight = first[service] + positions[service, int(journeys.leg_alight[leg])]
                 if leg == journeys.leg_start[p]:
-                    rate[board, half_hour] += 1 / len(carriers) / RATE_BIN_S
+                    rate[board, half_hour] += 1 / len(carriers) / bin_s
                 off[alight] += 1 / len(carriers)
                 aboard[board + 1 : alight + 1] += 1 / len(carriers)
     return rate, off / np.maximum(aboard, 1e-9)
@@ -102,22 +104,23 @@ def check_tables(tables: Tables, places: int, horizon_s: int) -> None:
             raise InputError(f"tensor {name}: must be numbers from 0 to {most:g}")
 
 
-def forecast_of(city: City, tables: Tables) -> Forecast:
+def forecast_of(city: City, tables: Tables, bin_s: int = RATE_BIN_S) -> Forecast:
     """The tables of a bundle and the timetable in the form of the computation."""
     rate, vehicle = np.ascontiguousarray(tables[RATE]), city.vehicle
-    start = RATE_BIN_S * np.arange(rate.shape[1] + 1, dtype=np.float64)
+    start = bin_s * np.arange(rate.shape[1] + 1, dtype=np.float64)
     zeros = np.zeros((len(rate), 1))
     return Forecast(
         horizon_s=float(city.horizon_s),
         capacity=float(vehicle.capacity),
         min_dwell_s=float(vehicle.base_dwell_s(0)),
         exchange_s=vehicle.exchange_ms / 1000,
+        bin_s=float(bin_s),
         first_place=service_stop_offsets(city),
         first_trip=np.cumsum([0, *map(len, city.trips_of)]).astype(np.int32),
         trips=np.array([trip for trips in city.trips_of for trip in trips], np.int32),
         start_s=np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0],
         rate=rate,
-        people=np.hstack([zeros, np.cumsum(rate * RATE_BIN_S, axis=1)]),
+        people=np.hstack([zeros, np.cumsum(rate * bin_s, axis=1)]),
         moment=np.hstack([zeros, np.cumsum(rate * np.diff(start**2) / 2, axis=1)]),
         alights=np.ascontiguousarray(tables[ALIGHTING]),
         run_s=np.ascontiguousarray(tables[RUN]),

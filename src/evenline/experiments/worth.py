@@ -1,0 +1,455 @@
+"""What each piece of knowledge is worth to the look-ahead, in the fast world.
+
+The same development days run with more or less knowledge, with other prices of a passenger who is
+left, under other controllers, and under a clairvoyant that knows the day. Everything is compared
+with no holding. The result is a folder with `worth.json` and `worth.png`, and a section of a
+document.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import evenline
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import DEMAND_LEVELS, RATE_BIN_S, Cell, realise
+from evenline.city.embedded import CITY, CITY_TWO_PEAKS, embedded_city
+from evenline.city.tables import digest
+from evenline.control.event import Array, Batch
+from evenline.control.outcome import Outcome
+from evenline.control.visits import Visit
+from evenline.control.world import Policy
+from evenline.experiments.compare import CONFIDENCE, PURPOSE, Difference, difference
+from evenline.experiments.sensitivity import Guard, guarded_holds
+from evenline.figures.document import insert
+from evenline.figures.plots import LIGHT, png
+from evenline.policies.bundle import open_policy
+from evenline.policies.lookahead import (
+    ALIGHTING,
+    LOOKAHEAD,
+    RATE,
+    RUN,
+    Lookahead,
+    Tables,
+    forecast_of,
+    forecast_tables,
+    rates_of,
+)
+from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
+from evenline.support.progress import progress_bar
+from evenline.worlds.calibration import calibration_digest
+from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import OpenCity, open_city
+
+RESULT, PICTURE = "worth.json", "worth.png"
+NOBODY, CLAIRVOYANT = "zero", "clairvoyant"
+CONTROLLER, KNOWLEDGE, PRICE = "controller", "knowledge", "price of a passenger left"
+CONTROLLERS = (
+    "headway-0.4", "schedule", "virtual-schedule", "zero+candidate", LOOKAHEAD,
+    f"{LOOKAHEAD}+candidate",
+)  # fmt: skip
+PRICES_S = (0, 500, 2_000, 10_000, 50_000)
+CERTAIN = 1e9  # people; no day changes what is believed so firmly
+UNSEEN_SHARE, LATE_S = 0.1, 30
+FINE_S = 60  # the clairvoyant knows people and running times by the minute
+
+
+# -- what is known --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A city as its operator knows it before the day."""
+
+    opened: OpenCity
+
+    @cached_property
+    def tables(self) -> Tables:
+        return forecast_tables(self.opened.city, self.opened.fitted())
+
+    def look(self, changed: Tables, bin_s: int = RATE_BIN_S, **constants: float) -> Lookahead:
+        """The look-ahead with some tables replaced."""
+        forecast = forecast_of(self.opened.city, {**self.tables, **changed}, bin_s)
+        return Lookahead(LOOKAHEAD, self.opened.city, forecast, **constants)
+
+    def world(self, keep_visits: bool = False) -> FastWorld:
+        return self.opened.fast_world(keep_visits)
+
+
+def day_tables(operator: Operator, cell: Cell, bin_s: int) -> Tables:
+    """The people of a day, counted by place and period."""
+    city = operator.opened.city
+    rate, alighting = rates_of(city, realise(city, cell), bin_s)
+    return {RATE: rate, ALIGHTING: alighting}
+
+
+def exact(operator: Operator, cell: Cell) -> Policy:
+    """Knows how many people come to each place in each half hour of this day."""
+    return operator.look(day_tables(operator, cell, RATE_BIN_S))
+
+
+def believed(operator: Operator, cell: Cell, error: float) -> Policy:
+    """Believes in a multiple of the day's level of demand, and never learns better."""
+    rate = error * cell.demand * operator.tables[RATE]
+    return operator.look({RATE: rate}, prior=CERTAIN)
+
+
+def flat(operator: Operator, cell: Cell) -> Policy:
+    """Knows how many people come to each place in a day, but not when."""
+    rate = operator.tables[RATE]
+    return operator.look({RATE: np.repeat(rate.mean(1, keepdims=True), rate.shape[1], axis=1)})
+
+
+def outdated(operator: Operator, cell: Cell) -> Policy:
+    """Knows the people of other days: those of the other demand of the same streets."""
+    other = CITY if operator.opened.source == CITY_TWO_PEAKS.name else CITY_TWO_PEAKS
+    old = forecast_tables(embedded_city(other.name), operator.opened.fitted())
+    return operator.look({RATE: old[RATE], ALIGHTING: old[ALIGHTING]})
+
+
+# -- what is seen ---------------------------------------------------------------------------------
+
+
+def unseen(operator: Operator, cell: Cell) -> Policy:
+    """A share of the events is lost: such a bus is neither held nor noted."""
+    policy, seeds = operator.look({}), [cell.sumo_seed, cell.demand_seed, int(100 * cell.demand)]
+    rng = np.random.Generator(np.random.PCG64([*seeds, 0x105E]))
+
+    def decide(batch: Batch) -> Sequence[float]:
+        holds_s, kept = np.zeros(len(batch.trips)), rng.random(len(batch.trips)) >= UNSEEN_SHARE
+        if kept.any():
+            holds_s[kept] = policy(Batch(batch.time_s, batch.trips[kept], batch.raw[kept]))
+        return [float(hold) for hold in holds_s]
+
+    return decide
+
+
+def late(operator: Operator, cell: Cell) -> Policy:
+    """What a bus reports is known to the others only after some seconds."""
+    policy, on_the_way = operator.look({}), deque[tuple[int, int, Array, float]]()
+
+    def decide(batch: Batch) -> Sequence[float]:
+        while on_the_way and on_the_way[0][0] <= batch.time_s - LATE_S:
+            _, trip, raw, hold_s = on_the_way.popleft()
+            policy.note(trip, raw, hold_s)
+        policy.follow(batch)
+        holds_s = []
+        for trip, raw in zip(batch.trips.tolist(), batch.raw, strict=True):
+            holds_s.append(best_s(policy, trip, raw))
+            on_the_way.append((batch.time_s, trip, raw, holds_s[-1]))
+        return holds_s
+
+    return decide
+
+
+def best_s(policy: Lookahead, trip: int, raw: Array) -> float:
+    """The hold that the look-ahead would choose for a bus of the batch that it follows."""
+    return float(policy.holds_s[int(np.argmin(policy.costs(trip, raw)))])
+
+
+def with_reserve(operator: Operator, cell: Cell) -> Policy:
+    """The look-ahead behind the floor and the reserve of the candidate, without calibration."""
+    policy, constants = operator.look({}), np.array(Guard().constants(operator.opened.city))
+
+    def decide(batch: Batch) -> Sequence[float]:
+        policy.follow(batch)
+        holds_s = []
+        for trip, raw in zip(batch.trips.tolist(), batch.raw, strict=True):
+            hold_s = np.array([best_s(policy, trip, raw)])
+            guarded_holds(raw[None], hold_s, constants)
+            policy.note(trip, raw, float(hold_s[0]))
+            holds_s.append(float(hold_s[0]))
+        return holds_s
+
+    return decide
+
+
+# -- the clairvoyant ------------------------------------------------------------------------------
+
+
+def clairvoyant(operator: Operator, cell: Cell) -> Policy:
+    """Knows the people and the running times of this day by the minute.
+
+    The luck of a trip does not depend on its holds, so the running times are those of the same day
+    under the look-ahead. Each minute has the running time of the trip that leaves nearest to it.
+    """
+    world, people = operator.world(keep_visits=True), day_tables(operator, cell, FINE_S)
+    usual_s = np.repeat(operator.tables[RUN], RATE_BIN_S // FINE_S, axis=1)
+    usual_s = np.ascontiguousarray(usual_s[:, : people[RATE].shape[1]])
+    world.run_day(cell, operator.look({**people, RUN: usual_s}, FINE_S))
+    run_s = day_running_times(operator, world.visits, usual_s)
+    return operator.look({**people, RUN: run_s}, FINE_S)
+
+
+def day_running_times(operator: Operator, visits: Sequence[Visit], usual_s: Array) -> Array:
+    """The running times of a day by place and minute; the usual ones where no bus ran."""
+    city, first = operator.opened.city, operator.look({}).forecast.first_place
+    arrived = {(visit.trip, visit.position): visit.arrival_s for visit in visits}
+    runs: dict[int, list[tuple[int, int]]] = {}
+    for visit in visits:
+        then = arrived.get((visit.trip, visit.position + 1))
+        if then is not None:
+            place = int(first[city.trips[visit.trip].service]) + visit.position
+            runs.setdefault(place, []).append((visit.departure_s, then - visit.departure_s))
+    run_s, middle_s = usual_s.copy(), FINE_S * (np.arange(usual_s.shape[1]) + 0.5)
+    for place, found in runs.items():
+        left_s, needed_s = np.array(sorted(found)).T
+        run_s[place] = needed_s[np.argmin(np.abs(middle_s[:, None] - left_s), axis=1)]
+    return run_s
+
+
+# -- the days -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A way to run the days: a controller, with its knowledge and its price."""
+
+    group: str
+    name: str
+    policy: Callable[[Operator, Cell], Policy] = field(repr=False)
+
+
+def _named(source: str) -> Callable[[Operator, Cell], Policy]:
+    """A policy by its name."""
+    return lambda op, cell: open_policy(source, op.opened.city, op.opened.calibration)
+
+
+def settings(opened: OpenCity) -> list[Setting]:
+    """All settings; the first is the reference, the last the clairvoyant."""
+    found = [Setting(CONTROLLER, name, _named(name)) for name in (NOBODY, *CONTROLLERS)]
+    found.append(Setting(CONTROLLER, f"{LOOKAHEAD}, reserve alone on top", with_reserve))
+    known: dict[str, Callable[[Operator, Cell], Policy]] = {
+        "exact people of the day": exact,
+        "usual rates, level known": lambda op, cell: believed(op, cell, 1.0),
+        "usual rates, level believed 20 % too low": lambda op, cell: believed(op, cell, 0.8),
+        "usual rates, level believed 20 % too high": lambda op, cell: believed(op, cell, 1.2),
+        "rates without time of day": flat,
+    }
+    if opened.source in (CITY.name, CITY_TWO_PEAKS.name):
+        known["rates of another demand"] = outdated
+    known[f"{UNSEEN_SHARE:.0%} of events unseen".replace("%", " %")] = unseen
+    known[f"other buses known {LATE_S} s late"] = late
+    found += [Setting(KNOWLEDGE, name, policy) for name, policy in known.items()]
+    found += [
+        Setting(PRICE, f"{price:,} s", _named(f"{LOOKAHEAD}:price_s={price}")) for price in PRICES_S
+    ]
+    return [*found, Setting(CONTROLLER, CLAIRVOYANT, clairvoyant)]
+
+
+def run_settings(
+    opened: OpenCity, listed: Sequence[Setting], cells: Sequence[Cell]
+) -> list[list[Outcome]]:
+    """The outcomes of every setting on every cell; the compiled code of a day runs in threads."""
+    operator = Operator(opened)
+    operator.tables  # noqa: B018  made once, before the threads start
+    orders = [(setting, cell) for setting in listed for cell in cells]
+
+    def run(order: tuple[Setting, Cell]) -> Outcome:
+        setting, cell = order
+        return operator.world().run_day(cell, setting.policy(operator, cell))
+
+    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = bar.track(pool.map(run, orders), len(orders), description=f"worth, {opened.name}")
+        days = list(done)
+    return [days[i : i + len(cells)] for i in range(0, len(days), len(cells))]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a setting gives: means, and differences from no holding with intervals over blocks."""
+
+    group: str
+    name: str
+    generalized_s: float
+    completion: float
+    time_change_s: Difference
+    completion_change: Difference
+    least_completion_change: float  # mean of the demand level at which it is least
+    share: float  # of the clairvoyant's gain in time
+
+
+def worths(
+    listed: Sequence[Setting], cells: Sequence[Cell], days: Sequence[Sequence[Outcome]]
+) -> list[Worth]:
+    """Compare every setting with the first, and its gain with that of the last."""
+    times_s, completed = (
+        np.array([[getattr(day, name) for day in each] for each in days])
+        for name in ("generalized_s", "completion")
+    )
+    gain_s = float((times_s[0] - times_s[-1]).mean())
+    at = [[i for i, c in enumerate(cells) if c.demand == level] for level in DEMAND_LEVELS]
+    return [
+        Worth(
+            setting.group,
+            setting.name,
+            float(time_s.mean()),
+            float(done.mean()),
+            difference(cells, time_s, times_s[0]),
+            difference(cells, done, completed[0]),
+            min(float((done - completed[0])[rows].mean()) for rows in at),
+            float((times_s[0] - time_s).mean()) / gain_s,
+        )
+        for setting, time_s, done in zip(listed, times_s, completed, strict=True)
+    ]
+
+
+def worth(
+    city_name: str,
+    out: Path,
+    blocks: int = 5,
+    docs: Path | None = None,
+    calibration: Path | None = None,
+    force: bool = False,
+) -> list[Worth]:
+    """Run all settings, write the folder, and the section of a document if one is named."""
+    refuse_foreign(out, RESULT, force=force)
+    opened, cells = open_city(city_name, calibration), PURPOSES[PURPOSE].cells(blocks)
+    opened.fitted()
+    listed = settings(opened)
+    found = worths(listed, cells, run_settings(opened, listed, cells))
+    picture = png(figure(found, f"{opened.name}, fast world, {len(cells)} days"))
+    result = {
+        "city": digest(opened.city),
+        "calibration": calibration_digest(opened.fitted()),
+        "evenline": evenline.__version__,
+        "blocks": blocks,
+        "settings": [asdict(each) for each in found],
+    }
+    write_listed(out, {PICTURE: picture, RESULT: to_json(result).encode()}, force)
+    if docs is not None:
+        name = f"{docs.stem}-{opened.name}.png"
+        write_bytes(docs.parent / "images" / name, picture)
+        command = f"evenline worth --city {city_name} --blocks {blocks}"
+        insert(docs, f"worth {opened.name}", document(found, command, len(cells), name))
+    return found
+
+
+# -- as text and figure ---------------------------------------------------------------------------
+
+
+def _number(value: float, form: str) -> str:
+    return format(value, form).replace("-", "\u2212")
+
+
+def _signed(found: Difference, form: str, scale: float = 1.0) -> str:
+    """A difference with its interval."""
+    shown = _number(scale * found.mean, f"+{form}")
+    if found.low is None or found.high is None:
+        return shown
+    return f"{shown} ({_number(scale * found.low, form)} to {_number(scale * found.high, form)})"
+
+
+HEAD = (
+    "Setting", "Time, s", "Change, s", "Completion, %", "Change, points", "At the worst level",
+    "Share of the clairvoyant's gain, %",
+)  # fmt: skip
+
+
+def rows(found: Sequence[Worth], group: str) -> list[list[str]]:
+    """A table: the head, then one row for each setting of a group."""
+    lines = [list(HEAD)]
+    for each in (each for each in found if each.group == group):
+        usual = each.name == NOBODY
+        lines.append(
+            [
+                each.name,
+                _number(each.generalized_s, ",.1f"),
+                "" if usual else _signed(each.time_change_s, ",.1f"),
+                _number(100 * each.completion, ".2f"),
+                "" if usual else _signed(each.completion_change, ".2f", 100.0),
+                "" if usual else _number(100 * each.least_completion_change, "+.2f"),
+                "" if usual else _number(round(100 * each.share), "d"),
+            ]
+        )
+    return lines
+
+
+TITLES = {
+    CONTROLLER: "Controllers, and the clairvoyant:",
+    KNOWLEDGE: "The look-ahead with other knowledge:",
+    PRICE: "The look-ahead with other prices of a passenger who is left (`price_s`):",
+}
+
+
+def document(found: Sequence[Worth], command: str, days: int, picture: str) -> str:
+    """The result for a document in Markdown."""
+    lines = [
+        f"Made by `{command}` (Evenline {evenline.__version__}), {days} days of the fast world on "
+        f"the {PURPOSE} seeds. Changes are differences from no holding (`{NOBODY}`), with "
+        f"{CONFIDENCE:.0%} intervals over blocks."
+    ]
+    for group, title in TITLES.items():
+        head, *body = rows(found, group)
+        table = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+        lines += ["", title, "", *("| " + " | ".join(row) + " |" for row in table)]
+    alt = "Change of time by setting, and time against completion"
+    return "\n".join([*lines, "", f"![{alt}](images/{picture})"])
+
+
+def figure(found: Sequence[Worth], title: str) -> Figure:
+    """Change of time by setting on the left, time against completion on the right."""
+    result = Figure(figsize=(12.0, 6.2), layout="constrained", facecolor=LIGHT.paper)
+    left, right = result.subplots(1, 2, width_ratios=(1.0, 1.1))
+    _draw_changes(left, [e for e in found if e.group != PRICE and e.name != NOBODY])
+    _draw_front(right, found)
+    for axis in (left, right):
+        axis.grid(color=LIGHT.faint, linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(length=0, labelsize=9)
+    result.suptitle(title, fontsize=11, color=LIGHT.ink)
+    return result
+
+
+COLOURS = {CONTROLLER: LIGHT.policies[0], KNOWLEDGE: LIGHT.policies[1], PRICE: LIGHT.held}
+MARKERS = {CONTROLLER: "o", KNOWLEDGE: "s", PRICE: "D"}
+
+
+def _draw_changes(axis: Axes, shown: Sequence[Worth]) -> None:
+    """The change of time of each setting with its interval, the largest gain at the bottom."""
+    order = sorted(shown, key=lambda each: -each.time_change_s.mean)
+    for at, each in enumerate(reversed(order)):
+        change, colour = each.time_change_s, COLOURS[each.group]
+        low = change.mean if change.low is None else change.low
+        high = change.mean if change.high is None else change.high
+        axis.hlines(at, low, high, color=colour, linewidth=2.0)
+        axis.plot(change.mean, at, MARKERS[each.group], color=colour, markersize=5)
+    axis.axvline(0.0, color=LIGHT.muted, linewidth=1.0)
+    axis.set_yticks(range(len(order)), [each.name for each in reversed(order)])
+    axis.set_xlabel(f"change of time from no holding, s ({CONFIDENCE:.0%} interval over blocks)")
+
+
+def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
+    """Mean time against completion; a line joins the prices."""
+    for group in COLOURS:
+        members = [each for each in found if each.group == group]
+        axis.plot(
+            [100 * each.completion for each in members],
+            [each.generalized_s for each in members],
+            MARKERS[group] + ("-" if group == PRICE else ""),
+            color=COLOURS[group], markersize=5, linewidth=1.2,
+            label={CONTROLLER: "controller", KNOWLEDGE: "look-ahead, other knowledge"}.get(
+                group, "look-ahead, price of a passenger left"
+            ),
+        )  # fmt: skip
+        if group != KNOWLEDGE:
+            for each in members:
+                to_the_left = group == PRICE
+                axis.annotate(
+                    each.name, (100 * each.completion, each.generalized_s),
+                    (-6 if to_the_left else 6, -3), textcoords="offset points", fontsize=8,
+                    color=LIGHT.ink, ha="right" if to_the_left else "left",
+                )  # fmt: skip
+    axis.margins(x=0.2)
+    axis.set_xlabel("completion, %")
+    axis.set_ylabel("generalized time, s a passenger")
+    axis.legend(frameon=False, fontsize=9)
