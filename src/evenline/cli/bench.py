@@ -93,3 +93,21 @@ def bench_learn(
         print(json.dumps(found))
     else:
         print_table("learner", {k: str(v) for k, v in found.items()})
+
+
+@app.command("policy")
+def bench_policy(
+    city: CityOption = "city",
+    docs: DocsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how long every built-in policy, and an actor if there is one, takes to answer."""
+    from evenline.bench.policy import bench_policy as run
+
+    with stderr.status(f"{city}: the policies"):
+        found = run(city, docs)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        times = {n: f"{v['p50_ms']} / {v['p99_ms']}" for n, v in found["policies"].items()}
+        print_table("ms of an answer: median / 99th percentile", times)

@@ -294,13 +294,12 @@ def sensitivity(
 
 def worth(
     city: CityOption = "city",
-    blocks: Annotated[
-        int, typer.Option(help="Number of blocks, each at three demand levels.")
-    ] = 5,
+    blocks: Annotated[int, typer.Option(help="Number of blocks, each at three demand levels.")] = 5,
     out: OutOption = None,
     force: ForceOption = False,
     docs: DocsOption = None,
     calibration: CalibrationOption = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
     clairvoyant, in the fast world.
@@ -309,7 +308,7 @@ def worth(
     from evenline.experiments.worth import worth as run
 
     folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = run(city, folder, blocks, docs, calibration, force)
+    found = run(city, folder, blocks, docs, calibration, force, workers)
     for group, title in TITLES.items():
         table = rows(found, group)
         widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]

@@ -6,12 +6,13 @@ with no holding. The result is a folder with `worth.json` and `worth.png`, and a
 document.
 """
 
-import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,8 @@ CONTROLLERS = (
     "headway-0.4", "schedule", "virtual-schedule", "zero+candidate", LOOKAHEAD,
     f"{LOOKAHEAD}+candidate",
 )  # fmt: skip
+RESERVED = f"{LOOKAHEAD}, reserve alone on top"
+RIVALS = ("zero+candidate", f"{LOOKAHEAD}+candidate", RESERVED, CLAIRVOYANT)
 PRICES_S = (0, 500, 2_000, 10_000, 50_000)
 CERTAIN = 1e9  # people; no day changes what is believed so firmly
 UNSEEN_SHARE, LATE_S = 0.1, 30
@@ -78,7 +81,7 @@ class Operator:
     def look(self, changed: Tables, bin_s: int = RATE_BIN_S, **constants: float) -> Lookahead:
         """The look-ahead with some tables replaced."""
         forecast = forecast_of(self.opened.city, {**self.tables, **changed}, bin_s)
-        return Lookahead(LOOKAHEAD, self.opened.city, forecast, **constants)
+        return Lookahead(LOOKAHEAD, self.opened.city, forecast, 0, **constants)
 
     def world(self, keep_visits: bool = False) -> FastWorld:
         return self.opened.fast_world(keep_visits)
@@ -226,7 +229,7 @@ def _named(source: str) -> Callable[[Operator, Cell], Policy]:
 def settings(opened: OpenCity) -> list[Setting]:
     """All settings; the first is the reference, the last the clairvoyant."""
     found = [Setting(CONTROLLER, name, _named(name)) for name in (NOBODY, *CONTROLLERS)]
-    found.append(Setting(CONTROLLER, f"{LOOKAHEAD}, reserve alone on top", with_reserve))
+    found.append(Setting(CONTROLLER, RESERVED, with_reserve))
     known: dict[str, Callable[[Operator, Cell], Policy]] = {
         "exact people of the day": exact,
         "usual rates, level known": lambda op, cell: believed(op, cell, 1.0),
@@ -245,21 +248,34 @@ def settings(opened: OpenCity) -> list[Setting]:
     return [*found, Setting(CONTROLLER, CLAIRVOYANT, clairvoyant)]
 
 
+Order = tuple[str, Path | None, int, Cell]  # city, calibration, number of the setting, day
+
+
+@lru_cache(maxsize=1)
+def _prepared(source: str, calibration: Path | None) -> tuple[Operator, list[Setting]]:
+    """A city and its settings, opened once in each process."""
+    opened = open_city(source, calibration)
+    return Operator(opened), settings(opened)
+
+
+def _day(order: Order) -> Outcome:
+    source, calibration, number, cell = order
+    operator, listed = _prepared(source, calibration)
+    return operator.world().run_day(cell, listed[number].policy(operator, cell))
+
+
 def run_settings(
-    opened: OpenCity, listed: Sequence[Setting], cells: Sequence[Cell]
+    source: str, calibration: Path | None, cells: Sequence[Cell], workers: int | None = None
 ) -> list[list[Outcome]]:
-    """The outcomes of every setting on every cell; the compiled code of a day runs in threads."""
-    operator = Operator(opened)
-    operator.tables  # noqa: B018  made once, before the threads start
-    orders = [(setting, cell) for setting in listed for cell in cells]
-
-    def run(order: tuple[Setting, Cell]) -> Outcome:
-        setting, cell = order
-        return operator.world().run_day(cell, setting.policy(operator, cell))
-
-    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
-        done = bar.track(pool.map(run, orders), len(orders), description=f"worth, {opened.name}")
-        days = list(done)
+    """The outcomes of every setting on every cell, in processes or, with one worker, in this one."""
+    _, listed = _prepared(source, calibration)
+    orders = [(source, calibration, n, cell) for n in range(len(listed)) for cell in cells]
+    with progress_bar() as bar, ExitStack() as stack:
+        run: Callable[..., Iterable[Outcome]] = map
+        if workers != 1:
+            fresh = get_context("spawn")
+            run = stack.enter_context(ProcessPoolExecutor(workers, mp_context=fresh)).map
+        days = list(bar.track(run(_day, orders), len(orders), description=f"worth, {source}"))
     return [days[i : i + len(cells)] for i in range(0, len(days), len(cells))]
 
 
@@ -309,13 +325,14 @@ def worth(
     docs: Path | None = None,
     calibration: Path | None = None,
     force: bool = False,
+    workers: int | None = None,
 ) -> list[Worth]:
     """Run all settings, write the folder, and the section of a document if one is named."""
     refuse_foreign(out, RESULT, force=force)
     opened, cells = open_city(city_name, calibration), PURPOSES[PURPOSE].cells(blocks)
     opened.fitted()
     listed = settings(opened)
-    found = worths(listed, cells, run_settings(opened, listed, cells))
+    found = worths(listed, cells, run_settings(city_name, calibration, cells, workers))
     picture = png(figure(found, f"{opened.name}, fast world, {len(cells)} days"))
     result = {
         "city": digest(opened.city),
@@ -416,40 +433,37 @@ MARKERS = {CONTROLLER: "o", KNOWLEDGE: "s", PRICE: "D"}
 
 def _draw_changes(axis: Axes, shown: Sequence[Worth]) -> None:
     """The change of time of each setting with its interval, the largest gain at the bottom."""
-    order = sorted(shown, key=lambda each: -each.time_change_s.mean)
-    for at, each in enumerate(reversed(order)):
+    order = sorted(shown, key=lambda each: each.time_change_s.mean)
+    for at, each in enumerate(order):
         change, colour = each.time_change_s, COLOURS[each.group]
         low = change.mean if change.low is None else change.low
         high = change.mean if change.high is None else change.high
         axis.hlines(at, low, high, color=colour, linewidth=2.0)
         axis.plot(change.mean, at, MARKERS[each.group], color=colour, markersize=5)
     axis.axvline(0.0, color=LIGHT.muted, linewidth=1.0)
-    axis.set_yticks(range(len(order)), [each.name for each in reversed(order)])
+    axis.set_yticks(range(len(order)), [each.name for each in order])
     axis.set_xlabel(f"change of time from no holding, s ({CONFIDENCE:.0%} interval over blocks)")
 
 
 def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
-    """Mean time against completion; a line joins the prices."""
-    for group in COLOURS:
-        members = [each for each in found if each.group == group]
+    """Mean time against completion: a line joins the prices, beside what competes with them."""
+    near = [each for each in found if each.group == CONTROLLER and each.name in RIVALS]
+    for members, line, label in (
+        (near, "", "controller"),
+        ([each for each in found if each.group == PRICE], "-", "look-ahead, by price"),
+    ):
+        group, left = members[0].group, bool(line)
         axis.plot(
             [100 * each.completion for each in members],
             [each.generalized_s for each in members],
-            MARKERS[group] + ("-" if group == PRICE else ""),
-            color=COLOURS[group], markersize=5, linewidth=1.2,
-            label={CONTROLLER: "controller", KNOWLEDGE: "look-ahead, other knowledge"}.get(
-                group, "look-ahead, price of a passenger left"
-            ),
+            MARKERS[group] + line, color=COLOURS[group], markersize=5, linewidth=1.2, label=label,
         )  # fmt: skip
-        if group != KNOWLEDGE:
-            for each in members:
-                to_the_left = group == PRICE
-                axis.annotate(
-                    each.name, (100 * each.completion, each.generalized_s),
-                    (-6 if to_the_left else 6, -3), textcoords="offset points", fontsize=8,
-                    color=LIGHT.ink, ha="right" if to_the_left else "left",
-                )  # fmt: skip
-    axis.margins(x=0.2)
+        for each in members:
+            axis.annotate(
+                each.name, (100 * each.completion, each.generalized_s), (-7 if left else 7, -3), textcoords="offset points", fontsize=8,
+                color=LIGHT.ink, ha="right" if left else "left",
+            )  # fmt: skip
+    axis.margins(x=0.35)
     axis.set_xlabel("completion, %")
     axis.set_ylabel("generalized time, s a passenger")
     axis.legend(frameon=False, fontsize=9)
