@@ -102,3 +102,4 @@ def test_the_command_writes_a_page_with_every_setting(
     assert 0.4 < found["lookahead"]["share"] < 1.0
     assert found["0 s"]["generalized_s"] == found["lookahead"]["generalized_s"]
     run("worth", "--city", "town", "--blocks", 0).refused("0 blocks: choose 1 to 500")
+    run("worth", "--city", "town", "--workers", 0).refused("workers 0: must be at least 1")

@@ -44,6 +44,7 @@ from evenline.policies.lookahead import (
     forecast_tables,
     rates_of,
 )
+from evenline.support.errors import InputError
 from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import calibration_digest
@@ -267,7 +268,7 @@ def _day(order: Order) -> Outcome:
 def run_settings(
     source: str, calibration: Path | None, cells: Sequence[Cell], workers: int | None = None
 ) -> list[list[Outcome]]:
-    """The outcomes of every setting on every cell, in processes or, with one worker, in this one."""
+    """The outcomes of every setting on every cell; one worker is this process itself."""
     _, listed = _prepared(source, calibration)
     orders = [(source, calibration, n, cell) for n in range(len(listed)) for cell in cells]
     with progress_bar() as bar, ExitStack() as stack:
@@ -328,6 +329,8 @@ def worth(
     workers: int | None = None,
 ) -> list[Worth]:
     """Run all settings, write the folder, and the section of a document if one is named."""
+    if workers is not None and workers < 1:
+        raise InputError(f"workers {workers}: must be at least 1")
     refuse_foreign(out, RESULT, force=force)
     opened, cells = open_city(city_name, calibration), PURPOSES[PURPOSE].cells(blocks)
     opened.fitted()
@@ -460,9 +463,14 @@ def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
         )  # fmt: skip
         for each in members:
             axis.annotate(
-                each.name, (100 * each.completion, each.generalized_s), (-7 if left else 7, -3), textcoords="offset points", fontsize=8,
-                color=LIGHT.ink, ha="right" if left else "left",
-            )  # fmt: skip
+                each.name,
+                (100 * each.completion, each.generalized_s),
+                (-7 if left else 7, -3),
+                textcoords="offset points",
+                fontsize=8,
+                color=LIGHT.ink,
+                ha="right" if left else "left",
+            )
     axis.margins(x=0.35)
     axis.set_xlabel("completion, %")
     axis.set_ylabel("generalized time, s a passenger")
