@@ -451,17 +451,15 @@ def _draw_changes(axis: Axes, shown: Sequence[Worth]) -> None:
 def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
     """Mean time against completion: a line joins the prices, beside what competes with them."""
     near = [each for each in found if each.group == CONTROLLER and each.name in RIVALS]
-    for members, line, label in (
-        (near, "", "controller"),
-        ([each for each in found if each.group == PRICE], "-", "look-ahead, by price"),
-    ):
-        group, left = members[0].group, bool(line)
-        axis.plot(
-            [100 * each.completion for each in members],
-            [each.generalized_s for each in members],
-            MARKERS[group] + line, color=COLOURS[group], markersize=5, linewidth=1.2, label=label,
-        )  # fmt: skip
+    prices = [each for each in found if each.group == PRICE]
+    times_s = [each.generalized_s for each in (*near, *prices)]
+    apart_s, labelled_s = (max(times_s) - min(times_s)) / 30, -1.0
+    for members, line in ((near, ""), (prices, "-")):
+        colour, marker = COLOURS[members[0].group], MARKERS[members[0].group]
         for each in members:
+            if line and abs(each.generalized_s - labelled_s) < apart_s:
+                continue  # its label would cover another
+            labelled_s, left = each.generalized_s, line or each.name == RESERVED
             axis.annotate(
                 each.name,
                 (100 * each.completion, each.generalized_s),
@@ -471,6 +469,15 @@ def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
                 color=LIGHT.ink,
                 ha="right" if left else "left",
             )
+        completed = [100 * each.completion for each in members]
+        axis.plot(
+            completed, [each.generalized_s for each in members], marker + line, color=colour,
+            markersize=5, linewidth=1.2, label="look-ahead, by price" if line else "controller",
+        )  # fmt: skip
+    axis.plot(
+        [], [], MARKERS[KNOWLEDGE], color=COLOURS[KNOWLEDGE], markersize=5,
+        label="look-ahead, other knowledge (left)",
+    )  # fmt: skip
     axis.margins(x=0.35)
     axis.set_xlabel("completion, %")
     axis.set_ylabel("generalized time, s a passenger")
