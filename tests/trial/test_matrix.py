@@ -256,3 +256,15 @@ def test_a_runner_that_is_killed_loses_no_record(tmp_path: Path) -> None:
     assert kept.items() <= {path.name: path.read_bytes() for path in records.iterdir()}.items()
     write_analysis(trial.folder)
     assert verify(trial.folder).problems == []
+
+
+def test_a_trial_runs_block_by_block(tmp_path: Path) -> None:
+    """So that a finished block can be kept elsewhere while the others run."""
+    trial, seen = registered(tmp_path), []
+
+    def counted(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+        seen.append({(order.cell.sumo_seed, order.cell.demand_seed) for order in orders})
+        yield from made_up(trial)(orders)
+
+    run(trial.folder, counted)
+    assert seen == [{block} for block in trial.plan.blocks]

@@ -111,13 +111,15 @@ def run(
             read_record(trial, address, job)
         todo = before.missing | (before.quarantined if retry else {})
         jobs = {a: job for a, job in shard.of(trial.jobs().items()) if a in todo}
-        orders: dict[Order, list[str]] = {}
+        blocks: dict[tuple[int, int], dict[Order, list[str]]] = {}
         for address, job in jobs.items():  # two methods may be the same policy
+            orders = blocks.setdefault(job.block, {})
             orders.setdefault(trial.order(job), []).append(address)
-        with closing(executor(list(orders), trial.inputs, trial.plan.limits)) as results:
-            for ended in results:
-                for address in orders[ended.job]:
-                    on_end(jobs[address], _keep(trial, address, jobs[address], ended))
+        for orders in blocks.values():  # a finished block can be packed while the others run
+            with closing(executor(list(orders), trial.inputs, trial.plan.limits)) as results:
+                for ended in results:
+                    for address in orders[ended.job]:
+                        on_end(jobs[address], _keep(trial, address, jobs[address], ended))
     after = standing(trial)
     if after.complete and not (folder / MATRIX).exists():
         for left_aside in (folder / RECORDS).glob(".*"):  # temporary files of killed processes
