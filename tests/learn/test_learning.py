@@ -34,7 +34,7 @@ from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
 from small import fast_store
 
-SEEDS = (6201, 6202, 6203)
+SEEDS = (6201, 6202)
 TOWN = open_city("town")
 CALIBRATION = calibration_of(TOWN)
 CELLS = PURPOSES["development"].cells(3)
@@ -134,7 +134,7 @@ def test_a_gate_that_is_closed_everywhere_opens_again_where_holding_pays() -> No
         return expect(b, cheap[:, 0], cost_of(cheap, hold_of(b.held))).mean()
 
     assert float(optax.tree.norm(jax.grad(expected_cost)(shut))) < 1e-12
-    student, _ = study(new_student(shut), states, cheap, jnp.uint32(1), 0, 100_000, 2_000)
+    student, _ = study(new_student(shut), states, cheap, jnp.uint32(1), 0, 100_000, 1_000)
     gate = hurdle(actor_outputs(student.actor, states, packed=True)).gate
 
     assert float(gate.min()) > 0.0
