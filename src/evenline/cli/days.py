@@ -7,6 +7,7 @@ import typer
 
 from evenline.cli.options import (
     AddressOption,
+    BlocksOption,
     CalibrationOption,
     CityOption,
     ExecutorOption,
@@ -65,7 +66,7 @@ def simulate(
 
 def demo(
     city: CityOption = "town",
-    blocks: Annotated[int, typer.Option(help="Number of blocks, each at three demand levels.")] = 3,
+    blocks: BlocksOption = 3,
     out: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("results/demo"),
     force: ForceOption = False,
     workers: WorkersOption = None,

@@ -32,6 +32,9 @@ DocsOption = Annotated[
     Path | None, typer.Option("--docs", help="Also write the result to this document.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+BlocksOption = Annotated[
+    int, typer.Option("--blocks", help="Number of blocks, each at three demand levels.")
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", help="Number of worker processes (default: one per core)."),

@@ -9,6 +9,7 @@ import typer
 
 from evenline.cli.options import (
     AddressOption,
+    BlocksOption,
     CalibrationOption,
     CityOption,
     DocsOption,
@@ -228,9 +229,7 @@ def compare(
         str,
         typer.Option(help="Policies, separated by commas; all means every built-in policy."),
     ] = "all",
-    blocks: Annotated[
-        int, typer.Option(help="Number of blocks, each at three demand levels.")
-    ] = 10,
+    blocks: BlocksOption = 10,
     out: OutOption = None,
     force: ForceOption = False,
     docs: DocsOption = None,
@@ -269,9 +268,7 @@ def sensitivity(
             help="Who proposes holds: zero (nobody), an actor's bundle or .safetensors file."
         ),
     ] = "zero",
-    blocks: Annotated[
-        int, typer.Option(help="Number of blocks, each at three demand levels.")
-    ] = 10,
+    blocks: BlocksOption = 10,
     out: OutOption = None,
     force: ForceOption = False,
     docs: DocsOption = None,
@@ -294,7 +291,7 @@ def sensitivity(
 
 def worth(
     city: CityOption = "city",
-    blocks: Annotated[int, typer.Option(help="Number of blocks, each at three demand levels.")] = 5,
+    blocks: BlocksOption = 5,
     out: OutOption = None,
     force: ForceOption = False,
     docs: DocsOption = None,

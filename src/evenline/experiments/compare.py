@@ -302,17 +302,17 @@ def _write(comparison: Comparison, out: Path, docs: Path | None, command: str, f
         insert(docs, mark, document(comparison, command, name))
 
 
-def _number(value: float, m: Measure, sign: str = "") -> str:
-    """Format a measure's value, with a true minus."""
-    return format(m.scale * value, sign + m.form).replace("-", "\u2212")
+def number(value: float, form: str) -> str:
+    """Format a number, with a true minus."""
+    return format(value, form).replace("-", "\u2212")
 
 
-def _signed(difference: Difference, m: Measure) -> str:
+def signed(found: Difference, form: str, scale: float = 1.0) -> str:
     """Format a difference with its interval."""
-    shown = _number(difference.mean, m, "+")
-    if difference.low is None or difference.high is None:
+    shown = number(scale * found.mean, f"+{form}")
+    if found.low is None or found.high is None:
         return shown
-    return f"{shown} ({_number(difference.low, m)} to {_number(difference.high, m)})"
+    return f"{shown} ({number(scale * found.low, form)} to {number(scale * found.high, form)})"
 
 
 def _rows(comparison: Comparison, shown: Callable[[str, Measure], str]) -> list[list[str]]:
@@ -323,8 +323,12 @@ def _rows(comparison: Comparison, shown: Callable[[str, Measure], str]) -> list[
 
 def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
     """Means of every policy, and differences of all but the first."""
-    means = _rows(comparison, lambda p, m: _number(comparison.column(p, m.name).mean(), m))
-    deltas = _rows(comparison, lambda p, m: _signed(comparison.difference(p, m.name), m))
+    means = _rows(
+        comparison, lambda p, m: number(m.scale * comparison.column(p, m.name).mean(), m.form)
+    )
+    deltas = _rows(
+        comparison, lambda p, m: signed(comparison.difference(p, m.name), m.form, m.scale)
+    )
     return means, deltas[1:]
 
 

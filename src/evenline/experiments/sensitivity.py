@@ -23,7 +23,7 @@ from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.control.event import BUS_BEHIND, TARGET_BEHIND, TIME, Array
 from evenline.control.outcome import Outcome
-from evenline.experiments.compare import CONFIDENCE, Difference, difference
+from evenline.experiments.compare import CONFIDENCE, Difference, difference, number, signed
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.actor import Actor, ActorPolicy, actor_of
@@ -323,33 +323,21 @@ def _proposer(source: str) -> str:
 # -- as text and figure ---------------------------------------------------------------------------
 
 
-def _number(value: float, form: str) -> str:
-    return format(value, form).replace("-", "\u2212")
-
-
-def _signed(found: Difference, form: str, scale: float = 1.0) -> str:
-    """A difference with its interval."""
-    shown = _number(scale * found.mean, f"+{form}")
-    if found.low is None or found.high is None:
-        return shown
-    return f"{shown} ({_number(scale * found.low, form)} to {_number(scale * found.high, form)})"
-
-
 def rows(found: Sequence[Finding]) -> list[list[str]]:
     """The table: a head, then one row for each finding."""
     levels = [f"at {level:.2f}" for level in DEMAND_LEVELS]
     head = ["Setting", "Generalized time, s", *levels, "Completion, points", "Held, %"]
     lines = [["Changed", *head]]
     for each in found:
-        by_level = [_number(x, "+,.0f") for x in each.generalized_s_by_level.values()]
+        by_level = [number(x, "+,.0f") for x in each.generalized_s_by_level.values()]
         setting = f"**{each.setting}**" if each.usual else each.setting
         lines.append(
             [
                 each.factor,
                 setting,
-                _signed(each.generalized_s, ",.1f"),
+                signed(each.generalized_s, ",.1f"),
                 *by_level,
-                _signed(each.completion, ".2f", 100.0),
+                signed(each.completion, ".2f", 100.0),
                 f"{100 * each.held_share:.1f}",
             ]
         )
@@ -363,8 +351,8 @@ def sentences(found: Sequence[Finding]) -> list[str]:
     best, worst = (pick(unlike, key=lambda f: f.generalized_s.mean) for pick in (min, max))
     verdicts = {v: [f for f in unlike if f.verdict == v] for v in ("helps", "hurts", "open")}
     lines = [
-        f"As it is, the reserve changes generalized time by {_signed(usual.generalized_s, ',.1f')} "
-        f"s per passenger and completion by {_signed(usual.completion, '.2f', 100.0)} points.",
+        f"As it is, the reserve changes generalized time by {signed(usual.generalized_s, ',.1f')} "
+        f"s per passenger and completion by {signed(usual.completion, '.2f', 100.0)} points.",
         f"Of {len(unlike)} other settings it helps in {len(verdicts['helps'])} and hurts in "
         f"{len(verdicts['hurts'])}; the interval contains 0 in {len(verdicts['open'])}.",
         f"The best is {_named(best)}, the worst is {_named(worst)}.",
@@ -378,7 +366,7 @@ def sentences(found: Sequence[Finding]) -> list[str]:
         if verdicts[verdict]:
             lines.append(f"{said} {', '.join(map(_named, verdicts[verdict]))}.")
     above = [
-        f"{_phrase(each)} at demand {level} ({_number(mean_s, '+,.0f')} s)"
+        f"{_phrase(each)} at demand {level} ({number(mean_s, '+,.0f')} s)"
         for each in found
         for level, mean_s in each.generalized_s_by_level.items()
         if mean_s >= 0.5
@@ -393,7 +381,7 @@ def _phrase(each: Finding) -> str:
 
 
 def _named(each: Finding) -> str:
-    return f"{_phrase(each)} ({_number(each.generalized_s.mean, '+,.1f')} s)"
+    return f"{_phrase(each)} ({number(each.generalized_s.mean, '+,.1f')} s)"
 
 
 def document(found: Sequence[Finding], command: str, days: int, source: str, picture: str) -> str:

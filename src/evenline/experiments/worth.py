@@ -28,7 +28,14 @@ from evenline.control.event import Array, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.control.world import Policy
-from evenline.experiments.compare import CONFIDENCE, PURPOSE, Difference, difference
+from evenline.experiments.compare import (
+    CONFIDENCE,
+    PURPOSE,
+    Difference,
+    difference,
+    number,
+    signed,
+)
 from evenline.experiments.sensitivity import Guard, guarded_holds
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
@@ -356,18 +363,6 @@ def worth(
 # -- as text and figure ---------------------------------------------------------------------------
 
 
-def _number(value: float, form: str) -> str:
-    return format(value, form).replace("-", "\u2212")
-
-
-def _signed(found: Difference, form: str, scale: float = 1.0) -> str:
-    """A difference with its interval."""
-    shown = _number(scale * found.mean, f"+{form}")
-    if found.low is None or found.high is None:
-        return shown
-    return f"{shown} ({_number(scale * found.low, form)} to {_number(scale * found.high, form)})"
-
-
 HEAD = (
     "Setting", "Time, s", "Change, s", "Completion, %", "Change, points", "At the worst level",
     "Share of the clairvoyant's gain, %",
@@ -382,12 +377,12 @@ def rows(found: Sequence[Worth], group: str) -> list[list[str]]:
         lines.append(
             [
                 each.name,
-                _number(each.generalized_s, ",.1f"),
-                "" if usual else _signed(each.time_change_s, ",.1f"),
-                _number(100 * each.completion, ".2f"),
-                "" if usual else _signed(each.completion_change, ".2f", 100.0),
-                "" if usual else _number(100 * each.least_completion_change, "+.2f"),
-                "" if usual else _number(round(100 * each.share), "d"),
+                number(each.generalized_s, ",.1f"),
+                "" if usual else signed(each.time_change_s, ",.1f"),
+                number(100 * each.completion, ".2f"),
+                "" if usual else signed(each.completion_change, ".2f", 100.0),
+                "" if usual else number(100 * each.least_completion_change, "+.2f"),
+                "" if usual else number(round(100 * each.share), "d"),
             ]
         )
     return lines
