@@ -238,6 +238,14 @@ def _left(f: Forecast, room: Room, first: int, stop: int, last: int, scale: floa
 
 
 @inlined
+def _exchanged(f: Forecast, raw: Array, place: int) -> tuple[float, float, float]:
+    """Who alights and who boards at the stop of an event, and the places free for boarding."""
+    off = f.alights[place] * raw[event.ON_BOARD]
+    free = max(f.capacity - raw[event.ON_BOARD] + off, 0.0)
+    return off, min(raw[event.WAITING], free), free
+
+
+@inlined
 def _costs(
     f: Forecast,
     seen: Seen,
@@ -255,9 +263,7 @@ def _costs(
     first = f.first_place[service]
     last, place = f.first_place[service + 1] - first - 1, first + stop
     count = _before(f, seen, room, service, trip, stop, now, scale, behind + 1)
-    off = f.alights[place] * raw[event.ON_BOARD]
-    free = max(f.capacity - raw[event.ON_BOARD] + off, 0.0)
-    on = min(raw[event.WAITING], free)
+    off, on, free = _exchanged(f, raw, place)
     for n in range(holds_s.shape[0]):
         room.cost[0] = room.cost[1] = 0.0
         for j in range(stop, last):
@@ -290,9 +296,7 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
     """Keep what a bus has reported, and when it is expected at its next stop."""
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
     place = f.first_place[service] + stop
-    off = f.alights[place] * raw[event.ON_BOARD]
-    free = max(f.capacity - raw[event.ON_BOARD] + off, 0.0)
-    on = min(raw[event.WAITING], free)
+    off, on, free = _exchanged(f, raw, place)
     leaves = now + raw[event.BASE_DWELL] + hold_s
     late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
     seen.position[trip] = stop
