@@ -365,14 +365,6 @@ def test_a_sealed_city_is_not_built_over(evenline: Evenline, tmp_path: Path) -> 
     assert load_city(tmp_path / "mine").traffic.cars_per_hour[0] == 100.0
 
 
-def test_teach_replaces_no_file(evenline: Evenline, tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("years of work")
-    assert_refused(evenline("teach", "actor", "--out", "mine"), "mine already exists", "--force")
-    assert_refused(evenline("teach", "actor", "--out", "/dev/null", "--force"), "/dev/null already")
-    forced = evenline("teach", "actor", "--out", "mine", "--force")
-    assert_refused(forced, "actor: no such actor file")
-
-
 def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Evenline, tmp_path: Path) -> None:
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown" / "index.html").write_text("from an old version, then edited")

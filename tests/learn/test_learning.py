@@ -12,8 +12,9 @@ from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.city.tables import open_city
 from evenline.control.action import hold_of
-from evenline.learn import lanes as ln
-from evenline.learn.counterfactual import (
+from evenline.learn.evaluate import evaluate
+from evenline.learn.hurdle import branches, expect, hurdle
+from evenline.learn.lessons import (
     GRID_S,
     Lessons,
     best_hold,
@@ -24,15 +25,11 @@ from evenline.learn.counterfactual import (
     study,
     teach,
 )
-from evenline.learn.data import resident
-from evenline.learn.evaluate import evaluate
-from evenline.learn.hurdle import branches, expect, hurdle
 from evenline.learn.network import Params, Size, actor_outputs, init_actor
 from evenline.learn.run import training_cell
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
-from small import fast_store
 
 SEEDS = (6201, 6202)
 TOWN = open_city("town")
@@ -41,19 +38,9 @@ CELLS = PURPOSES["development"].cells(3)
 BETTER_S = 2.0  # rounding alone moves an actor by a few seconds, learning by ten and more
 
 
-@pytest.fixture(scope="module")
-def starts(tmp_path_factory: pytest.TempPathFactory) -> list[Params]:
-    """IQL on a replay, for each seed."""
-    replay = resident(fast_store(tmp_path_factory.mktemp("replay"), blocks=3))
-    actors = []
-    for seed in SEEDS:
-        learned = ln.begin_lanes([seed], Size(len(TOWN.services), 32, 64, 64))
-        numbers = jnp.asarray(np.array([seed], np.uint32))
-        learned, _ = ln.iql_steps(learned, replay, numbers, jnp.int32(0), 300, True)
-        actors.append(
-            {name: np.asarray(value[0]) for name, value in jax.device_get(learned.actor).items()}
-        )
-    return actors
+def starts() -> list[Params]:
+    """A new actor for each seed."""
+    return [init_actor(jax.random.key(s), Size(len(TOWN.services), 32, 64, 64)) for s in SEEDS]
 
 
 def generalized_s(actors: list[Params]) -> np.ndarray:
@@ -76,20 +63,18 @@ def taught(start: Params, seed: int, shuffled: bool = False) -> Params:
 
     cells = [training_cell(seed, day) for day in range(9)]
     alter = {"alter": shuffle} if shuffled else {}
-    return teach(start, TOWN, CALIBRATION, cells, seed, rounds=3, updates=800, **alter)
+    return teach(start, TOWN, CALIBRATION, cells, seed, 3, updates=800, batch=256, **alter)
 
 
-def test_every_seed_beats_zero_hold_and_its_own_start_on_fresh_days(starts: list[Params]) -> None:
-    learned = [taught(start, seed) for start, seed in zip(starts, SEEDS, strict=True)]
-    before, after = generalized_s(starts), generalized_s(learned)
+def test_every_seed_beats_zero_hold_and_its_own_start_on_fresh_days() -> None:
+    learned = [taught(start, seed) for start, seed in zip(starts(), SEEDS, strict=True)]
+    before, after = generalized_s(starts()), generalized_s(learned)
     assert (after < before - BETTER_S).all(), (before, after)
     assert (after < zero_hold_s() - BETTER_S).all(), (zero_hold_s(), after)
 
 
-def test_nothing_is_learned_from_costs_that_belong_to_other_decisions(
-    starts: list[Params],
-) -> None:
-    broken = generalized_s([taught(starts[0], SEEDS[0], shuffled=True)])
+def test_nothing_is_learned_from_costs_that_belong_to_other_decisions() -> None:
+    broken = generalized_s([taught(starts()[0], SEEDS[0], shuffled=True)])
     assert broken[0] > zero_hold_s() - BETTER_S
 
 
@@ -134,10 +119,35 @@ def test_a_gate_that_is_closed_everywhere_opens_again_where_holding_pays() -> No
         return expect(b, cheap[:, 0], cost_of(cheap, hold_of(b.held))).mean()
 
     assert float(optax.tree.norm(jax.grad(expected_cost)(shut))) < 1e-12
-    student, _ = study(new_student(shut), states, cheap, jnp.uint32(1), 0, 100_000, 1_000)
+    student, _ = study(new_student(shut), states, cheap, 256, jnp.uint32(1), 0, 100_000, 1_000, 256)
     gate = hurdle(actor_outputs(student.actor, states, packed=True)).gate
 
     assert float(gate.min()) > 0.0
+
+
+def test_durations_that_have_fallen_to_nothing_come_back_where_holding_pays() -> None:
+    """At a latent value of -60, no slope of a cost is left; the leash has one."""
+    lost = init_actor(jax.random.key(1), Size(len(TOWN.services), 16, 16, 16))
+    lost["out.b"] = jnp.array([-40.0, -60.0, 0.0], jnp.float32)
+    states = jnp.asarray(lessons_of_a_day(TOWN, CALIBRATION, CELLS[0], best_hold).states[:256])
+    cheap = jnp.repeat(jnp.asarray(-np.linspace(0, 0.1, len(GRID_S)), jnp.float32)[None], 256, 0)
+
+    def regret(actor: Params) -> jax.Array:
+        d = hurdle(actor_outputs(actor, states, packed=True))
+        return cost_of(cheap, hold_of(jnp.tanh(0.5 * d.mean))).mean()
+
+    assert float(optax.tree.norm(jax.grad(regret)(lost))) < 1e-12
+    student, _ = study(new_student(lost), states, cheap, 256, jnp.uint32(1), 0, 100_000, 2_000, 256)
+    d = hurdle(actor_outputs(student.actor, states, packed=True))
+    assert float(d.gate.min()) > 0.0 and float(hold_of(jnp.tanh(0.5 * d.mean)).min()) > 30.0
+
+
+def test_durations_are_not_drawn_to_nothing_where_no_hold_pays() -> None:
+    states = jnp.asarray(lessons_of_a_day(TOWN, CALIBRATION, CELLS[0], best_hold).states[:64])
+    actor = init_actor(jax.random.key(1), Size(len(TOWN.services), 16, 16, 16))
+    dear = jnp.repeat(jnp.asarray(np.linspace(0, 1, len(GRID_S)), jnp.float32)[None], 64, 0)
+    slope = jax.grad(lesson_loss)(actor, states, dear)
+    assert float(slope["out.b"][1]) == 0.0 and float(slope["out.b"][0]) > 0.0
 
 
 def test_lessons_whose_loss_is_not_finite_stop_with_the_update() -> None:

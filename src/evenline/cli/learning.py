@@ -1,4 +1,4 @@
-"""Commands that learn: train, teach, and the document of a training run."""
+"""Commands that learn: train, and the document of a training run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,6 @@ import typer
 from evenline.cli.options import (
     CalibrationOption,
     CityOption,
-    ForceOption,
     WidthsOption,
     print_table,
     widths_of,
@@ -28,6 +27,9 @@ def train(
     events: Annotated[
         int, typer.Option(help="Number of simulated decisions per learner.")
     ] = 25_000,
+    lesson_updates: Annotated[
+        int, typer.Option(help="Number of updates in each round of lessons (taught).")
+    ] = 6_000,
     widths: WidthsOption = "128,256,256",
     diagnostic: Annotated[
         bool, typer.Option(help="Also compute the domain-ratio diagnostic.")
@@ -46,7 +48,8 @@ def train(
 
     folder = out or Path("results") / f"train-{Path(city).name}"
     whole = Budget()
-    budget = Budget(iql_updates, round(events * whole.warmup_events / whole.events), events)
+    warmup = round(events * whole.warmup_events / whole.events)
+    budget = Budget(iql_updates, warmup, events, lesson_updates=lesson_updates)
     found = run_training(
         city, learner, seeds, replay, folder, device, budget, widths_of(widths),
         diagnostic, blocks, calibration, centred,
@@ -61,24 +64,6 @@ def train(
         },
     )
     print(folder)
-
-
-def teach(
-    actor: Annotated[Path, typer.Argument(help="The actor to start from (.safetensors).")],
-    out: Annotated[Path, typer.Option(help="File for the taught actor.")],
-    city: CityOption = "city",
-    seed: Annotated[
-        int, typer.Option(help="Training seed; chooses the days and minibatches.")
-    ] = 6201,
-    days: Annotated[int, typer.Option(help="Number of simulated days to learn from.")] = 9,
-    calibration: CalibrationOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Teach an actor with the costs that the look-ahead computes for each hold."""
-    from evenline.experiments.train import teach_actor
-
-    teach_actor(actor, out, city, seed, days, calibration, force)
-    print(out)
 
 
 def curves(

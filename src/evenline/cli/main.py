@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 for command in (
     *(days.simulate, days.demo, days.collect, days.calibrate),
-    *(learning.train, learning.teach, learning.curves),
+    *(learning.train, learning.curves),
     *(policy.tune, policy.compare, policy.sensitivity, policy.worth, report.report),
 ):
     app.command()(command)

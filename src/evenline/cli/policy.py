@@ -50,6 +50,9 @@ def export(
     chain: Annotated[
         str | None, typer.Option(help="raw, h16, parent or candidate (default: the policy's own).")
     ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Base of a look-ahead: a rule such as zero+candidate.")
+    ] = None,
     onnx: Annotated[
         Path | None, typer.Option(help="Also write an actor and its chain as an ONNX graph.")
     ] = None,
@@ -80,7 +83,7 @@ def export(
 
         provenance |= training_of(Path(source))
     fitted = opened.calibration
-    bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted, force)
+    bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted, force, base)
     print(folder)
     if onnx is not None:
         from evenline.policies.actor import ActorPolicy

@@ -3,7 +3,6 @@
 It imports no SUMO, environments or plotting, which an accelerator machine may lack.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file
 
-from evenline.city.cells import PURPOSES
-from evenline.learn.counterfactual import teach
 from evenline.learn.own import own_learners, train_own
-from evenline.learn.run import Config, Plan, check_seed, chosen_device, training_cell, write_actor
+from evenline.learn.run import Config, Plan, check_seed, chosen_device
 from evenline.learn.schedule import Budget, named_learners
 from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
-from evenline.policies.actor import check_tensors
-from evenline.policies.bundle import tensors_of
 from evenline.replay.store import open_store
 from evenline.support.errors import InputError
 from evenline.support.records import read_record
@@ -89,37 +84,6 @@ def run_training(
     return summary
 
 
-def teach_actor(
-    start: Path,
-    out: Path,
-    city_name: str,
-    seed: int,
-    days: int,
-    calibration: Path | None = None,
-    force: bool = False,
-) -> None:
-    """Teach a trained actor with counterfactuals, and write the result.
-
-    An existing file does not tell who wrote it, so it is replaced only by `force`.
-    """
-    if os.path.lexists(out) and not (force and out.is_file() and not out.is_symlink()):
-        raise InputError(f"{out} already exists; choose another --out, or use --force for a file")
-    opened = open_city(city_name, calibration)
-    city = opened.city
-    check_seed(seed)
-    if days > PURPOSES["training"].blocks:
-        raise InputError(f"{days} days: give at most {PURPOSES['training'].blocks}")
-    if not start.exists():
-        raise InputError(f"{start}: no such actor file")
-    tensors: Any = tensors_of(start, start.read_bytes())
-    try:
-        check_tensors(tensors, len(city.services))
-    except InputError as error:
-        raise InputError(f"{start}: {error}") from None
-    cells = [training_cell(seed, day) for day in range(days)]
-    write_actor(out, teach(tensors, city, opened.fitted(), cells, seed))
-
-
 def training_of(actor: Path) -> dict[str, object]:
     """What a bundle tells about an actor's training; nothing if the actor is in no run's folder."""
     folder, (learner, _, seed) = actor.parent.parent, actor.stem.rpartition("-")
@@ -139,13 +103,9 @@ def training_of(actor: Path) -> dict[str, object]:
 
 
 def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
-    """Whether an actor and every metric of its training are finite numbers from first to last.
-
-    A learner that does not continue in the simulator starts from IQL and adds no metrics.
-    """
-    (found,) = named_learners(learner)
-    lane = f"{learner if found.continues else 'iql'}-{seed}"
-    rows = [r for r in pq.read_table(folder / "metrics.parquet").to_pylist() if r["lane"] == lane]
+    """Whether an actor and every metric of its training are finite numbers from first to last."""
+    table = pq.read_table(folder / "metrics.parquet")
+    rows = [row for row in table.to_pylist() if row["lane"] == f"{learner}-{seed}"]
     actor = load_file(folder / "actors" / f"{learner}-{seed}.safetensors")
     numbers = [v for row in rows for v in row.values() if isinstance(v, float)]
     finite = all(np.isfinite(tensor).all() for tensor in actor.values())

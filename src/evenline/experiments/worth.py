@@ -88,7 +88,7 @@ class Operator:
 
     def look(self, changed: Tables, bin_s: int = RATE_BIN_S, **constants: float) -> Lookahead:
         """The look-ahead with some tables replaced."""
-        forecast = forecast_of(self.opened.city, {**self.tables, **changed}, bin_s)
+        forecast = forecast_of(self.opened.city, {**self.tables, **changed}, bin_s=bin_s)
         return Lookahead(LOOKAHEAD, self.opened.city, forecast, 0, **constants)
 
     def world(self, keep_visits: bool = False) -> FastWorld:

@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,13 +37,13 @@ from evenline.city.tables import digest
 from evenline.learn import lanes as ln
 from evenline.learn.centre import baseline_of, centred_cost
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
-from evenline.learn.counterfactual import teach
 from evenline.learn.data import (
     Replay,
     mean_return,
     resident,
 )
-from evenline.learn.network import Params, Size
+from evenline.learn.lessons import teach
+from evenline.learn.network import Params, Size, init_actor
 from evenline.learn.schedule import Budget, Learner, check_schedule
 from evenline.learn.updates import Learned
 from evenline.replay.sealed import Manifest
@@ -237,17 +237,26 @@ class Run:
             for seed in self.plan.seeds
         ]
 
-    def taught(self, starts: dict[str, Params]) -> None:
-        """Train the learners that use counterfactuals, one seed after another; keep existing
-        actors.
-        """
+    def taught(self) -> None:
+        """Train the learners that take lessons, one seed after another; keep existing actors."""
         for learner in self.plan.learners:
             for seed in self.plan.seeds if learner.lessons else ():
-                path = self.folder / "actors" / f"{learner.name}-{seed}.safetensors"
-                if not path.exists():
-                    cells = [training_cell(seed, day) for day in range(learner.lessons)]
-                    actor = teach(starts[f"iql-{seed}"], self.city, self.calibration, cells, seed)
-                    write_actor(path, actor)
+                name = f"{learner.name}-{seed}"
+                path = self.folder / "actors" / f"{name}.safetensors"
+                if path.exists():
+                    continue
+                self.load_metrics()
+                actor = teach(
+                    init_actor(jax.random.key(seed), self.size), self.city, self.calibration,
+                    [training_cell(seed, day) for day in range(learner.lessons)], seed,
+                    updates=self.plan.budget.lesson_updates, packed=self.packed,
+                    note=partial(self._note_lessons, name),
+                )  # fmt: skip
+                self.write_metrics()
+                write_actor(path, actor)
+
+    def _note_lessons(self, name: str, first: int, losses: Any) -> None:
+        self.note("lessons", [name], first, {"lesson_loss": np.asarray(losses)[:, None]}, {})
 
     # -- what is kept -----------------------------------------------------------------------------
 

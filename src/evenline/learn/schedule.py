@@ -37,7 +37,7 @@ class Learner:
     proximal: Share = 0.0  # share of the way back to the actor of event `anchor`, after each update
     anchor: Whole = 10_000
     taper: Ramp = FLAT
-    lessons: Whole = 0  # simulated days on which holds are tried: see `counterfactual`
+    lessons: Whole = 0  # simulated days on which holds are tried: see `lessons`
 
     def rate(self, event: int) -> float:
         """The actor's rate multiplier at an event; 0 before its release."""
@@ -60,6 +60,7 @@ class Budget:
     events: Whole = 25_000
     ratio_pretraining: Whole = 1_000
     ratio_every: Positive = 4
+    lesson_updates: Positive = 6_000  # of each round of lessons
 
     @property
     def updates(self) -> int:
@@ -87,8 +88,8 @@ LEARNERS = {
         Learner("sac", "online-only SAC", replay=False),
     )
 }
-# Our own, not the paper's: also starts from IQL, and learns from counterfactuals.
-TAUGHT = Learner("taught", "counterfactual", continues=False, lessons=12)
+# Our own, not the paper's: learns from the look-ahead alone.
+TAUGHT = Learner("taught", "lessons of the look-ahead", replay=False, continues=False, lessons=60)
 FINAL = _FINAL.name
 
 
@@ -132,6 +133,8 @@ def check_schedule(learner: Learner, budget: Budget) -> None:
             f"budget: cannot use {budget.warmup_events} warm-up events of {budget.events} and"
             f" {budget.iql_updates} IQL updates"
         )
+    if budget.lesson_updates < 1:
+        raise InputError(f"lesson updates {budget.lesson_updates}: must be at least 1")
     for name, ramp in (("ramp", learner.ramp), ("taper", learner.taper)):
         if ramp.last <= ramp.first:
             raise InputError(

@@ -18,7 +18,6 @@ from safetensors.numpy import load_file
 from evenline.city.cells import PURPOSES
 from evenline.city.model import City
 from evenline.learn.evaluate import evaluate
-from evenline.learn.network import Params
 from evenline.learn.online import continued, rehearse
 from evenline.learn.run import Plan, Run, chosen_device, write_actor
 from evenline.learn.schedule import FINAL, Budget, scaled
@@ -43,37 +42,44 @@ def train(
     chosen = chosen_device(device)
     with jax.default_device(chosen):
         run = Run(folder, plan, city, calibration, store, chosen)
-        began = time.monotonic()
-        with _compiling_beside(run) as compiled:
-            offline = run.offline()
-            jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
-            seconds = {"iql": time.monotonic() - began}
-            compiled()
-            seconds["compiling"] = time.monotonic() - began - seconds["iql"]
-        actors: dict[str, Params] = {}
-        for group, learned in zip(run.groups(plan.seeds), offline, strict=True):
-            host = jax.device_get(learned.actor)
-            for j, seed in enumerate(group):
-                actors[f"iql-{seed}"] = {name: value[j] for name, value in host.items()}
-        for name, actor in actors.items():
-            write_actor(folder / "actors" / f"{name}.safetensors", actor)
+        seconds: dict[str, float] = {}
         summary: dict[str, Any] = {"seconds": seconds, "mean_return": run.mean_return}
-        if run.lanes():
-            began = time.monotonic()
-            online = continued(run, offline)
-            seconds["continuation"] = time.monotonic() - began
-            online.export()
-            if plan.diagnostic:
-                summary["ratio"] = online.assess()
-                write_text(folder / "ratio.json", to_json(summary["ratio"]))
-        run.write_metrics()
+        if any(not learner.lessons for learner in plan.learners):
+            summary |= _papers_phases(run, seconds)
         began = time.monotonic()
-        run.taught(actors)
+        run.taught()
         seconds["lessons"] = time.monotonic() - began
     _write_events(folder / "events", run.rows)
     seconds["all"] = sum(seconds.values())
     write_text(folder / "summary.json", to_json(summary))
     return summary
+
+
+def _papers_phases(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
+    """IQL, then the continuation of the learners that have one; write their actors."""
+    began = time.monotonic()
+    with _compiling_beside(run) as compiled:
+        offline = run.offline()
+        jax.block_until_ready(offline)  # type: ignore[no-untyped-call]
+        seconds["iql"] = time.monotonic() - began
+        compiled()
+        seconds["compiling"] = time.monotonic() - began - seconds["iql"]
+    for group, learned in zip(run.groups(run.plan.seeds), offline, strict=True):
+        host = jax.device_get(learned.actor)
+        for j, seed in enumerate(group):
+            actor = {name: value[j] for name, value in host.items()}
+            write_actor(run.folder / "actors" / f"iql-{seed}.safetensors", actor)
+    found: dict[str, Any] = {}
+    if run.lanes():
+        began = time.monotonic()
+        online = continued(run, offline)
+        seconds["continuation"] = time.monotonic() - began
+        online.export()
+        if run.plan.diagnostic:
+            found["ratio"] = online.assess()
+            write_text(run.folder / "ratio.json", to_json(found["ratio"]))
+    run.write_metrics()
+    return found
 
 
 @contextmanager

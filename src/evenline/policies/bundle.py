@@ -8,6 +8,7 @@ contract and the provenance; `tensors.safetensors` has the arrays, if the kind n
 
 import hashlib
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +26,7 @@ from evenline.control.state import contract_of
 from evenline.policies.actor import ActorPolicy, actor_of
 from evenline.policies.lookahead import (
     LOOKAHEAD,
+    USUAL_BASE,
     Lookahead,
     check_tables,
     forecast_of,
@@ -88,6 +90,7 @@ class Spec(Record, kw_only=True):
     format: Word = FORMAT
     kind: Literal["rule", "actor", "lookahead", "own"]
     rule: Line | UnsetType = UNSET
+    base: Line | UnsetType = UNSET  # of a look-ahead: the rule that its forecast follows
     code: Sha256 | UnsetType = UNSET
     constants: dict[Line, Number]  # the table of rules says which, and their ranges
     chain: Word
@@ -170,7 +173,8 @@ def read_policy(source: str) -> Bundle:
         chain_code(chain)
         if parts.place == LOOKAHEAD:
             values = lookahead_constants(parts.constants)
-            return Bundle(source, Spec(kind="lookahead", constants=values, chain=chain))
+            spec = Spec(kind="lookahead", base=USUAL_BASE.name, constants=values, chain=chain)
+            return Bundle(source, spec)
         name, constants = SETTINGS.get(parts.place, (parts.place, {}))
         row = RULES[name]
         constants = row.named(row.values(constants | parts.constants))
@@ -192,6 +196,19 @@ def read_policy(source: str) -> Bundle:
         f"unknown policy {source!r}; choose {choice(BUILT_IN)}, or name a bundle's folder or "
         "your own rule as FILE.py:FUNCTION"
     )
+
+
+def base_rule(source: str) -> Bundle:
+    """The base of a look-ahead by its name: a rule of the table, with constants and a chain.
+
+    A bundle may name it, so it must be neither a file nor code.
+    """
+    if parse_source(source).place not in SETTINGS:
+        raise InputError(f"unknown base {source!r}; choose {choice(SETTINGS)}")
+    bundle = read_policy(source)
+    constants = "".join(f":{name}={value:g}" for name, value in bundle.spec.constants.items())
+    chain = "" if bundle.spec.chain == "raw" else f"+{bundle.spec.chain}"
+    return changed(bundle, name=f"{bundle.rule.name}{constants}{chain}")
 
 
 def _rule_spec(
@@ -316,7 +333,11 @@ def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
         elif spec.kind == "rule" and RULES[str(spec.rule)].timed:
             _check_timetable(tensors, contract.stops)
         elif spec.kind == "lookahead":
-            check_tables(tensors, sum(contract.stops), contract.horizon_s)
+            own = {TIMETABLE} if base_rule(str(spec.base)).rule.timed else set()
+            if own:
+                _check_timetable({n: tensors[n] for n in own & tensors.keys()}, contract.stops)
+            tables = {n: table for n, table in tensors.items() if n not in own}
+            check_tables(tables, sum(contract.stops), contract.horizon_s)
         elif tensors:
             raise InputError(
                 f"unexpected tensor {min(tensors)}; a policy of kind {spec.kind} has none"
@@ -335,6 +356,8 @@ def _check_spec(spec: Spec) -> Contract:
         raise InputError("contract and provenance are missing")
     if (spec.rule is UNSET) != (spec.kind != "rule"):
         raise InputError("only a policy of kind 'rule' has a rule's name")
+    if (spec.base is UNSET) != (spec.kind != "lookahead"):
+        raise InputError("a policy of kind 'lookahead' has a base, and no other kind has one")
     if spec.kind == "rule":
         if spec.rule not in RULES:
             raise InputError(f"unknown rule {spec.rule!r}; choose {choice(RULES)}")
@@ -347,6 +370,9 @@ def _check_spec(spec: Spec) -> Contract:
     elif spec.kind == "lookahead":
         if lookahead_constants(spec.constants) != spec.constants:
             raise InputError("constants: a bundle must give every constant")
+        whole = base_rule(str(spec.base)).name
+        if spec.base != whole:
+            raise InputError(f"base {spec.base!r}: a bundle must give every constant: {whole}")
     elif spec.constants:
         raise InputError(
             f"unexpected constant {min(spec.constants)!r}; a policy of kind {spec.kind} has none"
@@ -381,7 +407,8 @@ def open_policy(
         return ActorPolicy(bundle.name, actor, contract_of(city), chain)
     if spec.kind == "lookahead":
         tables = bundle.tensors or forecast_tables(city, _needed(bundle, city, calibration))
-        forecast = forecast_of(city, tables)
+        base = changed(base_rule(str(spec.base)), tensors=bundle.tensors)
+        forecast = forecast_of(city, tables, _rule(base, city, calibration))
         return Lookahead(bundle.name, city, forecast, chain, **spec.constants)
     return _rule(bundle, city, calibration)
 
@@ -433,12 +460,17 @@ def export_bundle(
     provenance: dict[str, Any],
     calibration: Calibration | None = None,
     force: bool = False,
+    base: str | None = None,
 ) -> Bundle:
     """Save a policy for a city as a bundle; the bundle of a timetable rule includes its timetable.
 
-    The source may also be the tensors of a trained actor, a `.safetensors` file.
+    The source may also be the tensors of a trained actor, a `.safetensors` file. `base` replaces
+    the base of a look-ahead.
     """
-    if source.endswith(".safetensors"):
+    trained = source.endswith(".safetensors")
+    if base is not None and (trained or read_policy(source).spec.kind != "lookahead"):
+        raise InputError(f"{source} does not look ahead, so it has no base; leave --base out")
+    if trained:
         content = Path(source).read_bytes()
         provenance = provenance | {"tensors_sha256": hashlib.sha256(content).hexdigest()}
         tensors = tensors_of(Path(source), content)
@@ -453,10 +485,14 @@ def export_bundle(
     if chain is not None:
         chain_code(chain)
         spec = replace(spec, chain=chain)
-    tensors = dict(bundle.tensors)
-    if bundle.row is not None and bundle.row.timed:
-        tensors[TIMETABLE] = timetable_of(bundle, city, calibration)
-    if spec.kind == "lookahead" and not tensors:
-        tensors = dict(forecast_tables(city, _needed(bundle, city, calibration)))
+    tensors, timed = dict(bundle.tensors), bundle
+    if base is not None:
+        spec = replace(spec, base=base_rule(base).name)
+        tensors.pop(TIMETABLE, None)
+    if spec.kind == "lookahead":
+        timed = changed(base_rule(str(spec.base)), tensors=tensors)
+        tensors = tensors or dict(forecast_tables(city, _needed(bundle, city, calibration)))
+    if timed.row is not None and timed.row.timed:
+        tensors[TIMETABLE] = timetable_of(timed, city, calibration)
     save_bundle(folder, spec, tensors, force)
     return load_bundle(folder)

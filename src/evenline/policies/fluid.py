@@ -5,6 +5,7 @@ running times and stand as long as their passengers need; a full bus leaves peop
 model has no random numbers, so holds differ only by what they change. It knows what an operator
 knows: rates, mean running times, the timetable, and what the buses of the day have reported. A hold
 changes nothing for the buses ahead, and little for those far behind, so few buses are computed.
+After the hold that is tried, every bus follows a base rule, since buses are held later too.
 """
 
 from typing import NamedTuple
@@ -16,10 +17,21 @@ from evenline.control import event
 from evenline.control.event import Array
 from evenline.control.ledger import cost_of
 from evenline.rules.chain import chained
+from evenline.rules.policy import controlled
 from evenline.support.compiled import compiled, inlined
 
 I32 = npt.NDArray[np.int32]
 LOST_S = 1_200.0  # a bus that is so late at its next stop is no longer counted on
+
+
+class Base(NamedTuple):
+    """The rule that the buses of the forecast follow."""
+
+    address: int
+    constants: Array
+    chain: int
+    first_visit: I32
+    due_s: Array  # of each visit; empty if the rule does not use the timetable
 
 
 class Forecast(NamedTuple):
@@ -34,11 +46,15 @@ class Forecast(NamedTuple):
     first_trip: I32  # offset of each service in `trips`
     trips: I32  # by service, in the order of the timetable
     start_s: Array  # when each trip reaches its first stop
+    next_s: Array  # when the trip behind it does
+    target_ahead_s: Array  # by trip: headways of the timetable
+    target_behind_s: Array
     rate: Array  # place, half hour: people per second, divided among the services they may take
     people: Array  # how many have come before each half hour
     moment: Array  # the sum of their times
     alights: Array  # share of the people on board who alight at a place
     run_s: Array  # place, half hour: mean running time to the next stop
+    base: Base
 
 
 class Seen(NamedTuple):
@@ -49,27 +65,47 @@ class Seen(NamedTuple):
     load: Array  # people on the way to it
     since_s: Array  # when the last bus of the service left a place
     queue: Array  # whom it left behind
+    reached_s: Array  # when it arrived there, -1 before the first
     met: Array  # people met at stops today, and people expected there under the usual demand
 
 
-class Room(NamedTuple):
-    """Work space: arrays by stop, before and with a hold, and by bus behind."""
+class Stops(NamedTuple):
+    """The same at the stops of one service, as the forecast goes on."""
 
     since_s: Array
     queue: Array
-    tried_since_s: Array
-    tried_queue: Array
+    reached_s: Array
+
+
+class Room(NamedTuple):
+    """Work space: stops before and with a hold, the buses behind, an event for the base rule."""
+
+    before: Stops
+    tried: Stops
     fixed_s: Array
     behind_s: Array
     behind_load: Array
     behind_stop: I32
+    behind_trip: I32
     cost: Array  # waiting and riding so far
+    raw: Array
 
 
 def new_room(stops: int, buses: int) -> Room:
     """Work space for services of at most so many stops and buses."""
-    by_stop, by_bus = np.zeros((5, stops + 1)), np.zeros((2, buses))
-    return Room(*by_stop, *by_bus, np.zeros(buses, np.int32), np.zeros(2))  # type: ignore[call-arg]
+    by_stop, by_bus = np.zeros((7, stops + 1)), np.zeros((2, buses))
+    numbers = np.zeros((2, buses), np.int32)
+    return Room(
+        Stops(*by_stop[:3]),
+        Stops(*by_stop[3:6]),
+        by_stop[6],
+        by_bus[0],
+        by_bus[1],
+        numbers[0],
+        numbers[1],
+        np.zeros(2),
+        np.zeros(len(event.RAW_FEATURES)),
+    )
 
 
 @inlined
@@ -99,37 +135,58 @@ def _come(f: Forecast, place: int, start_s: float, end_s: float) -> tuple[float,
 
 
 @inlined
+def _base_s(
+    f: Forecast, room: Room, trip: int, stop: int, at: float, dwell_s: float, reached_s: float
+) -> float:
+    """How long the base rule holds a bus; the bus behind counts as on time."""
+    raw, base = room.raw, f.base
+    raw[event.STOP], raw[event.TIME], raw[event.BASE_DWELL] = stop, at, dwell_s
+    raw[event.BUS_AHEAD] = 1.0 if reached_s >= 0.0 else 0.0
+    raw[event.HEADWAY_AHEAD] = raw[event.BUS_AHEAD] * max(at - reached_s, 0.0)
+    raw[event.BUS_BEHIND] = 1.0 if at >= f.next_s[trip] else 0.0
+    raw[event.HEADWAY_BEHIND] = raw[event.BUS_BEHIND] * f.target_behind_s[trip]
+    raw[event.TARGET_AHEAD] = f.target_ahead_s[trip]
+    raw[event.TARGET_BEHIND] = f.target_behind_s[trip]
+    late_s = at - base.due_s[base.first_visit[trip] + stop] if base.due_s.shape[0] else 0.0
+    return controlled(base.address, base.constants, base.chain, raw, late_s, f.horizon_s)
+
+
+@inlined
 def _call(
     f: Forecast,
     room: Room,
-    since_s: Array,
-    queue: Array,
-    place: int,
+    stops: Stops,
+    trip: int,
+    first: int,
     stop: int,
     at: float,
     load: float,
     scale: float,
 ) -> tuple[float, float]:
     """Let a bus call at a stop; returns its load and the second when it leaves."""
+    place, since_s = first + stop, stops.since_s[stop]
     off = f.alights[place] * load
-    came, waited = _come(f, place, since_s[stop], at)
-    here = queue[stop] + scale * came
-    room.cost[0] += queue[stop] * max(at - since_s[stop], 0.0) + scale * waited
+    came, waited = _come(f, place, since_s, at)
+    here = stops.queue[stop] + scale * came
+    room.cost[0] += stops.queue[stop] * max(at - since_s, 0.0) + scale * waited
     free = max(f.capacity - load + off, 0.0)
-    on = min(here, free)
+    on, rate = min(here, free), scale * f.rate[place, _half(f, at)]
     dwell = max(f.min_dwell_s, f.exchange_s * (on + off))
-    late = min(scale * f.rate[place, _half(f, at)] * dwell, free - on)
-    queue[stop] = here - on
-    since_s[stop] = max(at + dwell, since_s[stop])
-    return load - off + on + late, at + dwell
+    room.raw[event.WAITING], room.raw[event.ON_BOARD], room.raw[event.RATE] = here, load, rate
+    leaves = at + dwell + _base_s(f, room, trip, stop, at, dwell, stops.reached_s[stop])
+    late = min(rate * (leaves - at), free - on)
+    stops.queue[stop] = here - on
+    stops.since_s[stop] = max(leaves, since_s)
+    stops.reached_s[stop] = at
+    return load - off + on + late, leaves
 
 
 @inlined
 def _drive(
     f: Forecast,
     room: Room,
-    since_s: Array,
-    queue: Array,
+    stops: Stops,
+    trip: int,
     first: int,
     stop: int,
     end: int,
@@ -139,9 +196,8 @@ def _drive(
 ) -> tuple[float, float]:
     """Let a bus go from its arrival at one stop to its arrival at another."""
     while stop < end and at < f.horizon_s:
-        place = first + stop
-        load, leaves = _call(f, room, since_s, queue, place, stop, at, load, scale)
-        arrives = leaves + f.run_s[place, _half(f, leaves)]
+        load, leaves = _call(f, room, stops, trip, first, stop, at, load, scale)
+        arrives = leaves + f.run_s[first + stop, _half(f, leaves)]
         room.cost[1] += load * (min(arrives, f.horizon_s) - at)
         at = arrives
         stop += 1
@@ -174,15 +230,17 @@ def _before(
     first = f.first_place[service]
     last = f.first_place[service + 1] - first - 1
     for j in range(last):
-        room.since_s[j], room.queue[j] = seen.since_s[first + j], seen.queue[first + j]
+        room.before.since_s[j] = seen.since_s[first + j]
+        room.before.queue[j] = seen.queue[first + j]
+        room.before.reached_s[j] = seen.reached_s[first + j]
     for r in range(f.first_trip[service], f.first_trip[service + 1]):
         other = f.trips[r]
         position = seen.position[other]
         at = _expected_s(f, seen, other, now)
         if other != trip and stop < position < last and at >= 0.0:
             _drive(
-                f, room, room.since_s, room.queue, first, position + 1, last, at,
-                seen.load[other], scale,
+                f, room, room.before, other, first, position + 1, last, at, seen.load[other],
+                scale,
             )  # fmt: skip
     count = 0
     for r in range(f.first_trip[service], f.first_trip[service + 1]):
@@ -193,10 +251,10 @@ def _before(
             continue
         begin = position + 1
         at, load = _drive(
-            f, room, room.since_s, room.queue, first, begin, stop, at, seen.load[other], scale
+            f, room, room.before, other, first, begin, stop, at, seen.load[other], scale
         )
         room.behind_s[count], room.behind_load[count] = at, load
-        room.behind_stop[count] = max(begin, stop)
+        room.behind_stop[count], room.behind_trip[count] = max(begin, stop), other
         count += 1
     return count
 
@@ -214,11 +272,9 @@ def _fixed(
         if learn:
             room.fixed_s[stop] = at
         at = room.fixed_s[stop]
-        gap = max(at - room.tried_since_s[stop], 0.0)
-        load, leaves = _call(
-            f, room, room.tried_since_s, room.tried_queue, first + stop, stop, at, load, scale
-        )
-        room.cost[0] += room.tried_queue[stop] * gap  # for the bus after it
+        gap = max(at - room.tried.since_s[stop], 0.0)
+        load, leaves = _call(f, room, room.tried, room.behind_trip[c], first, stop, at, load, scale)
+        room.cost[0] += room.tried.queue[stop] * gap  # for the bus after it
         if learn:
             room.fixed_s[stop + 1] = leaves + f.run_s[first + stop, _half(f, leaves)]
         room.cost[1] += load * (room.fixed_s[stop + 1] - at)
@@ -230,10 +286,10 @@ def _left(f: Forecast, room: Room, first: int, stop: int, last: int, scale: floa
     """Let people wait to the end of the day at the stops from one on; returns how many."""
     total = 0.0
     for j in range(stop, last):
-        came, waited = _come(f, first + j, room.tried_since_s[j], f.horizon_s)
+        came, waited = _come(f, first + j, room.tried.since_s[j], f.horizon_s)
         room.cost[0] += scale * waited
-        room.cost[0] += room.tried_queue[j] * max(f.horizon_s - room.tried_since_s[j], 0.0)
-        total += scale * came + room.tried_queue[j]
+        room.cost[0] += room.tried.queue[j] * max(f.horizon_s - room.tried.since_s[j], 0.0)
+        total += scale * came + room.tried.queue[j]
     return total
 
 
@@ -262,25 +318,27 @@ def _costs(
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
     first = f.first_place[service]
     last, place = f.first_place[service + 1] - first - 1, first + stop
+    room.raw[event.SERVICE], room.raw[event.CAPACITY] = service, f.capacity
     count = _before(f, seen, room, service, trip, stop, now, scale, behind + 1)
     off, on, free = _exchanged(f, raw, place)
     for n in range(holds_s.shape[0]):
         room.cost[0] = room.cost[1] = 0.0
         for j in range(stop, last):
-            room.tried_since_s[j], room.tried_queue[j] = room.since_s[j], room.queue[j]
+            room.tried.since_s[j] = room.before.since_s[j]
+            room.tried.queue[j] = room.before.queue[j]
+            room.tried.reached_s[j] = room.before.reached_s[j]
         leaves = now + raw[event.BASE_DWELL] + holds_s[n]
         late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
         load = raw[event.ON_BOARD] - off + on + late
-        room.tried_since_s[stop], room.tried_queue[stop] = leaves, raw[event.WAITING] - on
-        room.cost[0] += room.tried_queue[stop] * (leaves - now)
+        room.tried.since_s[stop], room.tried.reached_s[stop] = leaves, now
+        room.tried.queue[stop] = raw[event.WAITING] - on
+        room.cost[0] += room.tried.queue[stop] * (leaves - now)
         at = leaves + f.run_s[place, _half(f, leaves)]
         room.cost[1] += load * (at - now)
-        _drive(
-            f, room, room.tried_since_s, room.tried_queue, first, stop + 1, last, at, load, scale
-        )
+        _drive(f, room, room.tried, trip, first, stop + 1, last, at, load, scale)
         for c in range(min(count, behind)):
             _drive(
-                f, room, room.tried_since_s, room.tried_queue, first, room.behind_stop[c], last,
+                f, room, room.tried, room.behind_trip[c], first, room.behind_stop[c], last,
                 room.behind_s[c], room.behind_load[c], scale,
             )  # fmt: skip
         left = 0.0
@@ -302,7 +360,8 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
     seen.position[trip] = stop
     seen.load[trip] = raw[event.ON_BOARD] - off + on + late
     seen.due_s[trip] = leaves + f.run_s[place, _half(f, leaves)]
-    seen.since_s[place], seen.queue[place] = leaves, raw[event.WAITING] - on
+    seen.since_s[place], seen.reached_s[place] = leaves, now
+    seen.queue[place] = raw[event.WAITING] - on
 
 
 @inlined

@@ -19,8 +19,8 @@ from evenline.city.model import City, service_positions
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import STOP, Array, Batch
 from evenline.policies import fluid
-from evenline.policies.fluid import Forecast, Room, Seen, new_room
-from evenline.rules.policy import Decision
+from evenline.policies.fluid import Base, Forecast, Room, Seen, new_room
+from evenline.rules.policy import Decision, RulePolicy, set_rule
 from evenline.rules.table import Constant, values_of
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
@@ -32,6 +32,7 @@ CONSTANTS = (
     Constant("price_s", 0.0, 0.0, 100_000.0),  # of a passenger who is left when the day ends
     Constant("prior", 200.0, 0.0, 1e9),  # people; how firmly the usual demand is believed
 )
+USUAL_BASE = set_rule("two-way:slack_s=0:gain=0.1", "two-way", slack_s=0.0, gain=0.1)
 USUAL_DEMAND = 1.0
 RATE, ALIGHTING, RUN, DELAY = "rate_per_s", "alighting_share", "run_s", "start_delay_s"
 Tables = Mapping[str, npt.NDArray[np.float64]]
@@ -104,9 +105,16 @@ def check_tables(tables: Tables, places: int, horizon_s: int) -> None:
             raise InputError(f"tensor {name}: must be numbers from 0 to {most:g}")
 
 
-def forecast_of(city: City, tables: Tables, bin_s: int = RATE_BIN_S) -> Forecast:
-    """The tables of a bundle and the timetable in the form of the computation."""
+def forecast_of(
+    city: City, tables: Tables, base: RulePolicy = USUAL_BASE, bin_s: int = RATE_BIN_S
+) -> Forecast:
+    """The tables of a bundle, the timetable and the base rule in the form of the computation."""
     rate, vehicle = np.ascontiguousarray(tables[RATE]), city.vehicle
+    starts_s = np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0]
+    next_s = np.full(len(starts_s), np.inf)
+    for trips in city.trips_of:
+        next_s[list(trips[:-1])] = starts_s[list(trips[1:])]
+    ahead_s, behind_s = city.headway_targets()
     start = bin_s * np.arange(rate.shape[1] + 1, dtype=np.float64)
     zeros = np.zeros((len(rate), 1))
     return Forecast(
@@ -118,12 +126,16 @@ def forecast_of(city: City, tables: Tables, bin_s: int = RATE_BIN_S) -> Forecast
         first_place=service_stop_offsets(city),
         first_trip=np.cumsum([0, *map(len, city.trips_of)]).astype(np.int32),
         trips=np.array([trip for trips in city.trips_of for trip in trips], np.int32),
-        start_s=np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0],
+        start_s=starts_s,
+        next_s=next_s,
+        target_ahead_s=ahead_s.astype(float),
+        target_behind_s=behind_s.astype(float),
         rate=rate,
         people=np.hstack([zeros, np.cumsum(rate * bin_s, axis=1)]),
         moment=np.hstack([zeros, np.cumsum(rate * np.diff(start**2) / 2, axis=1)]),
         alights=np.ascontiguousarray(tables[ALIGHTING]),
         run_s=np.ascontiguousarray(tables[RUN]),
+        base=Base(base.rule.address, base.constants, base.chain, base.first_visit, base.due_s),
     )
 
 
@@ -165,7 +177,7 @@ class Lookahead:
         trips, places = len(self.city.trips), int(self.forecast.first_place[-1])
         self._seen = Seen(
             np.full(trips, -1, np.int32), self.forecast.start_s.copy(), np.zeros(trips),
-            np.zeros(places), np.zeros(places), np.zeros(2),
+            np.zeros(places), np.zeros(places), np.full(places, -1.0), np.zeros(2),
         )  # fmt: skip
         self._now_s = -1
 

@@ -1,9 +1,9 @@
-"""Learning from the look-ahead (our own method, not the paper's): its costs replace the critic.
+"""Lessons of the look-ahead (our own method, not the paper's): its costs replace the critic.
 
 At every decision of a simulated day the look-ahead computes what each hold would cost. The actor
-minimises that cost under its own hurdle distribution: the gate is summed exactly and the duration
-drawn once, as in the paper's actor objective with Q replaced. Later rounds use the learner's own
-days, so that it learns in the states that it visits.
+learns how long to hold where holding pays, and whether to hold by what is at stake. The first days
+have the best holds; later ones are the learner's own, so that it learns in the states that it
+visits. No replay is used.
 """
 
 import os
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.action import MAX_HOLD_S, hold_of
+from evenline.control.state import CANONICAL_WIDTH
 from evenline.learn.hurdle import hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
@@ -35,7 +36,9 @@ from evenline.worlds.fast.world import Fleet
 STEP_S = 5.0
 GRID_S = tuple(np.arange(0.0, MAX_HOLD_S + STEP_S / 2, STEP_S).tolist())
 COST_UNIT = 1e4
-BATCH = 256
+ROUNDS, UPDATES = 5, 6_000
+BATCH = 1_024
+LATENT_LIMIT, LEASH = 5.0, 0.01  # a duration from 0.4 to 59.6 s
 DECAY = 0.3  # of all updates, at the end: the rate falls to nothing
 STREAM = 77
 
@@ -49,11 +52,6 @@ class Lessons:
 
     states: F32
     costs: F32
-
-    def __add__(self, other: "Lessons") -> "Lessons":
-        return Lessons(
-            np.concatenate([self.states, other.states]), np.concatenate([self.costs, other.costs])
-        )
 
 
 def best_hold(_: F32, costs: npt.NDArray[np.float64]) -> float:
@@ -97,7 +95,7 @@ class Student(NamedTuple):
 
 
 def new_student(actor: Params) -> Student:
-    """A student that starts from an actor, such as IQL's."""
+    """A student that starts from an actor."""
     actor = {name: jnp.asarray(value) for name, value in actor.items()}
     return Student(actor, ADAM.init(actor))
 
@@ -110,39 +108,49 @@ def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
     return left + (at - low) * (right - left)
 
 
-def lesson_loss(actor: Params, states: jax.Array, costs: jax.Array) -> jax.Array:
-    """The regret of the durations, and the price of a wrong gate.
+def lesson_loss(
+    actor: Params, states: jax.Array, costs: jax.Array, packed: bool = True
+) -> jax.Array:
+    """The regret of the durations, and the price of a wrong gate. Neither can get stuck.
 
-    The durations learn whether or not the gate is open. The gate's loss is logistic, weighed by
-    what is at stake at the duration of the moment: its slope does not vanish where the gate is
-    closed and should be open. With the expected cost under the policy, both slopes vanish there,
-    and an actor whose gate closes before it knows durations never holds again.
+    The durations learn whether or not the gate is open, and only where some hold pays. Elsewhere
+    the best duration would be ever closer to nothing: the latent value would fall without end, and
+    with it every slope. A leash pulls it back for the same reason. The gate's loss is logistic,
+    weighed by what is at stake at the duration of the moment: its slope does not vanish where the
+    gate is closed and should be open, as that of the expected cost would.
     """
-    d = hurdle(actor_outputs(actor, states, packed=True))
-    held = cost_of(costs, hold_of(jnp.tanh(0.5 * d.mean)))
+    d = hurdle(actor_outputs(actor, states, packed))
+    held, best = cost_of(costs, hold_of(jnp.tanh(0.5 * d.mean))), costs[:, 1:].min(1)
+    regret = jnp.where(best < 0.0, held - best, 0.0)
+    leash = LEASH * jax.nn.relu(jnp.abs(d.mean) - LATENT_LIMIT) ** 2
     stake = jax.lax.stop_gradient(held)
     gate = jnp.abs(stake) * jax.nn.softplus(jnp.sign(stake) * d.gate)
-    return (held - costs[:, 1:].min(1) + gate).mean()
+    return (regret + leash + gate).mean()
 
 
-@partial(jax.jit, static_argnames="count")
+@partial(jax.jit, static_argnames=("count", "batch", "packed"))
 def study(
     student: Student,
     states: jax.Array,
     costs: jax.Array,
+    known: int,
     seed: jax.Array,
     first: int,
     total: int,
     count: int,
+    batch: int = BATCH,
+    packed: bool = True,
 ) -> tuple[Student, jax.Array]:
-    """Make updates on minibatches of lessons, of `total` in all; return the loss of each.
+    """Make updates on minibatches of the first `known` lessons, of `total` updates in all; return
+    the loss of each.
 
     The rate falls to nothing over all updates: a gate near one half would go on flipping.
     """
 
     def update(now: Student, number: jax.Array) -> tuple[Student, jax.Array]:
-        rows = jax.random.randint(stream(seed, STREAM, number), (BATCH,), 0, len(states))
-        loss, slope = jax.value_and_grad(lesson_loss)(now.actor, states[rows], costs[rows])
+        rows = jax.random.randint(stream(seed, STREAM, number), (batch,), 0, known)
+        lesson = states[rows], costs[rows], packed
+        loss, slope = jax.value_and_grad(lesson_loss)(now.actor, *lesson)
         rate = RATE * jnp.minimum(1.0, (1.0 - number / total) / DECAY)
         return Student(*adam(now.actor, slope, now.memory, rate)), loss
 
@@ -155,20 +163,27 @@ def teach(
     calibration: Calibration,
     cells: Sequence[Cell],
     seed: int,
-    rounds: int = 3,
-    updates: int = 1_500,
+    rounds: int = ROUNDS,
+    updates: int = UPDATES,
+    batch: int = BATCH,
+    packed: bool = True,
     alter: Callable[[Lessons], Lessons] = lambda lessons: lessons,
+    note: Callable[[int, F32], None] = lambda first, losses: None,
 ) -> Params:
     """Rounds of days and updates: the first on days with the best holds, later ones on the
     student's own.
 
-    `alter` is for tests: it may change lessons before the student learns them.
+    `note` gets the losses of each round. `alter` is for tests: it may change lessons before the
+    student learns them.
     """
     if len(cells) < rounds:
         raise InputError(f"{len(cells)} days of lessons are too few; give at least {rounds}")
     student, services = new_student(actor), len(city.services)
-    share = len(cells) // rounds
-    lessons: Lessons | None = None
+    share, known = len(cells) // rounds, 0
+    # One size for all rounds, so that the updates are compiled once.
+    room = rounds * share * city.decisions
+    states = np.zeros((room, CANONICAL_WIDTH), np.float32)
+    costs = np.zeros((room, len(GRID_S)), np.float32)
     # Threads are enough: a day is almost only compiled code, which releases Python's lock.
     with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
         task = bar.add_task(f"days of lessons, seed {seed}", total=rounds * share)
@@ -176,19 +191,21 @@ def teach(
             choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
             a_day = partial(lessons_of_a_day, city, calibration, choose=choose)
             for day in pool.map(a_day, cells[turn * share : (turn + 1) * share]):
-                lessons = alter(day) if lessons is None else lessons + alter(day)
+                new = slice(known, known + len(day.states))
+                lessons = alter(day)
+                states[new], costs[new], known = lessons.states, lessons.costs, new.stop
                 bar.advance(task)
-            assert lessons is not None
-            states, costs = jnp.asarray(lessons.states), jnp.asarray(lessons.costs)
             first = turn * updates
             student, losses = study(
-                student, states, costs, jnp.uint32(seed), first, rounds * updates, updates
-            )
+                student, jnp.asarray(states), jnp.asarray(costs), known, jnp.uint32(seed), first,
+                rounds * updates, updates, batch, packed,
+            )  # fmt: skip
             bad = np.flatnonzero(~np.isfinite(losses))
             if len(bad):
                 raise InputError(
                     f"lesson update {first + bad[0] + 1} of seed {seed}: loss is not finite"
                 )
+            note(first, np.asarray(losses))
     taught = dict(jax.device_get(student.actor))
     if not all(np.isfinite(tensor).all() for tensor in taught.values()):
         raise InputError(f"the actor of seed {seed} is not finite after its last update")
