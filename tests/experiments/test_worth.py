@@ -23,7 +23,7 @@ from evenline.experiments.worth import (
     late,
     unseen,
 )
-from evenline.policies.lookahead import RATE, RUN, Lookahead
+from evenline.policies.lookahead import RATE, Lookahead
 from evenline.worlds.open import open_city
 
 TOWN = Operator(open_city("town"))
@@ -71,17 +71,15 @@ def test_reports_that_are_not_late_change_nothing(monkeypatch: pytest.MonkeyPatc
 def test_the_running_times_of_a_day_are_those_of_its_trips() -> None:
     world = TOWN.world(keep_visits=True)
     world.run_day(CELL, TOWN.look({}))
-    visits, city = world.visits, TOWN.opened.city
-    usual_s = np.repeat(TOWN.tables[RUN], RATE_BIN_S // FINE_S, axis=1)
-    run_s, first = day_running_times(TOWN, visits, usual_s), TOWN.look({}).forecast.first_place
-    arrived = {(v.trip, v.position): v.arrival_s for v in visits}
-    right = [
-        run_s[first[city.trips[v.trip].service] + v.position, v.departure_s // FINE_S]
-        == arrived[v.trip, v.position + 1] - v.departure_s
-        for v in visits
+    run_s = day_running_times(TOWN, world.visits)
+    arrived = {(v.trip, v.position): v.arrival_s for v in world.visits}
+    pairs = [
+        (run_s[v.trip, v.position], arrived[v.trip, v.position + 1] - v.departure_s)
+        for v in world.visits
         if (v.trip, v.position + 1) in arrived
     ]
-    assert len(right) > 500 and np.mean(right) > 0.95  # two buses may leave in one minute
+    assert len(pairs) > 300 and all(known == needed for known, needed in pairs)
+    assert (run_s[:, 0] > 0).all(), "a trip that did not run has the usual times"
 
 
 def test_the_command_writes_a_page_with_every_setting(

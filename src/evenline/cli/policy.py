@@ -298,6 +298,9 @@ def worth(
     out: OutOption = None,
     force: ForceOption = False,
     docs: DocsOption = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="A further controller to measure; repeatable.")
+    ] = None,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
 ) -> None:
@@ -308,7 +311,7 @@ def worth(
     from evenline.experiments.worth import worth as run
 
     folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = run(city, folder, blocks, docs, calibration, force, workers)
+    found = run(city, folder, blocks, docs, calibration, force, workers, policy or ())
     for group, title in TITLES.items():
         table = rows(found, group)
         widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]

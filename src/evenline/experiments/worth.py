@@ -1,9 +1,9 @@
 """What each piece of knowledge is worth to the look-ahead, in the fast world.
 
-The same development days run with more or less knowledge, with other prices of a passenger who is
-left, under other controllers, and under a clairvoyant that knows the day. Everything is compared
-with no holding. The result is a folder with `worth.json` and `worth.png`, and a section of a
-document.
+The same development days run with more or less knowledge, with other bases, lengths and prices of
+a passenger who is left, under other controllers, and under a clairvoyant that knows the day.
+Everything is compared with no holding. The result is a folder with `worth.json` and `worth.png`,
+and a section of a document.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -39,18 +39,20 @@ from evenline.experiments.compare import (
 from evenline.experiments.sensitivity import Guard, guarded_holds
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import open_policy
+from evenline.policies.bundle import base_rule, open_policy
 from evenline.policies.lookahead import (
     ALIGHTING,
     LOOKAHEAD,
     RATE,
     RUN,
+    USUAL_BASE,
     Lookahead,
     Tables,
     forecast_of,
     forecast_tables,
     rates_of,
 )
+from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.support.progress import progress_bar
@@ -60,11 +62,18 @@ from evenline.worlds.open import OpenCity, open_city
 
 RESULT, PICTURE = "worth.json", "worth.png"
 NOBODY, CLAIRVOYANT = "zero", "clairvoyant"
-CONTROLLER, KNOWLEDGE, PRICE = "controller", "knowledge", "price of a passenger left"
+CONTROLLER, KNOWLEDGE, BASE = "controller", "knowledge", "base of the forecast"
+LENGTH, PRICE = "buses behind", "price of a passenger left"
 CONTROLLERS = (
-    "headway-0.4", "schedule", "virtual-schedule", "zero+candidate", LOOKAHEAD,
+    "headway-0.4", "schedule", "virtual-schedule", USUAL_BASE.name, "zero+candidate", LOOKAHEAD,
     f"{LOOKAHEAD}+candidate",
 )  # fmt: skip
+BASES = (
+    "zero", "zero+candidate", "schedule", "virtual-schedule", "headway-0.2", "forward:gain=0.1",
+    "two-way:gain=0.05", "two-way:gain=0.1", "two-way:gain=0.2",
+)  # fmt: skip
+HINDSIGHT_BASES = ("zero", "two-way:gain=0.05", "two-way:gain=0.1", "two-way:gain=0.2")
+LENGTHS = (0, 1, 2, 3, 6)
 RESERVED = f"{LOOKAHEAD}, reserve alone on top"
 RIVALS = ("zero+candidate", f"{LOOKAHEAD}+candidate", RESERVED, CLAIRVOYANT)
 PRICES_S = (0, 500, 2_000, 10_000, 50_000)
@@ -86,10 +95,22 @@ class Operator:
     def tables(self) -> Tables:
         return forecast_tables(self.opened.city, self.opened.fitted())
 
-    def look(self, changed: Tables, bin_s: int = RATE_BIN_S, **constants: float) -> Lookahead:
+    def look(
+        self,
+        changed: Tables,
+        bin_s: int = RATE_BIN_S,
+        base: RulePolicy = USUAL_BASE,
+        **constants: float,
+    ) -> Lookahead:
         """The look-ahead with some tables replaced."""
-        forecast = forecast_of(self.opened.city, {**self.tables, **changed}, bin_s=bin_s)
+        forecast = forecast_of(self.opened.city, {**self.tables, **changed}, base, bin_s)
         return Lookahead(LOOKAHEAD, self.opened.city, forecast, 0, **constants)
+
+    def rule(self, name: str) -> RulePolicy:
+        """A base by its name."""
+        found = open_policy(base_rule(name), self.opened.city, self.opened.fitted())
+        assert isinstance(found, RulePolicy)
+        return found
 
     def world(self, keep_visits: bool = False) -> FastWorld:
         return self.opened.fast_world(keep_visits)
@@ -183,37 +204,46 @@ def with_reserve(operator: Operator, cell: Cell) -> Policy:
     return decide
 
 
+def based(operator: Operator, cell: Cell, base: str) -> Policy:
+    """The look-ahead with another rule for the buses of its forecast."""
+    return operator.look({}, base=operator.rule(base))
+
+
 # -- the clairvoyant ------------------------------------------------------------------------------
 
 
 def clairvoyant(operator: Operator, cell: Cell) -> Policy:
-    """Knows the people and the running times of this day by the minute.
+    """Knows the day: its people by the minute, the running times of each trip, and how it ends.
 
-    The luck of a trip does not depend on its holds, so the running times are those of the same day
-    under the look-ahead. Each minute has the running time of the trip that leaves nearest to it.
+    It tries the same search with several bases on the very day, with and without this knowledge,
+    and keeps what turned out best. The luck of a trip does not depend on its holds, so the running
+    times are those of the same day under the look-ahead.
     """
     world, people = operator.world(keep_visits=True), day_tables(operator, cell, FINE_S)
     usual_s = np.repeat(operator.tables[RUN], RATE_BIN_S // FINE_S, axis=1)
-    usual_s = np.ascontiguousarray(usual_s[:, : people[RATE].shape[1]])
-    world.run_day(cell, operator.look({**people, RUN: usual_s}, FINE_S))
-    run_s = day_running_times(operator, world.visits, usual_s)
-    return operator.look({**people, RUN: run_s}, FINE_S)
+    known = {**people, RUN: np.ascontiguousarray(usual_s[:, : people[RATE].shape[1]])}
+    tried = [(world.run_day(cell, usual := operator.look({})).generalized_s, usual)]
+    trip_run_s = day_running_times(operator, world.visits)
+    for base in HINDSIGHT_BASES:
+        policy = operator.look(known, FINE_S, base=operator.rule(base))
+        policy.forecast = policy.forecast._replace(trip_run_s=trip_run_s)
+        tried.append((world.run_day(cell, policy).generalized_s, policy))
+    return min(tried, key=lambda each: each[0])[1]
 
 
-def day_running_times(operator: Operator, visits: Sequence[Visit], usual_s: Array) -> Array:
-    """The running times of a day by place and minute; the usual ones where no bus ran."""
+def day_running_times(operator: Operator, visits: Sequence[Visit]) -> Array:
+    """The running times of a day by trip and stop; the usual ones where a bus did not arrive."""
     city, first = operator.opened.city, operator.look({}).forecast.first_place
+    most = max(len(service.stops) for service in city.services)
+    run_s = np.zeros((len(city.trips), most))
+    for row, trip in zip(run_s, city.trips, strict=True):
+        usual_s = operator.tables[RUN][first[trip.service] : first[trip.service + 1]]
+        row[: len(usual_s)] = usual_s.mean(1)
     arrived = {(visit.trip, visit.position): visit.arrival_s for visit in visits}
-    runs: dict[int, list[tuple[int, int]]] = {}
     for visit in visits:
         then = arrived.get((visit.trip, visit.position + 1))
         if then is not None:
-            place = int(first[city.trips[visit.trip].service]) + visit.position
-            runs.setdefault(place, []).append((visit.departure_s, then - visit.departure_s))
-    run_s, middle_s = usual_s.copy(), FINE_S * (np.arange(usual_s.shape[1]) + 0.5)
-    for place, found in runs.items():
-        left_s, needed_s = np.array(sorted(found)).T
-        run_s[place] = needed_s[np.argmin(np.abs(middle_s[:, None] - left_s), axis=1)]
+            run_s[visit.trip, visit.position] = then - visit.departure_s
     return run_s
 
 
@@ -234,9 +264,10 @@ def _named(source: str) -> Callable[[Operator, Cell], Policy]:
     return lambda op, cell: open_policy(source, op.opened.city, op.opened.calibration)
 
 
-def settings(opened: OpenCity) -> list[Setting]:
+def settings(opened: OpenCity, policies: Sequence[str] = ()) -> list[Setting]:
     """All settings; the first is the reference, the last the clairvoyant."""
-    found = [Setting(CONTROLLER, name, _named(name)) for name in (NOBODY, *CONTROLLERS)]
+    named = (NOBODY, *CONTROLLERS, *policies)
+    found = [Setting(CONTROLLER, Path(name).name, _named(name)) for name in named]
     found.append(Setting(CONTROLLER, RESERVED, with_reserve))
     known: dict[str, Callable[[Operator, Cell], Policy]] = {
         "exact people of the day": exact,
@@ -250,34 +281,46 @@ def settings(opened: OpenCity) -> list[Setting]:
     known[f"{UNSEEN_SHARE:.0%} of events unseen".replace("%", " %")] = unseen
     known[f"other buses known {LATE_S} s late"] = late
     found += [Setting(KNOWLEDGE, name, policy) for name, policy in known.items()]
+    found += [Setting(BASE, f"base {base}", partial(based, base=base)) for base in BASES]
+    found += [
+        Setting(LENGTH, f"{count} in full", _named(f"{LOOKAHEAD}:behind={count}"))
+        for count in LENGTHS
+    ]
     found += [
         Setting(PRICE, f"{price:,} s", _named(f"{LOOKAHEAD}:price_s={price}")) for price in PRICES_S
     ]
     return [*found, Setting(CONTROLLER, CLAIRVOYANT, clairvoyant)]
 
 
-Order = tuple[str, Path | None, int, Cell]  # city, calibration, number of the setting, day
+@dataclass(frozen=True)
+class Question:
+    """What is asked: a city, its calibration if another is named, further policies."""
+
+    source: str
+    calibration: Path | None = None
+    policies: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
-def _prepared(source: str, calibration: Path | None) -> tuple[Operator, list[Setting]]:
+def _prepared(asked: Question) -> tuple[Operator, list[Setting]]:
     """A city and its settings, opened once in each process."""
-    opened = open_city(source, calibration)
-    return Operator(opened), settings(opened)
+    opened = open_city(asked.source, asked.calibration)
+    return Operator(opened), settings(opened, asked.policies)
 
 
-def _day(order: Order) -> Outcome:
-    source, calibration, number, cell = order
-    operator, listed = _prepared(source, calibration)
+def _day(order: tuple[Question, int, Cell]) -> Outcome:
+    """The day of one setting, by its number, on one cell."""
+    asked, number, cell = order
+    operator, listed = _prepared(asked)
     return operator.world().run_day(cell, listed[number].policy(operator, cell))
 
 
 def run_settings(
-    source: str, calibration: Path | None, cells: Sequence[Cell], workers: int | None = None
+    asked: Question, cells: Sequence[Cell], workers: int | None = None
 ) -> list[list[Outcome]]:
     """The outcomes of every setting on every cell; one worker is this process itself."""
-    _, listed = _prepared(source, calibration)
-    orders = [(source, calibration, n, cell) for n in range(len(listed)) for cell in cells]
+    source, (_, listed) = asked.source, _prepared(asked)
+    orders = [(asked, n, cell) for n in range(len(listed)) for cell in cells]
     with progress_bar() as bar, ExitStack() as stack:
         run: Callable[..., Iterable[Outcome]] = map
         if workers != 1:
@@ -334,6 +377,7 @@ def worth(
     calibration: Path | None = None,
     force: bool = False,
     workers: int | None = None,
+    policies: Sequence[str] = (),
 ) -> list[Worth]:
     """Run all settings, write the folder, and the section of a document if one is named."""
     if workers is not None and workers < 1:
@@ -341,8 +385,11 @@ def worth(
     refuse_foreign(out, RESULT, force=force)
     opened, cells = open_city(city_name, calibration), PURPOSES[PURPOSE].cells(blocks)
     opened.fitted()
-    listed = settings(opened)
-    found = worths(listed, cells, run_settings(city_name, calibration, cells, workers))
+    for name in policies:  # refused before any day
+        open_policy(name, opened.city, opened.fitted())
+    asked = Question(city_name, calibration, tuple(policies))
+    _, listed = _prepared(asked)
+    found = worths(listed, cells, run_settings(asked, cells, workers))
     picture = png(figure(found, f"{opened.name}, fast world, {len(cells)} days"))
     result = {
         "city": digest(opened.city),
@@ -356,6 +403,7 @@ def worth(
         name = f"{docs.stem}-{opened.name}.png"
         write_bytes(docs.parent / "images" / name, picture)
         command = f"evenline worth --city {city_name} --blocks {blocks}"
+        command += "".join(f" --policy {name}" for name in policies)
         insert(docs, f"worth {opened.name}", document(found, command, len(cells), name))
     return found
 
@@ -391,6 +439,8 @@ def rows(found: Sequence[Worth], group: str) -> list[list[str]]:
 TITLES = {
     CONTROLLER: "Controllers, and the clairvoyant:",
     KNOWLEDGE: "The look-ahead with other knowledge:",
+    BASE: "The look-ahead with another base rule for the buses of its forecast:",
+    LENGTH: "The look-ahead with more or fewer buses behind computed in full (`behind`):",
     PRICE: "The look-ahead with other prices of a passenger who is left (`price_s`):",
 }
 
@@ -414,7 +464,8 @@ def figure(found: Sequence[Worth], title: str) -> Figure:
     """Change of time by setting on the left, time against completion on the right."""
     result = Figure(figsize=(12.0, 6.2), layout="constrained", facecolor=LIGHT.paper)
     left, right = result.subplots(1, 2, width_ratios=(1.0, 1.1))
-    _draw_changes(left, [e for e in found if e.group != PRICE and e.name != NOBODY])
+    shown = (CONTROLLER, KNOWLEDGE)
+    _draw_changes(left, [e for e in found if e.group in shown and e.name != NOBODY])
     _draw_front(right, found)
     for axis in (left, right):
         axis.grid(color=LIGHT.faint, linewidth=0.6)

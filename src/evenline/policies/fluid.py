@@ -54,6 +54,7 @@ class Forecast(NamedTuple):
     moment: Array  # the sum of their times
     alights: Array  # share of the people on board who alight at a place
     run_s: Array  # place, half hour: mean running time to the next stop
+    trip_run_s: Array  # trip, stop: for a reference that knows them; otherwise empty
     base: Base
 
 
@@ -135,6 +136,14 @@ def _come(f: Forecast, place: int, start_s: float, end_s: float) -> tuple[float,
 
 
 @inlined
+def _run_s(f: Forecast, trip: int, first: int, stop: int, leaves: float) -> float:
+    """The running time of a bus to its next stop."""
+    if f.trip_run_s.shape[0]:
+        return float(f.trip_run_s[trip, stop])
+    return float(f.run_s[first + stop, _half(f, leaves)])
+
+
+@inlined
 def _base_s(
     f: Forecast, room: Room, trip: int, stop: int, at: float, dwell_s: float, reached_s: float
 ) -> float:
@@ -197,7 +206,7 @@ def _drive(
     """Let a bus go from its arrival at one stop to its arrival at another."""
     while stop < end and at < f.horizon_s:
         load, leaves = _call(f, room, stops, trip, first, stop, at, load, scale)
-        arrives = leaves + f.run_s[first + stop, _half(f, leaves)]
+        arrives = leaves + _run_s(f, trip, first, stop, leaves)
         room.cost[1] += load * (min(arrives, f.horizon_s) - at)
         at = arrives
         stop += 1
@@ -276,7 +285,7 @@ def _fixed(
         load, leaves = _call(f, room, room.tried, room.behind_trip[c], first, stop, at, load, scale)
         room.cost[0] += room.tried.queue[stop] * gap  # for the bus after it
         if learn:
-            room.fixed_s[stop + 1] = leaves + f.run_s[first + stop, _half(f, leaves)]
+            room.fixed_s[stop + 1] = leaves + _run_s(f, room.behind_trip[c], first, stop, leaves)
         room.cost[1] += load * (room.fixed_s[stop + 1] - at)
         at = room.fixed_s[stop + 1]
 
@@ -333,7 +342,7 @@ def _costs(
         room.tried.since_s[stop], room.tried.reached_s[stop] = leaves, now
         room.tried.queue[stop] = raw[event.WAITING] - on
         room.cost[0] += room.tried.queue[stop] * (leaves - now)
-        at = leaves + f.run_s[place, _half(f, leaves)]
+        at = leaves + _run_s(f, trip, first, stop, leaves)
         room.cost[1] += load * (at - now)
         _drive(f, room, room.tried, trip, first, stop + 1, last, at, load, scale)
         for c in range(min(count, behind)):
@@ -353,13 +362,14 @@ def _costs(
 def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: float) -> None:
     """Keep what a bus has reported, and when it is expected at its next stop."""
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
-    place = f.first_place[service] + stop
+    first = f.first_place[service]
+    place = first + stop
     off, on, free = _exchanged(f, raw, place)
     leaves = now + raw[event.BASE_DWELL] + hold_s
     late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
     seen.position[trip] = stop
     seen.load[trip] = raw[event.ON_BOARD] - off + on + late
-    seen.due_s[trip] = leaves + f.run_s[place, _half(f, leaves)]
+    seen.due_s[trip] = leaves + _run_s(f, trip, first, stop, leaves)
     seen.since_s[place], seen.reached_s[place] = leaves, now
     seen.queue[place] = raw[event.WAITING] - on
 

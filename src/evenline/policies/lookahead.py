@@ -135,6 +135,7 @@ def forecast_of(
         moment=np.hstack([zeros, np.cumsum(rate * np.diff(start**2) / 2, axis=1)]),
         alights=np.ascontiguousarray(tables[ALIGHTING]),
         run_s=np.ascontiguousarray(tables[RUN]),
+        trip_run_s=np.zeros((0, 0)),
         base=Base(base.rule.address, base.constants, base.chain, base.first_visit, base.due_s),
     )
 
