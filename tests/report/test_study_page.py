@@ -279,6 +279,20 @@ def test_the_verdict_says_what_failed_and_what_it_does_not_say(study: Path) -> N
     assert verdict(found).word == "Not confirmed"
 
 
+def test_a_gate_against_a_control_is_said_in_words(study: Path) -> None:
+    found = read_study(study)
+    assert found.trial is not None
+    trial, gate = found.trial, "less time than zero"
+    trial["claim"]["gates"] = (*trial["claim"]["gates"], gate)
+    trial["analysis"]["gates"][gate] = False
+    trial["analysis"]["confirmed"] = False
+    said = verdict(found)
+    condition = "less passenger time than \u201czero\u201d in at least"
+    assert condition in said.lead
+    assert any(condition in words and not passed for words, passed in said.checks)
+    assert any("asks for less time than \u201czero\u201d" in limit for limit in said.limits)
+
+
 def test_what_may_be_chance_is_said_first_and_a_tie_is_one(study: Path) -> None:
     found = read_study(study)
     assert found.trial is not None

@@ -165,6 +165,22 @@ def test_one_gate_alone_denies_the_claim(gate: str) -> None:
     assert analyse(published(), without, SOUND | {gate: False}).confirmed
 
 
+@pytest.mark.parametrize(("lost", "passed"), [(1, True), (2, False)])
+def test_a_gate_asks_for_less_time_than_a_control_in_as_many_blocks(
+    lost: int, passed: bool
+) -> None:
+    days = published()
+    for key, row in days.items():
+        if key.method == "hold" and key.block in BLOCKS[:lost]:
+            row["generalized_s"] -= 500  # better than the candidate there
+    gates = (*GATES, "less time than hold", "less time than raw")
+    found = analyse(days, replace(CLAIM, gates=gates), SOUND)
+    assert found.controls["hold"].favourable_blocks == 10 - lost
+    assert found.gates["less time than hold"] is passed and found.gates["less time than raw"]
+    assert found.claim.intersection_union_passed and found.confirmed is passed
+    assert analyse(days, CLAIM, SOUND).confirmed, "without the gate, a control decides nothing"
+
+
 def test_one_demand_level_in_the_wrong_direction_denies_the_claim() -> None:
     days = published()
     for key, row in days.items():

@@ -101,6 +101,13 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
             {"claim": '{ candidate = "better", parent = "worse", gates = ["luck"] }'},
             "claim: unknown gate 'luck'; choose 'mean direction'",
         ),
+        (
+            {
+                "claim": '{ candidate = "better", parent = "worse", '
+                'gates = ["less time than worse"] }'
+            },
+            "claim: unknown control 'worse'; choose ",
+        ),
         ({"claim": '{ candidate = "better" }'}, "claim: missing key parent"),
         ({"limits": "{ tries = 0 }"}, "limits.tries: expected int >= 1"),
         ({"name": '"a/b"'}, "name: expected str of letters, digits, - _ . only"),

@@ -29,7 +29,7 @@ from evenline.trial.analyse import analyse, endpoints_of
 from evenline.trial.closeout import closeout, root_of
 from evenline.trial.evidence import write_analysis
 from evenline.trial.matrix import run, seal_of
-from evenline.trial.plan import Claim
+from evenline.trial.plan import GATES, Claim
 from evenline.trial.records import Day, JobRecord
 from evenline.trial.registration import Trial, deviate
 from evenline.trial.verify import verify
@@ -137,7 +137,8 @@ def day_of(row: dict[str, Any]) -> dict[str, int]:
 def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: int) -> None:
     """A small spread makes ties; whole blocks may tie, and the margin may be met exactly."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    claim = Claim(candidate="a", parent="b", required_wins=6)
+    gates = (*GATES, "less time than c")
+    claim = Claim(candidate="a", parent="b", required_wins=6, gates=gates)
     plan = {
         "claim": plain(claim),
         "seeds": [1, 2],

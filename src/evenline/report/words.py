@@ -12,6 +12,7 @@ import evenline
 from evenline.figures.page import signed
 from evenline.report.data import Study
 from evenline.support.files import sha256
+from evenline.trial.plan import LESS_TIME
 from evenline.trial.used import has_outcomes
 
 GATES = {
@@ -155,6 +156,13 @@ def _lower(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 
+def _gate(name: str, needed: str) -> str:
+    """A gate in a few words."""
+    if name.startswith(LESS_TIME):
+        return f"less passenger time than {named(name.removeprefix(LESS_TIME))} {needed}"
+    return GATES.get(name, name)
+
+
 def _missed(trial: Mapping[str, Any]) -> list[str]:
     """The conditions of the claim that are not met, in a few words each."""
     analysis, claim = trial["analysis"], trial["claim"]
@@ -163,7 +171,7 @@ def _missed(trial: Mapping[str, Any]) -> list[str]:
     conditions = [
         (f"less passenger time {needed}", primary["passed"]),
         (f"completion within the margin {needed}", service["passed"]),
-        *((GATES.get(name, name), analysis["gates"][name]) for name in claim["gates"]),
+        *((_gate(name, needed), analysis["gates"][name]) for name in claim["gates"]),
     ]
     return [words for words, passed in conditions if not passed]
 
@@ -171,7 +179,7 @@ def _missed(trial: Mapping[str, Any]) -> list[str]:
 def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     analysis, claim = trial["analysis"], trial["claim"]
     primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
-    margin = 100 * trial["margin"]
+    margin, needed = 100 * trial["margin"], f"in at least {primary['required_wins']} blocks"
     return (
         (
             f"less passenger time in {primary['wins']} of {primary['blocks']} blocks "
@@ -183,7 +191,7 @@ def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
             f"{service['wins']} of {service['blocks']} blocks ({service['required_wins']} needed)",
             service["passed"],
         ),
-        *((GATES.get(name, name), bool(analysis["gates"][name])) for name in claim["gates"]),
+        *((_gate(name, needed), bool(analysis["gates"][name])) for name in claim["gates"]),
     )
 
 
@@ -194,7 +202,7 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
         f"These are {days:,} pairs of simulated days ({trial['simulator']}) in one network, "
         f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
         f"The claim compares {which(claim['candidate'])} with its direct parent"
-        f"{called(claim['parent'])} and nothing else. Other methods are described, not tested.",
+        f"{called(claim['parent'])}{_tested_too(claim)}.",
         "Time is generalized passenger time: a second of waiting at a stop counts twice, a second "
         "on board once, for everyone who sets out, including those who never arrive.",
         "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
@@ -207,6 +215,14 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
     return (*limits, *on_record(trial))
+
+
+def _tested_too(claim: Mapping[str, Any]) -> str:
+    """Which other methods the claim says something about."""
+    rivals = [named(g.removeprefix(LESS_TIME)) for g in claim["gates"] if g.startswith(LESS_TIME)]
+    if not rivals:
+        return " and nothing else. Other methods are described, not tested"
+    return f", and asks for less time than {' and '.join(rivals)}. Others are described, not tested"
 
 
 def on_record(trial: Mapping[str, Any]) -> list[str]:

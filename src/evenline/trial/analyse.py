@@ -12,7 +12,7 @@ from fractions import Fraction
 from evenline.control.outcome import Outcome
 from evenline.support.records import Line, Number, Record, Sha256, Share, Whole, Word
 from evenline.trial.intervals import Interval, bca, hodges_lehmann
-from evenline.trial.plan import Claim, sign_probability
+from evenline.trial.plan import LESS_TIME, Claim, sign_probability
 from evenline.trial.records import Day, JobRecord
 
 FORMAT = "evenline-trial-analysis-1"
@@ -140,12 +140,20 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
     service = sign_test(served, claim, blocks["completion"])
     both = primary.passed and service.passed
     by_level = {str(level): means(pairs, level=level) for level in levels}
+    labels = list(dict.fromkeys(key.method for key in endpoints))
+    controls = {
+        label: _against(endpoints, candidate, label)
+        for label in labels
+        if label not in (candidate, parent)
+    }
+    needed = primary.required_wins
     every = {
         "mean direction": mean(d["generalized_s"] for d in pairs.values()) < 0,
         "demand direction": all(row["generalized_s"] < 0 for row in by_level.values()),
     } | dict(checks)
+    for label, control in controls.items():
+        every[f"{LESS_TIME}{label}"] = control.favourable_blocks >= needed
     gates = {name: every[name] for name in claim.gates}
-    labels = list(dict.fromkeys(key.method for key in endpoints))
     return Findings(
         claim=ClaimFound(
             primary=primary,
@@ -159,11 +167,7 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
         difference=figures(means(pairs)),
         by_level={level: figures(row) for level, row in by_level.items()},
         by_seed={str(seed): figures(means(pairs, seed=seed)) for seed in seeds},
-        controls={
-            label: _against(endpoints, candidate, label)
-            for label in labels
-            if label not in (candidate, parent)
-        },
+        controls=controls,
         beyond_the_claim={name: _effect(_floats(blocks[name])) for name in ENDPOINTS},
     )
 

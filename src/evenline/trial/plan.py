@@ -29,6 +29,7 @@ GATES = (
     "artifacts",
     "stability",
 )
+LESS_TIME = "less time than "  # with a control's name, a gate: in as many blocks as the claim
 MOST_BLOCKS = 200  # the exact sign test of more takes very long
 
 Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=1_000)]
@@ -63,8 +64,11 @@ class Claim(Record):
         for key in ("endpoint", "direction", "unit", "ties"):
             if getattr(self, key) != fixed[key]:
                 raise ValueError(f"{key} can only be {fixed[key]!r}")
-        if unknown := [gate for gate in self.gates if gate not in GATES]:
-            raise ValueError(f"unknown gate {unknown[0]!r}; choose {choice(GATES)}")
+        for gate in self.gates:
+            if gate not in GATES and not gate.startswith(LESS_TIME):
+                raise ValueError(
+                    f"unknown gate {gate!r}; choose {choice([*GATES, LESS_TIME + 'METHOD'])}"
+                )
 
 
 class Blocks(Record):
@@ -223,6 +227,11 @@ def _settled_claim(claim: Claim, methods: dict[str, tuple[str, ...]], blocks: in
     for label in (claim.candidate, claim.parent):
         if label not in methods:
             raise InputError(f"claim: unknown method {label!r}; choose {choice(methods)}")
+    controls = [label for label in methods if label not in (claim.candidate, claim.parent)]
+    for gate in claim.gates:
+        control = gate.removeprefix(LESS_TIME)
+        if gate not in GATES and control not in controls:
+            raise InputError(f"claim: unknown control {control!r}; choose {choice(controls)}")
     wins = wins_required(blocks, claim.level)
     if claim.required_wins not in (None, wins):
         raise InputError(

@@ -545,6 +545,21 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         "artifacts": True,  # reached only if every hash is right
         "stability": all(p["stable"] for p in trial["policies"] if p["method"] in roles),
     }
+    controls = {
+        label: {
+            "difference": means(against),
+            "favourable_blocks": sum(
+                average([g["generalized_s"] for k, g in against.items() if k[2:4] == b]) < 0
+                for b in blocks
+            ),
+        }
+        for label in plan["methods"]
+        if label not in roles
+        for against in [gap_table(days, claim["candidate"], label)]
+    }
+    for label, control in controls.items():
+        enough = control["favourable_blocks"] >= primary["required_wins"]
+        gates[f"less time than {label}"] = enough
     gates = {name: gates[name] for name in claim["gates"]}
     return {
         "claim": {
@@ -561,18 +576,7 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         "difference": overall,
         "by_level": by_level,
         "by_seed": {str(seed): means(gaps, 1, seed) for seed in plan["seeds"]},
-        "controls": {
-            label: {
-                "difference": means(against),
-                "favourable_blocks": sum(
-                    average([g["generalized_s"] for k, g in against.items() if k[2:4] == b]) < 0
-                    for b in blocks
-                ),
-            }
-            for label in plan["methods"]
-            if label not in roles
-            for against in [gap_table(days, claim["candidate"], label)]
-        },
+        "controls": controls,
     }
 
 
