@@ -1,10 +1,10 @@
-"""Plans to run studies by: the town's, as it is or with some lines replaced."""
+"""Plans to run studies by: the paper's on `town`, as it is or with some lines replaced."""
 
 from pathlib import Path
 
 from evenline.study.plan import find_plan
 
-TOWN = find_plan("town").resolve()
+TOWN = find_plan("town-paper").resolve()
 
 
 def plan_with(tmp_path: Path, **changes: str) -> Path:

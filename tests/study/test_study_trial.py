@@ -21,7 +21,7 @@ from evenline.runs.job import Job as Order
 from evenline.study import engine
 from evenline.study.engine import Step, Study, open_study, run_study
 from evenline.study.plan import read_study_plan
-from evenline.study.steps import STEPS, steps_with
+from evenline.study.steps import STEPS
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, write_bytes, write_table, write_text
 from evenline.trial.used import Used, note_used
@@ -80,11 +80,12 @@ def quick_steps() -> list[Step]:
         "train": train,
     }
 
-    def page(folder: Path) -> Path:
-        write_text(folder / "report.html", "<p>stand-in</p>")
-        return folder / "report.html"
+    def page(study: Study) -> str:
+        write_text(study.folder / "report.html", "<p>stand-in</p>")
+        return "report.html"
 
-    return [replace(step, run=replaced.get(step.name, step.run)) for step in steps_with(page)]
+    replaced["report"] = page
+    return [replace(step, run=replaced.get(step.name, step.run)) for step in STEPS]
 
 
 def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
@@ -109,18 +110,18 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
     assert len(said) == len(steps) and all("up to date" in line for line in said)
 
     longer = plan_with(tmp_path, events="5000")
-    with pytest.raises(InputError, match=r"already has outcomes of seed 8101.*events is 5000"):
+    with pytest.raises(InputError, match=r"already has outcomes of seed 8111.*events is 5000"):
         run_study(open_study(longer, out), longer, steps)
     assert (out / "plan.toml").read_bytes() == TOWN.read_bytes()
 
-    longer.write_text(longer.read_text().replace("sumo_seed = 8101", "sumo_seed = 8111"))
-    with pytest.raises(InputError, match="seed 8201"):
+    longer.write_text(longer.read_text().replace("sumo_seed = 8111", "sumo_seed = 8121"))
+    with pytest.raises(InputError, match="seed 8211"):
         run_study(open_study(longer, out), longer, steps)
-    longer.write_text(longer.read_text().replace("demand_seed = 8201", "demand_seed = 8211"))
+    longer.write_text(longer.read_text().replace("demand_seed = 8211", "demand_seed = 8221"))
     assert run_study(open_study(longer, out), longer, steps)
     (earlier,) = (out / "earlier").iterdir()
     assert read_json(earlier / "closeout.json")["merkle_root"] == root
-    assert read_json(out / "trial" / "trial.json")["plan"]["blocks"][0] == [8111, 8211]
+    assert read_json(out / "trial" / "trial.json")["plan"]["blocks"][0] == [8121, 8221]
 
 
 def test_once_there_are_outcomes_nothing_before_them_is_made_again(
@@ -139,7 +140,7 @@ def test_once_there_are_outcomes_nothing_before_them_is_made_again(
     assert evenline(*run, "--from", "report")[0] == 0
 
     code, said = evenline("study", "run", TOWN, "--out", tmp_path / "second")
-    assert code == 2 and "SUMO seed 8101: trial 'town-study' has used it" in said
+    assert code == 2 and "SUMO seed 8111: trial 'town-paper-study' has used it" in said
     assert "name fresh seeds" in said
     assert evenline("study", "run", TOWN, "--out", tmp_path / "second", "--until", "train")[0] == 0
     assert evenline(*run)[0] == 0  # the first goes on all the same
@@ -152,10 +153,10 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
 
     city = digest(embedded_city("town"))
     ledger = tmp_path / "results" / "used-cells.json"
-    note_used(ledger, Used(name="mine", trial=None, city=city, blocks=((8103, 9203),)))
+    note_used(ledger, Used(name="mine", trial=None, city=city, blocks=((8113, 9203),)))
     dry = ("study", "run", TOWN, "--dry-run", "--out")
     for out in (tmp_path / "results" / "study", tmp_path / "elsewhere" / "study"):
-        assert "SUMO seed 8103: trial 'mine' has used it" in evenline(*dry, out)[1]
+        assert "SUMO seed 8113: trial 'mine' has used it" in evenline(*dry, out)[1]
     ledger.unlink()
     used = Used(name="mine", trial=None, city=city, blocks=((8123, 9203),))
     note_used(tmp_path / "results" / "study-x" / ledger.name, used)

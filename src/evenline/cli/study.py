@@ -36,18 +36,18 @@ def run(
     """Run the steps of a study that are missing or out of date. Run it again to continue."""
     from evenline.study.engine import chosen, open_study, refuse_seen, run_study
     from evenline.study.plan import find_plan
-    from evenline.study.steps import STEPS
+    from evenline.study.steps import steps_of
 
     path = find_plan(plan)
     study = open_study(path, out, executor_of(executor, address, workers))
     _say_missing(study)
     if dry_run:
-        steps = chosen(STEPS, first, until)
+        steps = chosen(steps_of(study.plan), first, until)
         refuse_seen(study, steps, first)
         _show(study, steps, first)
         return
     try:
-        whole = run_study(study, path, STEPS, first, until, _say)
+        whole = run_study(study, path, steps_of(study.plan), first, until, _say)
     except KeyboardInterrupt:
         _say(f"stopped; run the same command{' without --from' if first else ''} to continue")
         raise typer.Exit(130) from None
@@ -61,9 +61,10 @@ def status(plan: PlanArgument = "town", out: OutOption = None) -> None:
     """
     from evenline.study.engine import open_study
     from evenline.study.plan import find_plan
-    from evenline.study.steps import STEPS
+    from evenline.study.steps import steps_of
 
-    _show(open_study(find_plan(plan), out), STEPS)
+    study = open_study(find_plan(plan), out)
+    _show(study, steps_of(study.plan))
 
 
 @app.command("plan")

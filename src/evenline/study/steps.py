@@ -37,7 +37,6 @@ from evenline.worlds.sumo.runtime import installed_version
 
 EARLIER, TRIAL_PLAN = "earlier", "trial.toml"
 BEHAVIOURS, LEVELS = 8, 3  # of the replay, per block
-WriteReport = Callable[[Path], Path]
 
 
 # -- city, replay, calibration --------------------------------------------------------------------
@@ -158,26 +157,25 @@ def _policies(study: Study) -> str:
     folder = study.folder
     opened = open_calibrated(study.city, folder / CALIBRATION)
     city = opened.city
-    made_from = {
-        "made_by": "evenline study run",
-        "city": digest(city),
-        "replay": sha256(folder / "replay" / "manifest.json"),
-        "calibration": sha256(folder / CALIBRATION),
-    }
+    made_from = {"made_by": "evenline study run", "city": digest(city)}
     made = 0
     for label, method in study.plan.methods.items():
         target = folder / "policies" / label
         if method.source:
             source = study.plan.policy(method)
             if read_policy(source).own is None:  # a trial copies its file
-                origin = {"made_by": made_from["made_by"], "source": method.source}
-                origin |= {"city": digest(city)}
+                origin = made_from | {"source": method.source}
                 export_bundle(target, source, city, None, origin, opened.calibration)
                 made += 1
             continue
         for seed in study.plan.seeds:
             learner = actor_name(study.plan.learner(method))
-            told: dict[str, object] = made_from | {"learner": learner, "seed": seed}
+            told: dict[str, object] = made_from | {
+                "replay": sha256(folder / "replay" / "manifest.json"),
+                "calibration": sha256(folder / CALIBRATION),
+                "learner": learner,
+                "seed": seed,
+            }
             actor = folder / "train" / "actors" / f"{learner}-{seed}.safetensors"
             own = is_own(method.learner)
             told |= {"stable": own or training_is_stable(folder / "train", learner, seed)}
@@ -457,11 +455,15 @@ def _versioned(step: Step) -> Step:
 
 
 STEPS = tuple(_versioned(step) for step in GRAPH)
+LEARNING = ("replay", "replay-audit", "fidelity", "train")
 
 
-def steps_with(write_report: WriteReport | None = None) -> tuple[Step, ...]:
-    """The graph of steps; another function may write the page."""
-    if write_report is None:
+def steps_of(plan: StudyPlan) -> tuple[Step, ...]:
+    """The steps of a study; without learners, those that only learning needs are left out."""
+    if plan.learners:
         return STEPS
-    page = dataclasses.replace(STEPS[-1], run=lambda study: str(write_report(study.folder)))
-    return (*STEPS[:-1], page)
+    return tuple(
+        dataclasses.replace(step, needs=tuple(n for n in step.needs if n not in LEARNING))
+        for step in STEPS
+        if step.name not in LEARNING
+    )
