@@ -21,12 +21,14 @@ import typer
 from typer.testing import CliRunner
 
 from calibrated import calibration_of
+from evenline.city.cells import PURPOSES
 from evenline.city.tables import digest, open_city, save_city
 from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
 from evenline.report.data import read_study
+from evenline.report.days import decision_of
 from evenline.report.page import MISSING, REPORT, write_report
-from evenline.report.words import verdict
+from evenline.report.words import decision_words, holds_words, verdict
 from evenline.runs.executors import Results
 from evenline.runs.job import Ended
 from evenline.runs.job import Job as Order
@@ -37,10 +39,11 @@ from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 from evenline.trial.used import note_used
 from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import open_city as open_calibrated
 from made import answer
 
 FIGURES = {
-    *("forest", "effects", "map", "timespace", "headways", "load", "reserve"),
+    *("forest", "effects", "map", "timespace", "headways", "load", "holds"),
     *("ends", "metrics", "fidelity", "replay", "ratio"),
 }
 PLAN = """
@@ -370,3 +373,29 @@ def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path / "nothing")
     with pytest.raises(InputError, match="is not a study"):
         write_report(tmp_path)
+
+
+def test_a_decision_of_the_look_ahead_is_told_with_the_cost_of_every_hold() -> None:
+    opened = open_calibrated("town")
+    cell = PURPOSES["development"].cells(1)[1]
+    told = decision_of(opened, "lookahead", cell)
+    assert told is not None and decision_of(opened, "zero", cell) is None
+    best = min(told["costs"])
+    assert told["costs"][0] == 0 > best
+    assert told["holds_s"][told["costs"].index(best)] == told["chosen_s"]
+    said = decision_words(told)
+    assert f"bus {told['trip']} of service {told['service']}" in said
+    assert f"Held for {told['chosen_s']:.0f} s" in said and f"{-best:,.0f} s" in said
+
+
+def test_holds_are_counted_where_no_reserve_acts() -> None:
+    days = {
+        "decisions": [["A", 0, 40], ["B", 0, 60]],
+        "activations": {"candidate": [["hold", "A", 0, 5], ["hold", "B", 0, 15]]},
+        "held": "hold",
+        "blocks": [{}, {}],
+    }
+    assert holds_words(days, "lookahead") == (
+        "The policy \u201clookahead\u201d made 10 holds a day, 20.0 % of all decisions, most of "
+        "them on service B."
+    )

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from evenline.city.demand import Cell
 from evenline.city.model import City
+from evenline.control import event
 from evenline.control.world import run_episode
 from evenline.figures.measure import column, headway_ratios
 from evenline.policies.bundle import open_policy, parse_source
-from evenline.rules.chain import ELEMENTS
+from evenline.policies.lookahead import Lookahead
+from evenline.rules.chain import ELEMENTS, apply_chain
 from evenline.rules.explain import HOUR_S, Witness, changes
 from evenline.support.own import is_own
 from evenline.worlds.open import CALIBRATION, OpenCity, open_city
@@ -24,6 +26,7 @@ from evenline.worlds.open import CALIBRATION, OpenCity, open_city
 VISITS = 60_000  # the most stop visits on a page, but at least one block
 ROLES = ("candidate", "parent")
 CHANGES = ("", *ELEMENTS.values())
+HELD = "hold"  # the whole decision, beside the elements of the chain that changed it
 
 
 def study_city(study: Path) -> OpenCity:
@@ -48,6 +51,7 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
     sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in ROLES}
     visits = sum(len(city.services[trip.service].stops) for trip in city.trips)
     count = max(1, min(len(trial["blocks"]), VISITS // (2 * visits)))
+    first = Cell(trial["blocks"][0][0], trial["blocks"][0][1], level)
     blocks = []
     changed: dict[str, Counter[tuple[str, str, int]]] = {role: Counter() for role in ROLES}
     decided: Counter[tuple[str, int]] = Counter()
@@ -64,6 +68,7 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
                 "services": _by_service(city, table),
             }
             changed[role].update(changes(table))
+            changed[role].update(_held(table))
             if role == "candidate":
                 decided.update(_decisions(table))
         blocks.append({"number": number, "seeds": [sumo_seed, demand_seed], **days})
@@ -72,6 +77,8 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
         "seed": seed,
         "blocks": blocks,
         "changes": list(CHANGES),
+        "held": HELD,
+        "decision": decision_of(opened, sources["candidate"], first),
         "activations": {
             role: [[*key, times] for key, times in sorted(found.items())]
             for role, found in changed.items()
@@ -87,6 +94,62 @@ def source_of(study: Path, trial: dict[str, Any], method: str, seed: int) -> str
             copied = study / "trial" / "inputs" / policy["path"]
             return str(copied) if copied.is_dir() else str(policy["path"])
     raise AssertionError(f"{method} {seed} is not in the trial")
+
+
+def decision_of(opened: OpenCity, source: str, cell: Cell) -> dict[str, Any] | None:
+    """The decision of a day between two buses that saves most, with the cost of every hold tried.
+
+    None for a policy that does not look ahead.
+    """
+    policy = open_policy(source, opened.city, opened.calibration)
+    if not isinstance(policy, Lookahead):
+        return None
+    world, most, found = opened.fast_world(), 0.0, None
+    batch = world.reset(cell)
+    while batch is not None:
+        policy.follow(batch)
+        holds_s = []
+        for i, (trip, raw) in enumerate(zip(batch.trips.tolist(), batch.raw, strict=True)):
+            costs = policy.costs(trip, raw)
+            best = int(np.argmin(costs))
+            proposal = policy.holds_s[best : best + 1]
+            holds_s.append(
+                float(apply_chain(policy.chain, raw[None], proposal, policy.horizon_s)[0])
+            )
+            policy.note(trip, raw, holds_s[-1])
+            between = raw[event.BUS_AHEAD] == raw[event.BUS_BEHIND] == 1.0
+            if between and costs[0] - costs[best] > most:
+                most = float(costs[0] - costs[best])
+                found = _told(opened.city, policy, batch, i) | {
+                    "costs": np.round(costs - costs[0]).tolist(),
+                    "chosen_s": float(policy.holds_s[best]),
+                }
+        batch = world.step(holds_s)
+    return found
+
+
+def _told(city: City, policy: Lookahead, batch: event.Batch, i: int) -> dict[str, Any]:
+    """What is known of a bus that decides: where and when, its neighbours, its passengers."""
+    raw, (trip, stop) = batch.raw[i], event.place(city, batch, i)
+    numbers = {
+        "ahead_s": event.HEADWAY_AHEAD, "behind_s": event.HEADWAY_BEHIND,
+        "planned_s": event.TARGET_AHEAD, "waiting": event.WAITING, "on_board": event.ON_BOARD,
+    }  # fmt: skip
+    return {
+        "trip": trip,
+        "stop": stop,
+        "service": city.services[int(raw[event.SERVICE])].id,
+        "time_s": batch.time_s,
+        "holds_s": policy.holds_s.tolist(),
+        **{name: float(raw[feature]) for name, feature in numbers.items()},
+    }
+
+
+def _held(table: pa.Table) -> Counter[tuple[str, str, int]]:
+    """How many buses were held, by service and hour."""
+    names = ("hold_s", "service", "arrival_s")
+    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    return Counter((HELD, service, at // HOUR_S) for hold, service, at in rows if hold)
 
 
 def _by_service(city: City, table: pa.Table) -> dict[str, dict[str, list[Any]]]:

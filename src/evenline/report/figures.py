@@ -29,7 +29,7 @@ from evenline.report.days import ROLES
 
 FOLDER = "figures"
 DIVERGING = LinearSegmentedColormap.from_list("headways", ["#A94C86", "#f6f7f9", "#C07F00"])
-GROWING = LinearSegmentedColormap.from_list("reserve", ["#f6f7f9", "#009E73"])
+GROWING = LinearSegmentedColormap.from_list("holds", ["#f6f7f9", "#009E73"])
 Days = dict[str, Any]
 
 
@@ -46,7 +46,7 @@ def figure_files(study: Study, days: Days | None, service: str | None) -> dict[s
         drawn["time-space"] = lambda: time_space(city, trial, days, service)
         drawn["headways"] = lambda: headways(city, trial, days, service)
         drawn["load"] = lambda: load(city, trial, days, service)
-        drawn["reserve"] = lambda: reserve(city, days)
+        drawn["holds"] = lambda: holds(city, days)
     if (training := study.training) is not None and training["ends"]:
         drawn["learning"] = lambda: learning(training)
     if training is not None and training["metrics"]:
@@ -99,7 +99,8 @@ def forest(trial: dict[str, Any]) -> Figure:
 def effects(trial: dict[str, Any]) -> Figure:
     """The same by demand level and by training seed, a faint dot for each block."""
     groups = [(f"demand \u00d7 {level:.2f}", "level", level) for level in trial["levels"]]
-    groups += [(f"seed {seed}", "seed", seed) for seed in trial["seeds"]]
+    if len(trial["seeds"]) > 1:
+        groups += [(f"seed {seed}", "seed", seed) for seed in trial["seeds"]]
     figure, axes = _blank(6.0, 0.3 * len(groups) + 1.1)
     for row, (_, key, value) in enumerate(groups):
         members = [p for p in trial["pairs"] if p[key] == value]
@@ -186,12 +187,16 @@ def load(city: City, trial: dict[str, Any], days: Days, service: str) -> Figure:
     return figure
 
 
-def reserve(city: City, days: Days) -> Figure:
-    """The share of decisions that the completion reserve set, by service and hour."""
+def holds(city: City, days: Days) -> Figure:
+    """The share of decisions that the completion reserve set, or else that were holds, by service
+    and hour.
+    """
+    elements = {row[0] for row in days["activations"]["candidate"]}
+    shown = "completion reserve" if "completion reserve" in elements else days["held"]
     names, hours = [each.id for each in city.services], -(-city.horizon_s // 3600)
     acted, asked = np.zeros((len(names), hours)), np.zeros((len(names), hours))
     for element, service, hour, times in days["activations"]["candidate"]:
-        if element == "completion reserve" and hour < hours:
+        if element == shown and hour < hours:
             acted[names.index(service), hour] += times
     for service, hour, times in days["decisions"]:
         if hour < hours:

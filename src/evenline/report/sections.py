@@ -63,7 +63,7 @@ def sections(study: Study, days: dict[str, Any] | None) -> list[Section]:
         _effects(study),
         _map(study),
         _days(study, days),
-        _reserve(study, days),
+        _holds(study, days),
         _learning(study),
         _fidelity(study),
         _replay(study),
@@ -113,7 +113,7 @@ def _methods(study: Study) -> Section:
     days = trial["methods"][claim["candidate"]]["days"]
     caption = (
         f"Means over {days:,} days a method ({trial['simulator']}); times per passenger. "
-        "Only the comparison of candidate and parent is a registered claim."
+        "Only the comparisons that the verdict names were registered."
     )
     table = Table(caption, head, rows, {1: "text"}, roles.keys())
     return Section("methods", title, tables=[table])
@@ -136,6 +136,8 @@ def _effects(study: Study) -> Section:
     title = "By demand and by training seed"
     if study.trial is None:
         return Section("effects", title)
+    if len(study.trial["seeds"]) == 1:
+        title = "By demand"
     finding, redo = words.effects_words(study.trial), words.again(study, "analyse")
     shown = Shown("effects", "Dot plot", finding, "", redo, controls=True)
     return Section("effects", title, "Does it hold on quiet and on busy days?", [shown])
@@ -189,7 +191,8 @@ def _days(study: Study, days: dict[str, Any] | None) -> Section:
     ]  # fmt: skip
     intro = (
         f"{_simulated(study.trial)} The same passengers and traffic for both; "
-        f"demand \u00d7 {days['level']:.2f}, training seed {days['seed']}."
+        f"demand \u00d7 {days['level']:.2f}"
+        + ("." if study.training is None else f", training seed {days['seed']}.")
     )
     return Section("days", title, intro, figures, tag="fast world")
 
@@ -201,18 +204,30 @@ def _simulated(trial: Mapping[str, Any]) -> str:
     )
 
 
-def _reserve(study: Study, days: dict[str, Any] | None) -> Section:
-    title = "Where and when the reserve acts"
+def _holds(study: Study, days: dict[str, Any] | None) -> Section:
+    title = "Where and when buses are held"
     if days is None or study.trial is None:
-        return Section("reserve", title)
-    count = len(days["blocks"])
-    shown = Shown(
-        "reserve", "Heat map by service and hour", words.reserve_words(days),
-        "The reserve acts on lightly loaded last buses while people are still arriving. Mean over "
-        f"{count} simulated day{'s' if count > 1 else ''}.",
-        f"evenline report {study.name}", controls=True,
-    )  # fmt: skip
-    return Section("reserve", title, _simulated(study.trial), [shown], tag="fast world")
+        return Section("holds", title)
+    count, redo = len(days["blocks"]), f"evenline report {study.name}"
+    figures = [
+        Shown(
+            "holds", "Heat map by service and hour",
+            words.holds_words(days, study.trial["claim"]["candidate"]),
+            f"Mean over {count} simulated day{'s' if count > 1 else ''}.",
+            redo, controls=True,
+        )
+    ]  # fmt: skip
+    if days["decision"] is not None:
+        figures.append(
+            Shown(
+                "decision", "Line chart", words.decision_words(days["decision"]),
+                "When a bus reaches a stop, the look-ahead computes what the rest of the day would "
+                "cost the passengers of its service for each hold, and takes the cheapest. This is "
+                "the decision between two buses that saves most on the first of these days.",
+                redo, "One decision",
+            )
+        )  # fmt: skip
+    return Section("holds", title, _simulated(study.trial), figures, tag="fast world")
 
 
 def _learning(study: Study) -> Section:

@@ -208,9 +208,12 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
         "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
         "their intervals below are descriptive.",
     ]
-    if len(trial["seeds"]) == 1:
+    if len(trial["seeds"]) == 1 and study.training is not None:
         limits.append("The policies were trained once; another training seed may end elsewhere.")
-    elif len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1:
+    elif (
+        len(trial["seeds"]) > 1
+        and len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1
+    ):
         limits.append("The candidate is the same under every training seed: seeds add no evidence.")
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
@@ -273,26 +276,41 @@ def effects_words(trial: Mapping[str, Any]) -> str:
     )
     seeds = [row["generalized_s"] for row in trial["analysis"]["by_seed"].values()]
     low, high = change(min(seeds)), change(max(seeds))
-    seeds_words = f"{low} s" if low == high else f"{low} to {high} s"
-    return (
-        f"Mean change of generalized time per passenger: {levels}; by training seed {seeds_words}."
-    )
+    by_seed = f"; by training seed {low} to {high} s" if low != high else ""
+    return f"Mean change of generalized time per passenger: {levels}{by_seed}."
 
 
-def reserve_words(days: Mapping[str, Any]) -> str:
-    """How often the completion reserve changed a hold, and where most."""
-    asked = sum(row[-1] for row in days["decisions"])
-    acted = [row for row in days["activations"]["candidate"] if row[0] == "completion reserve"]
+def holds_words(days: Mapping[str, Any], candidate: str) -> str:
+    """How often the completion reserve changed a hold, or the candidate held, and where most."""
+    asked, every = sum(row[-1] for row in days["decisions"]), days["activations"]["candidate"]
+    reserved = [row for row in every if row[0] == "completion reserve"]
+    acted = reserved or [row for row in every if row[0] == days["held"]]
     total = sum(row[-1] for row in acted)
     if not acted:
-        return "The completion reserve changed no hold on the simulated days."
+        return f"{which(candidate).capitalize()} held no bus on the simulated days."
     by_service: dict[str, int] = {}
     for _, service, _, times in acted:
         by_service[service] = by_service.get(service, 0) + times
     most = max(by_service, key=lambda name: by_service[name])
+    who = "The completion reserve set" if reserved else f"{which(candidate).capitalize()} made"
     return (
-        f"The completion reserve set {total / len(days['blocks']):,.0f} holds a day, "
+        f"{who} {total / len(days['blocks']):,.0f} holds a day, "
         f"{share(total / max(1, asked))} of all decisions, most of them on service {most}."
+    )
+
+
+def decision_words(decision: Mapping[str, Any]) -> str:
+    """One decision of the look-ahead: what it knew, what it chose, and why."""
+    minutes, seconds = divmod(decision["time_s"] % 3600, 60)
+    clock = f"{decision['time_s'] // 3600}:{minutes:02d}:{seconds:02d}"
+    saved = -min(decision["costs"])
+    return (
+        f"At {clock} bus {decision['trip']} of service {decision['service']} reached stop "
+        f"{decision['stop']}, {decision['ahead_s']:,.0f} s after the bus ahead "
+        f"({decision['planned_s']:,.0f} s are planned); the bus behind was "
+        f"{decision['behind_s']:,.0f} s away. {decision['on_board']:,.0f} people were on board and "
+        f"{decision['waiting']:,.0f} waited. Held for {decision['chosen_s']:,.0f} s, it saves all "
+        f"passengers of the service together {saved:,.0f} s of generalized time in the forecast."
     )
 
 

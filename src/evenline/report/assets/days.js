@@ -1,4 +1,4 @@
-/* The network and the simulated days: map, time and space, headways, load, the reserve. */
+/* The network and the simulated days: map, time and space, headways, load, holds, one decision. */
 
 const services = data.city ? data.city.services : [];
 const service = () => services.find((each) => each.id === chosen.service);
@@ -341,19 +341,20 @@ figure("load", ["service", "block"], (box) => {
   return { finding, rows: table };
 });
 
-// -- the reserve ---------------------------------------------------------------------------------
+// -- where and when buses are held ----------------------------------------------------------------
 
-function reserveFinding(role, element, acted, asked) {
-  const total = [...acted.values()].reduce((a, b) => a + b, 0);
-  if (!total) return `The ${element} changed no hold on the simulated days.`;
+function holdsFinding(role, element, acted, asked) {
+  const total = [...acted.values()].reduce((a, b) => a + b, 0), whole = element === data.days.held;
+  if (!total) return whole ? `The ${roleName(role)} held no bus.` : `The ${element} changed no hold.`;
   const by = (id) => [...acted].filter(([key]) => key.startsWith(`${id} `)).reduce((a, [, n]) => a + n, 0);
   const most = services.reduce((best, s) => by(s.id) > by(best.id) ? s : best);
   const all = [...asked.values()].reduce((a, b) => a + b, 0);
-  return `The ${element} of the ${roleName(role)} set ${number(total / data.days.blocks.length, 0)} holds a day, ` +
+  const times = `${number(total / data.days.blocks.length, 0)} holds a day, ` +
     `${number(100 * total / (all || 1))} % of all decisions, most of them on service ${most.id}.`;
+  return whole ? `The ${roleName(role)} made ${times}` : `The ${element} of the ${roleName(role)} set ${times}`;
 }
 
-figure("reserve", ["element"], (box) => {
+figure("holds", ["element"], (box) => {
   const [role, element] = chosen.element.split(":"), days = data.days.blocks.length;
   const hours = Math.ceil(data.city.horizon_s / 3600);
   const asked = new Map(data.days.decisions.map(([s, h, n]) => [`${s} ${h}`, n]));
@@ -385,16 +386,39 @@ figure("reserve", ["element"], (box) => {
   root.append(svg("text", { class: "ink", x: (inner.left + inner.right) / 2, y: inner.bottom + 33,
     "text-anchor": "middle" }, "hour of the day"),
   svg("text", { class: "ink", x: 0, y: inner.top - 9 }, "service; share of its decisions in that hour"));
-  return { finding: reserveFinding(role, element, acted, asked), rows: table };
+  return { finding: holdsFinding(role, element, acted, asked), rows: table };
 }, () => {
   const options = [];
   for (const role of ROLES) {
-    for (const name of [...data.days.changes.slice(1)].reverse()) {
+    for (const name of [data.days.held, ...data.days.changes.slice(1)].reverse()) {
       if (data.days.activations[role].some((row) => row[0] === name)) {
         options.push([`${role}:${name}`, `${name}, ${roleName(role)}`]);
       }
     }
   }
-  return [chooser("element", "Show", options.length ? options : [["candidate:completion reserve",
-    "completion reserve"]])];
+  return [chooser("element", "Show", options.length ? options : [[`candidate:${data.days.held}`,
+    data.days.held]])];
+});
+
+// -- one decision of the look-ahead ---------------------------------------------------------------
+
+figure("decision", [], (box) => {
+  const found = data.days.decision;
+  const chart = area(box, 240, { left: 64, right: 14, top: 24, bottom: 42 });
+  const { inner, root } = chart, costs = found.costs;
+  const x = scale([0, Math.max(...found.holds_s)], [inner.left + 8, inner.right - 8]);
+  const y = scale(spread(costs), [inner.bottom, inner.top]);
+  xAxis(chart, x, { label: "hold that is tried, s" });
+  yAxis(chart, y, { label: "change of all passengers' time, s, against no hold" });
+  root.append(svg("line", { class: "zero", x1: inner.left, x2: inner.right, y1: y(0), y2: y(0) }));
+  root.append(svg("polyline", { class: "one line", style: "fill: none",
+    points: found.holds_s.map((hold, i) => `${x(hold)},${y(costs[i])}`).join(" ") }));
+  found.holds_s.forEach((hold, i) => {
+    const best = hold === found.chosen_s;
+    root.append(mark(best ? "diamond" : "dot", x(hold), y(costs[i]), best ? 7 : 4, {
+      class: best ? "two" : "one", "data-tip": `Held ${number(hold, 0)} s${best ? ", the best" : ""}\n` +
+        `${signed(costs[i], 0)} s for all passengers together` }));
+  });
+  const rows = [["hold_s", "change_of_passenger_time_s"], ...found.holds_s.map((hold, i) => [hold, costs[i]])];
+  return { finding: "", rows };
 });

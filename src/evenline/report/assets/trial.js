@@ -22,8 +22,9 @@ function sides(chart, x, end) {
   root.append(svg("line", { class: "zero", x1: x(0), x2: x(0), y1: inner.top, y2: inner.bottom }));
   const words = end.better < 0 ? ["\u2190 candidate better", "parent better \u2192"]
     : ["\u2190 parent better", "candidate better \u2192"];
-  root.append(svg("text", { x: x(0) - 8, y: inner.top - 8, "text-anchor": "end" }, words[0]));
-  root.append(svg("text", { x: x(0) + 8, y: inner.top - 8 }, words[1]));
+  const room = 110; // of the words; a side without room has no marks either
+  if (x(0) > room) root.append(svg("text", { x: x(0) - 8, y: inner.top - 8, "text-anchor": "end" }, words[0]));
+  if (x(0) < chart.width - room) root.append(svg("text", { x: x(0) + 8, y: inner.top - 8 }, words[1]));
 }
 
 function rowMarks(chart, x, y, row, end) {
@@ -105,7 +106,8 @@ figure("effects", ["endpoint"], (box) => {
   const groups = [
     ...data.trial.levels.map((level) => [`demand \u00d7 ${level.toFixed(2)}`,
       pairs.filter((p) => p.level === level)]),
-    ...data.trial.seeds.map((seed) => [`seed ${seed}`, pairs.filter((p) => p.seed === seed)]),
+    ...(data.trial.seeds.length > 1 ? data.trial.seeds : []).map((seed) => [`seed ${seed}`,
+      pairs.filter((p) => p.seed === seed)]),
   ];
   const rows = groups.map(([name, members]) => {
     const dots = data.trial.blocks.map((_, block) =>
@@ -132,7 +134,7 @@ figure("effects", ["endpoint"], (box) => {
   const [low, high] = [Math.min(...seeds), Math.max(...seeds)].map((v) => signed(v, end.digits));
   const finding = `Mean change of ${end.name}, ${end.unit}: ` +
     levels.map((r) => `${signed(r.value, end.digits)} at ${r.name}`).join(", ") +
-    `; by training seed ${low === high ? low : `${low} to ${high}`}.`;
+    (low === high || !seeds.length ? "." : `; by training seed ${low} to ${high}.`);
   return { finding, rows: [["group", "mean", ...data.trial.blocks.map((_, i) => `block_${i + 1}`)],
     ...rows.map((r) => [r.name, r.value, ...r.dots])] };
 }, endpointChooser);
