@@ -227,15 +227,25 @@ def test_a_new_day_is_begun_without_being_told() -> None:
 
 
 def test_events_that_it_does_not_see_do_not_end_the_day() -> None:
-    """A bus is cancelled, another is unseen at every third stop: its holds stay within range."""
-    policy, hidden = lookahead(), 0
+    """A bus is cancelled, another is seen at every third stop only: both are counted."""
+    policy, last_seen, lost = lookahead(), -1, 0
     for batch in moments(CELLS[1], lookahead()):
         keep = (batch.trips != 3) & ((batch.trips != 8) | (batch.raw[:, event.STOP] % 3 == 0))
-        hidden += int((~keep).sum())
         if keep.any():
             holds = policy(Batch(batch.time_s, batch.trips[keep], batch.raw[keep]))
             assert all(0.0 <= hold <= 60.0 for hold in holds)
-    assert hidden > 10
+            lost = max(lost, policy.lost_buses)
+        for stop in batch.raw[keep & (batch.trips == 8), event.STOP]:
+            last_seen = int(stop)
+    assert lost == 2 and last_seen >= 6, "the second bus was not seen at its last stops"
+    assert policy.unseen_stops == last_seen - last_seen // 3
+
+
+def test_nothing_is_lost_on_a_usual_day() -> None:
+    policy = lookahead()
+    for _ in moments(CELLS[1], policy):
+        assert policy.lost_buses == 0
+    assert policy.unseen_stops == 0
 
 
 def test_the_rates_are_those_of_the_city_divided_among_the_services() -> None:

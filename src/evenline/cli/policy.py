@@ -127,6 +127,7 @@ def check(
     from evenline.city.cells import demo_cell
     from evenline.control.world import run_episode
     from evenline.policies.bundle import open_policy, policy_digest
+    from evenline.policies.lookahead import Lookahead
     from evenline.worlds.open import open_city
 
     opened = open_city(city, calibration)
@@ -148,6 +149,8 @@ def check(
         "latency_ms_median": round(1e3 * float(np.median(spent_s)), 3),
         "latency_ms_p99": round(1e3 * float(np.percentile(spent_s, 99)), 3),
     }
+    if isinstance(policy, Lookahead):
+        found |= {"unseen_stops": policy.unseen_stops, "lost_buses": policy.lost_buses}
     error_s = _against_onnx(policy, opened, replay, found)
     print(json.dumps(found, indent=2))
     if not error_s <= ONNX_TOLERANCE_S:

@@ -505,7 +505,7 @@ def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
         for each in members:
             if line and abs(each.generalized_s - labelled_s) < apart_s:
                 continue  # its label would cover another
-            labelled_s, left = each.generalized_s, line or each.name == RESERVED
+            labelled_s, left = each.generalized_s, bool(line)
             axis.annotate(
                 each.name,
                 (100 * each.completion, each.generalized_s),

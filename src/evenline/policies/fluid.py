@@ -68,6 +68,7 @@ class Seen(NamedTuple):
     queue: Array  # whom it left behind
     reached_s: Array  # when it arrived there, -1 before the first
     met: Array  # people met at stops today, and people expected there under the usual demand
+    unseen: I32  # stops that each trip has passed without a report
 
 
 class Stops(NamedTuple):
@@ -367,6 +368,7 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
     off, on, free = _exchanged(f, raw, place)
     leaves = now + raw[event.BASE_DWELL] + hold_s
     late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
+    seen.unseen[trip] += stop - seen.position[trip] - 1
     seen.position[trip] = stop
     seen.load[trip] = raw[event.ON_BOARD] - off + on + late
     seen.due_s[trip] = leaves + _run_s(f, trip, first, stop, leaves)

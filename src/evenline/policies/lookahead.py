@@ -4,7 +4,7 @@ It follows the day through the events that every policy sees, and computes what 
 to the rest of the service's day (`fluid`). It needs half-hour rates of people and mean running
 times, which its bundle contains, and no journey, random number or demand level of the day: how many
 people come today is estimated from those whom the buses met. A bus that it did not see, or that
-does not come, does no harm: every event says where its bus is.
+does not come, does no harm: every event says where its bus is. The policy counts both.
 """
 
 from collections.abc import Mapping
@@ -179,8 +179,21 @@ class Lookahead:
         self._seen = Seen(
             np.full(trips, -1, np.int32), self.forecast.start_s.copy(), np.zeros(trips),
             np.zeros(places), np.zeros(places), np.full(places, -1.0), np.zeros(2),
+            np.zeros(trips, np.int32),
         )  # fmt: skip
         self._now_s = -1
+
+    @property
+    def unseen_stops(self) -> int:
+        """Stops that buses have passed today without a report."""
+        return int(self._seen.unseen.sum())
+
+    @property
+    def lost_buses(self) -> int:
+        """Buses on their way that the forecast no longer counts on, because they are too late."""
+        last = [len(self.city.services[trip.service].stops) - 2 for trip in self.city.trips]
+        late = self._seen.due_s < self._now_s - fluid.LOST_S
+        return int((late & (self._seen.position < last)).sum())
 
     def follow(self, batch: Batch) -> None:
         """Begin a new day if a batch cannot belong to the day so far."""
