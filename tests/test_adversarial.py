@@ -29,7 +29,7 @@ from hamlet import HAMLET, cells_of, with_cell, write_hamlet
 
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
-NOT_THERE = {"sumo", "code"}
+NOT_THERE = {"sumo", "code", "rule", "base"}  # a bundle has a rule or a base
 # Records that no file of the table contains: between processes or in memory, days that a command
 # stored to continue, bases of others, and files that we only write.
 ELSEWHERE = {

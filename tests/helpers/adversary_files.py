@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import tomli_w
 from msgspec import inspect
+from msgspec.structs import replace
 
 from adversary import MISSING, TEXTS, Case, cases, changed, stated, tried_numbers
 from evenline.checks.learner import fast_replay
@@ -24,7 +25,8 @@ from evenline.city.tables import COLUMNS, RANGES, Range, Words, digest, load_cit
 from evenline.experiments.tune import Kept
 from evenline.learn.run import Config, Plan
 from evenline.learn.schedule import LEARNERS
-from evenline.policies.bundle import Spec, rule_spec, save_bundle
+from evenline.policies.bundle import Spec, contract_record, read_policy, rule_spec, save_bundle
+from evenline.policies.lookahead import forecast_tables
 from evenline.replay.episode import Metadata
 from evenline.replay.sealed import Manifest, ReplayPlan
 from evenline.rules.policy import BEHAVIOURS, recorded
@@ -351,9 +353,19 @@ def policy_files(root: Path, hamlet: Path) -> list[File]:
         put(policy, to_json(base).encode())
         in_json(hashes)(document)
 
-    show = ("policy", "show", folder)
+    look = root / "look"
+    spec = replace(read_policy("lookahead").spec, contract=contract_record(city), provenance={})
+    save_bundle(look, spec, dict(forecast_tables(city, open_city(str(hamlet)).fitted())))
+    ahead = read(look / "policy.json")
+
+    def rewrite_look(document: Any) -> None:
+        in_json(look / "policy.json")(document)
+        rehash(look)
+
+    show, free = ("policy", "show", folder), ("provenance[]",)
     return [
-        File(policy, Spec, base, show, rewrite, free=("provenance[]",)),
+        File(policy, Spec, base, show, rewrite, free=free),
+        File(look / "policy.json", Spec, ahead, ("policy", "show", look), rewrite_look, free=free),
         File(hashes, Hashes, listed, show, relist),
     ]
 
