@@ -172,6 +172,12 @@ def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: i
     assert opinion.problems == []
 
 
+@pytest.mark.parametrize("level", ["1e999999999", "0." + "1" * 9_999, "1/3", "nan", ""])
+def test_a_forged_level_is_refused_at_once(level: str) -> None:
+    with pytest.raises(ValueError, match="is not a decimal number"):
+        module.sign_test(3, {"level": level}, 10)
+
+
 def test_a_denied_claim_is_verified_as_denied(tmp_path: Path) -> None:
     trial = finished_trial(tmp_path, day)
     assert not write_analysis(trial.folder).confirmed

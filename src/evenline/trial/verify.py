@@ -36,6 +36,7 @@ BOUND = ("trial.json", "plan.toml", "journal.jsonl", "matrix.json", "analysis.js
 BLOCK = re.compile(r"block-([0-9]+)-([0-9]+)\.([0-9a-f]{16})\.jsonl\.xz")
 DETACHABLE = re.compile(r"policies/[^/]+/[^/]+\.safetensors")
 LARGEST_BLOCK = 2**28  # bytes
+DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,20})?([eE]-?[0-9]{1,2})?")
 LOCKS = re.compile(r"\.journal\.lock|\.lock(-[0-9]+-of-[0-9]+)?")
 # Keys of a plan that came later: a statement may have them with these values for an older plan.
 LATER = {"world": "sumo", "calibration": None}
@@ -503,6 +504,13 @@ def endpoints(day: dict[str, Any]) -> dict[str, Fraction]:
     }
 
 
+def exact(text: str) -> Fraction:
+    """A decimal number as a plan may have it; a huge exponent would take forever."""
+    if not DECIMAL.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a decimal number")
+    return Fraction(text)
+
+
 def average(values: list[Fraction]) -> Fraction:
     return sum(values, start=Fraction(0)) / len(values)
 
@@ -531,7 +539,7 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         ]
         for name in FIGURES
     }
-    margin = Fraction(claim["completion_margin"])
+    margin = exact(claim["completion_margin"])
     primary = sign_test(sum(d < 0 for d in by_block["generalized_s"]), claim, len(blocks))
     service = sign_test(sum(d + margin > 0 for d in by_block["completion"]), claim, len(blocks))
     both = primary["passed"] and service["passed"]
@@ -602,7 +610,8 @@ def means(
 def sign_test(wins: int, claim: dict[str, Any], blocks: int) -> dict[str, Any]:
     """The exact one-sided sign test."""
     chance = tail(wins, blocks)
-    needed = min(w for w in range(blocks + 1) if tail(w, blocks) <= Fraction(claim["level"]))
+    level = exact(claim["level"])
+    needed = min(w for w in range(blocks + 1) if tail(w, blocks) <= level)
     return {
         "wins": wins,
         "blocks": blocks,
