@@ -1,0 +1,277 @@
+"""A feed's timetable is that of its rows: calendars, blank times, frequencies, patterns."""
+
+import datetime
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenline.city.importers.feed import open_feed
+from evenline.city.importers.timetable import (
+    WEEKDAYS,
+    Timetable,
+    Wanted,
+    active_services,
+    read_timetable,
+    seconds_of,
+)
+from evenline.support.errors import InputError
+
+MONDAY = datetime.date(2026, 3, 2)
+REAL = Path(__file__).parents[4] / "shared" / "data"
+
+Tables = dict[str, str]
+
+
+def feed_tables() -> Tables:
+    """One route with two directions and a short pattern; most times are blank."""
+    stops = [f"s{i},Stop {i},{-30 + 0.01 * i:.2f},-51.0" for i in range(6)]
+    calls = []
+    for trip, order, start in (
+        ("out-1", range(6), 8),
+        ("out-2", range(6), 9),
+        ("back-1", range(5, -1, -1), 8),
+        ("short-1", range(3), 10),
+    ):
+        for n, i in enumerate(order):
+            blank = n not in (0, len(order) - 1)
+            time = "" if blank else f"{start:02d}:{30 * (n > 0):02d}:00"
+            calls.append(f"{trip},{time},{time},s{i},{n + 1}")
+    return {
+        "routes.txt": "route_id,route_short_name\nr1,10\nr2,11\n",
+        "calendar.txt": f"service_id,{','.join(WEEKDAYS)},start_date,end_date\n"
+        "week,1,1,1,1,1,0,0,20260101,20261231\n",
+        "trips.txt": "route_id,service_id,trip_id,direction_id,block_id\n"
+        "r1,week,out-1,0,b1\nr1,week,out-2,0,b2\nr1,week,back-1,1,b1\nr1,week,short-1,0,b1\n",
+        "stops.txt": "\n".join(["stop_id,stop_name,stop_lat,stop_lon", *stops]) + "\n",
+        "stop_times.txt": "\n".join(
+            ["trip_id,arrival_time,departure_time,stop_id,stop_sequence", *calls]
+        )
+        + "\n",
+    }
+
+
+def zipped(path: Path, tables: Tables, inside: str = "") -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in tables.items():
+            archive.writestr(f"{inside}{name}", text)
+    return path
+
+
+def read(path: Path, routes: Iterable[str] = ("10",), **options: object) -> Timetable:
+    wanted = Wanted(tuple(routes), MONDAY, **options)  # type: ignore[arg-type]
+    return read_timetable(open_feed(path), wanted)
+
+
+# -- what is read ---------------------------------------------------------------------------------
+
+
+def test_the_main_pattern_of_each_direction_is_kept_and_the_rest_is_listed(tmp_path: Path) -> None:
+    found = read(zipped(tmp_path / "feed.zip", feed_tables()))
+    assert [(p.direction, len(p.stops), len(p.runs)) for p in found.patterns] == [
+        (0, 6, 2),
+        (1, 6, 1),
+    ]
+    assert [run.trip for run in found.patterns[0].runs] == ["out-1", "out-2"]
+    assert [(p.stops, len(p.runs)) for p in found.left_out] == [(("s0", "s1", "s2"), 1)]
+    assert found.patterns[0].runs[0].block == "b1" and found.routes == {"r1": "10"}
+    assert found.places["s3"].name == "Stop 3"
+    every = read(tmp_path / "feed.zip", all_patterns=True)
+    assert len(every.patterns) == 3 and not every.left_out
+
+
+def test_a_folder_and_a_folder_inside_the_zip_are_read_alike(tmp_path: Path) -> None:
+    folder = tmp_path / "feed"
+    folder.mkdir()
+    for name, text in feed_tables().items():
+        (folder / name).write_text("\ufeff" + text)  # as spreadsheets write them
+    inside = zipped(tmp_path / "feed.zip", feed_tables(), "google_transit/")
+    assert read(folder) == read(inside)
+
+
+def test_blank_times_lie_along_the_distance(tmp_path: Path) -> None:
+    """The stops are equally far apart, so 30 minutes are divided equally."""
+    run = read(zipped(tmp_path / "feed.zip", feed_tables())).patterns[0].runs[0]
+    assert run.arrival_s == tuple(8 * 3600 + 360 * n for n in range(6)) == run.departure_s
+
+
+def test_only_trips_that_start_in_the_window_count(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "feed.zip", feed_tables())
+    found = read(path, start_s=9 * 3600, end_s=10 * 3600)
+    assert [run.trip for p in found.patterns for run in p.runs] == ["out-2"]
+    with pytest.raises(InputError, match="no trip starts in the window on 2026-03-02"):
+        read(path, start_s=20 * 3600)
+
+
+def test_trips_by_frequency_are_written_out(tmp_path: Path) -> None:
+    tables = feed_tables() | {
+        "frequencies.txt": "trip_id,start_time,end_time,headway_secs\n"
+        "out-1,06:00:00,07:00:00,600\nout-1,24:30:00,25:00:00,900\n"
+    }
+    runs = read(zipped(tmp_path / "feed.zip", tables)).patterns[0].runs
+    starts = [run.departure_s[0] for run in runs if run.trip.startswith("out-1")]
+    assert starts == [*range(6 * 3600, 7 * 3600, 600), 88_200, 89_100]
+    assert len({run.trip for run in runs}) == len(runs) == 9
+    assert all(run.arrival_s[-1] - run.departure_s[0] == 1800 for run in runs)
+
+
+def test_directions_that_the_feed_does_not_give_are_found(tmp_path: Path) -> None:
+    tables = feed_tables()
+    trips = tables["trips.txt"].replace(",0,b", ",,b").replace(",1,b", ",,b")
+    found = read(zipped(tmp_path / "feed.zip", tables | {"trips.txt": trips}))
+    assert [(p.direction, p.stops[0]) for p in found.patterns] == [(0, "s0"), (1, "s5")]
+
+
+def test_a_stop_served_twice_stays_twice(tmp_path: Path) -> None:
+    tables = feed_tables()
+    tables["stop_times.txt"] = tables["stop_times.txt"].replace("s5,6", "s0,6")
+    found = read(zipped(tmp_path / "feed.zip", tables))
+    assert found.patterns[0].stops == ("s0", "s1", "s2", "s3", "s4", "s0")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.booleans(), min_size=7, max_size=7),
+    st.integers(-9, 9),
+    st.integers(-9, 9),
+    st.sampled_from(["", "1", "2"]),
+)
+def test_a_service_runs_on_the_days_of_its_calendar(
+    tmp_path_factory: pytest.TempPathFactory, days: list[bool], first: int, last: int, extra: str
+) -> None:
+    folder = tmp_path_factory.mktemp("feed")
+    text = [f"{MONDAY + datetime.timedelta(n):%Y%m%d}" for n in (first, last)]
+    row = ",".join(["a", *("1" if day else "0" for day in days), *text])
+    header = f"service_id,{','.join(WEEKDAYS)},start_date,end_date"
+    (folder / "calendar.txt").write_text(f"{header}\n{row}\n")
+    if extra:
+        exception = f"service_id,date,exception_type\na,{MONDAY:%Y%m%d},{extra}\n"
+        (folder / "calendar_dates.txt").write_text(exception)
+    runs = days[0] and first <= 0 <= last
+    expected = extra == "1" or (runs and extra != "2")
+    assert ("a" in active_services(open_feed(folder), MONDAY)) == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 999), st.integers(0, 59), st.integers(0, 59))
+def test_a_time_may_be_past_midnight(hours: int, minutes: int, seconds: int) -> None:
+    text = f"{hours:02d}:{minutes:02d}:{seconds:02d}"
+    assert seconds_of("", text) == 3600 * hours + 60 * minutes + seconds
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def without(name: str) -> Callable[[Tables], Tables]:
+    return lambda tables: {each: text for each, text in tables.items() if each != name}
+
+
+def changed(name: str, old: str, new: str) -> Callable[[Tables], Tables]:
+    def change(tables: Tables) -> Tables:
+        assert old in tables[name]
+        return tables | {name: tables[name].replace(old, new, 1)}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without("stops.txt"), "stops.txt: missing; a GTFS feed must have it"),
+        (without("calendar.txt"), "has neither calendar.txt nor calendar_dates.txt"),
+        (changed("trips.txt", "trip_id", "trip"), "trips.txt: no column trip_id"),
+        (changed("trips.txt", "direction_id", "trip_id"), "column trip_id appears twice"),
+        (changed("trips.txt", "out-2", "out-1"), "row 3: trip 'out-1' appears twice"),
+        (changed("trips.txt", "out-2,0", "out-2,2"), "direction_id is '2'; must be 0 or 1"),
+        (changed("routes.txt", "r1,10", "r1,12"), "no route '10'; choose '12' or '11'"),
+        (changed("calendar.txt", "week,1", "week,x"), "row 2: monday is 'x'; must be 0 or 1"),
+        (changed("calendar.txt", "20260101", "20260199"), "'20260199' is not a date such as"),
+        (changed("calendar.txt", "week,1", "week,0"), "no trip of 10 on 2026-03-02"),
+        (changed("stops.txt", "s4", "s9"), "uses stop 's4', which stops.txt lacks"),
+        (changed("stops.txt", "s4", "s3"), "row 6 (s3): appears twice"),
+        (changed("stops.txt", "-51.0", "-251.0"), "is not a latitude and a longitude"),
+        (changed("stops.txt", "-51.0", "nan"), "is not a latitude and a longitude"),
+        (changed("stop_times.txt", "08:00:00", "8h"), "row 2: '8h' is not a time such as"),
+        (changed("stop_times.txt", "08:30:00,08:30:00", "07:30:00,07:30:00"), "go backward"),
+        (changed("stop_times.txt", "08:00:00,08:00:00", ","), "no time at its first or last stop"),
+        (changed("stop_times.txt", "s1,2", "s1,1"), "has stop_sequence 1 twice"),
+        (changed("stop_times.txt", "s1,2", "s1,-2"), "stop_sequence is '-2'; must be a number"),
+        (
+            lambda tables: tables | {"stop_times.txt": "trip_id,stop_id,stop_sequence\n"},
+            "has fewer",
+        ),
+        (lambda tables: tables | {"a/stops.txt": "stop_id\n"}, "has stops.txt twice"),
+    ],
+)
+def test_a_feed_that_is_wrong_is_refused_by_file_and_row(
+    tmp_path: Path, change: Callable[[Tables], Tables], said: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        read(zipped(tmp_path / "feed.zip", change(feed_tables())))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_frequency_that_would_never_end_is_refused(tmp_path: Path) -> None:
+    columns = "trip_id,start_time,end_time,headway_secs\n"
+    for row, said in (
+        ("out-1,06:00:00,07:00:00,0", "at least 1"),
+        ("out-1,00:00:00,999:00:00,1", "more than"),
+    ):
+        tables = feed_tables() | {"frequencies.txt": f"{columns}{row}\n"}
+        with pytest.raises(InputError, match=said):
+            read(zipped(tmp_path / "feed.zip", tables))
+
+
+def test_what_is_no_feed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="no such feed; name a GTFS zip or folder"):
+        open_feed(tmp_path / "nothing.zip")
+    (tmp_path / "text.zip").write_text("not a zip")
+    with pytest.raises(InputError, match="not a zip file"):
+        open_feed(tmp_path / "text.zip")
+    tables: dict[str, str | bytes] = dict(feed_tables())
+    with zipfile.ZipFile(tmp_path / "latin.zip", "w") as archive:
+        for name, text in tables.items():
+            archive.writestr(name, text if name != "stops.txt" else b"stop_id,stop_lat\n\xff\xfe")
+    with pytest.raises(InputError, match=r"stops\.txt: not UTF-8 text"):
+        read(tmp_path / "latin.zip")
+    whole = zipped(tmp_path / "cut.zip", feed_tables()).read_bytes()
+    spoilt = whole.replace(whole[60:64], b"\0\0\0\0", 1)
+    (tmp_path / "cut.zip").write_bytes(spoilt)
+    with pytest.raises(InputError, match=r"cannot be read|not a zip|no column|missing"):
+        read(tmp_path / "cut.zip")
+    monkeypatch.setattr("evenline.city.importers.feed.MOST_BYTES", 2**16)
+    bomb = io.StringIO()
+    bomb.write(feed_tables()["stop_times.txt"] + ",,,,\n" * 50_000)
+    zipped(tmp_path / "bomb.zip", feed_tables() | {"stop_times.txt": bomb.getvalue()})
+    assert os.path.getsize(tmp_path / "bomb.zip") < 2**14
+    with pytest.raises(InputError, match=r"stop_times\.txt: more than 0 MiB; too large"):
+        read(tmp_path / "bomb.zip")
+
+
+# -- real feeds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("city", "routes", "date", "trips"),
+    [
+        ("cairns", ("110",), datetime.date(2014, 6, 2), 59),
+        ("fortaleza", ("804-Aldeota",), datetime.date(2019, 6, 17), 92),
+        ("wmata", ("C53", "D40", "D96"), datetime.date(2026, 2, 16), 388),
+    ],
+)
+def test_real_feeds_are_read(
+    city: str, routes: tuple[str, ...], date: datetime.date, trips: int
+) -> None:
+    path = REAL / city / "gtfs.zip"
+    if not path.exists():
+        pytest.skip(f"{path} is not there; it is no part of the project")
+    found = read_timetable(open_feed(path), Wanted(routes, date))
+    assert sum(len(pattern.runs) for pattern in found.patterns) == trips
+    for pattern in found.patterns:
+        for run in pattern.runs:
+            assert list(run.arrival_s) == sorted(run.arrival_s)
