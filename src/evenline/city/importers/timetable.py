@@ -228,11 +228,11 @@ def _calls(feed: Feed, headers: dict[str, _Header]) -> dict[str, list[_Call]]:
         found[trip].append(
             _Call(
                 row,
-                int(_number(where, "stop_sequence", sequence)),
+                int(number_of(where, "stop_sequence", sequence)),
                 stop,
                 departure if arrival is None else arrival,
                 arrival if departure is None else departure,
-                _number(where, "shape_dist_traveled", rest[2]) if rest[2] else None,
+                number_of(where, "shape_dist_traveled", rest[2]) if rest[2] else None,
             )
         )
     for trip in headers:
@@ -249,7 +249,7 @@ def _calls(feed: Feed, headers: dict[str, _Header]) -> dict[str, list[_Call]]:
     return found
 
 
-def _number(where: str, column: str, text: str) -> float:
+def number_of(where: str, column: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -270,13 +270,13 @@ def _places(feed: Feed, used: set[str]) -> dict[str, Place]:
         where = f"{feed.path}: stops.txt: row {row} ({stop})"
         if stop in found:
             raise InputError(f"{where}: appears twice")
-        found[stop] = Place(stop, name or stop, *_spot(where, lat, lon))
+        found[stop] = Place(stop, name or stop, *spot_of(where, lat, lon))
     for stop in sorted(used - found.keys()):
         raise InputError(f"{feed.path}: stop_times.txt uses stop {stop!r}, which stops.txt lacks")
     return found
 
 
-def _spot(where: str, lat: str, lon: str) -> tuple[float, float]:
+def spot_of(where: str, lat: str, lon: str) -> tuple[float, float]:
     """A place on earth."""
     try:
         here = float(lat), float(lon)
@@ -318,7 +318,7 @@ def _runs(
             continue
         where = f"{feed.path}: frequencies.txt: row {row}"
         begin, until = seconds_of(where, start), seconds_of(where, end)
-        every = int(_number(where, "headway_secs", headway))
+        every = int(number_of(where, "headway_secs", headway))
         if every < 1:
             raise InputError(f"{where}: headway_secs is {headway!r}; must be at least 1")
         if (until - begin) / every > MOST_TRIPS:

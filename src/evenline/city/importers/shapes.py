@@ -1,0 +1,116 @@
+"""Shapes of a feed: polylines in metres, and where the stops of a pattern lie along them.
+
+Coordinates are metres east and north of an origin, good for a city. Stops are placed along a shape
+in their order, so that a loop or a street used twice causes no confusion.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.importers.feed import Feed
+from evenline.city.importers.timetable import EARTH_M, number_of, spot_of
+from evenline.support.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+GAP_M = 1.0  # between two stops on one segment
+
+
+class Origin(NamedTuple):
+    """The place that local coordinates are measured from."""
+
+    lat: float
+    lon: float
+
+    def metres(self, spots: Iterable[tuple[float, float]]) -> Floats:
+        """Latitudes and longitudes as metres east and north."""
+        degrees = np.array(list(spots), np.float64).reshape(-1, 2) - (self.lat, self.lon)
+        per_degree = math.radians(1.0) * EARTH_M
+        east = degrees[:, 1] * per_degree * math.cos(math.radians(self.lat))
+        return np.stack([east, degrees[:, 0] * per_degree], axis=1)
+
+
+class Along(NamedTuple):
+    """Where stops lie on a polyline: metres from its start, and metres beside it."""
+
+    distance_m: Floats
+    aside_m: Floats
+
+
+def read_shapes(feed: Feed, wanted: set[str]) -> dict[str, list[tuple[float, float]]]:
+    """The points of some shapes in order, as latitude and longitude."""
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    columns = ["shape_id", "shape_pt_lat", "shape_pt_lon", "shape_pt_sequence"]
+    for row, (shape, lat, lon, sequence) in feed.rows("shapes.txt", columns):
+        if shape in wanted:
+            where = f"{feed.path}: shapes.txt: row {row}"
+            number = number_of(where, "shape_pt_sequence", sequence)
+            rows.setdefault(shape, []).append((number, *spot_of(where, lat, lon)))
+    for shape in sorted(wanted - rows.keys()):
+        raise InputError(f"{feed.path}: trips.txt uses shape {shape!r}, which shapes.txt lacks")
+    found = {}
+    for shape, points in rows.items():
+        points.sort(key=lambda point: point[0])
+        found[shape] = [(lat, lon) for _, lat, lon in points]
+        if len(set(found[shape])) < 2:
+            raise InputError(f"{feed.path}: shapes.txt: shape {shape!r} has fewer than two points")
+    return found
+
+
+def along_shape(shape: Floats, stops: Floats) -> Along:
+    """Place stops along a polyline in their order, as near to it as possible together.
+
+    Minimises the sum of squared distances under the condition that no stop lies before the one
+    before it (dynamic programming over the segments).
+    """
+    starts, steps = shape[:-1], np.diff(shape, axis=0)
+    lengths = np.hypot(steps[:, 0], steps[:, 1])
+    begins = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]
+    offset = stops[:, None, :] - starts[None]
+    share = np.einsum("ijk,jk->ij", offset, steps) / np.maximum(lengths**2, 1e-12)
+    share = np.clip(share, 0.0, 1.0)
+    beside = offset - share[..., None] * steps
+    aside = np.hypot(beside[..., 0], beside[..., 1])
+    position = begins + share * lengths
+    chosen = _in_order(aside**2, position)
+    rows = np.arange(len(stops))
+    return Along(position[rows, chosen], aside[rows, chosen])
+
+
+def _in_order(cost: Floats, position: Floats) -> npt.NDArray[np.int64]:
+    """The segment of each stop: least cost in all, later stops farther along."""
+    stops, segments = cost.shape
+    total, best = cost[0].copy(), np.zeros((stops, segments), np.int64)
+    for i in range(1, stops):
+        least, at = np.inf, 0
+        following = np.full(segments, np.inf)
+        for j in range(segments):
+            # From an earlier segment any position will do; from the same one only an earlier one.
+            # If both cost the same, the stop before lies as early as possible.
+            if position[i, j] > position[i - 1, j] + GAP_M and total[j] < least:
+                following[j], best[i, j] = total[j] + cost[i, j], j
+            else:
+                following[j], best[i, j] = least + cost[i, j], at
+            if total[j] < least:
+                least, at = float(total[j]), j
+        total = following
+    chosen = np.zeros(stops, np.int64)
+    chosen[-1] = int(np.argmin(total))
+    for i in range(stops - 1, 0, -1):
+        chosen[i - 1] = best[i, chosen[i]]
+    return chosen
+
+
+def straight(stops: Floats) -> Floats:
+    """The distances of stops from the first, by straight lines between them."""
+    steps = np.diff(stops, axis=0)
+    return np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
+
+
+def middle(spots: Sequence[tuple[float, float]]) -> Origin:
+    """An origin in the middle of some places."""
+    lats, lons = zip(*spots, strict=True)
+    return Origin((min(lats) + max(lats)) / 2, (min(lons) + max(lons)) / 2)
