@@ -268,9 +268,6 @@ def test_training_imports_on_a_machine_without_sumo_environments_or_plots() -> N
 
 
 def test_lessons_need_no_replay(tmp_path: Path) -> None:
-    lessons = replace(TAUGHT, lessons=5)
-    budget = replace(BUDGET, lesson_updates=2)
-    plan = Plan((lessons,), (1,), budget, slot=4, fused=8, hidden=8)
-    train(tmp_path, plan, TOWN, CALIBRATION, None)
+    plan = Plan((TAUGHT,), (1,), BUDGET, slot=4, fused=8, hidden=8)
+    run_module.Run(tmp_path, plan, TOWN, CALIBRATION, None, chosen_device("cpu"))
     assert read_record(tmp_path / "config.json", Config).replay is None
-    assert (tmp_path / "actors" / "taught-1.safetensors").is_file()
