@@ -101,6 +101,8 @@ capacity,min_dwell_s,exchange_s_per_passenger,length_m,max_speed_mps,accel_mps2,
 90,15,2.5,18.0,13.9,1.0,2.0
 """,
     "trip_details.csv": "trip_id,vehicle,block_id\nout.1,1,duty 7\nback.0,0,duty 7\n",
+    "control_points.csv": "stop_id,max_hold_s\ns1,45.0\nt2,20.0\n",
+    "disruptions.csv": "kind,trip_id\ncancelled,back.1\n",
     "schedule.csv": "trip_id,stop_sequence,due_s\n"
     + "".join(
         f"{trip},{i},{start + 90 * i}\n"
