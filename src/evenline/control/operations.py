@@ -124,9 +124,8 @@ def cancelled_trips(city: City, cell: Cell) -> Bools:
 
 
 class Running(NamedTuple):
-    """Which trips wait for another, or do not run, and which trip follows a trip (-1: none).
-
-    No rows if every trip runs on a vehicle of its own.
+    """Which trips wait for another, or do not run (no rows if none does), and which trip follows a
+    trip on the same vehicle (-1: none).
     """
 
     waits: Bools
@@ -148,7 +147,7 @@ def running_trips(city: City, cell: Cell) -> Running:
                 waits[trip] = True
             last[block] = trip
     if not waits.any():
-        return Running(np.zeros(0, bool), np.zeros(0, np.int32))
+        waits = np.zeros(0, bool)
     return Running(waits, onward)
 
 

@@ -87,9 +87,7 @@ def begin_day(
     shift_s: I32,
     key: int,
     level: int,
-    driver_luck: F64,
     waits: npt.NDArray[np.bool_],
-    onward: I32,
 ) -> None:
     """Start the day of a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
@@ -103,10 +101,6 @@ def begin_day(
     d.queue.changing[:] = -1
     d.tail[:] = -1
     d.ride[:] = -1
-    d.luck[:] = driver_luck
-    d.onward[:] = -1
-    for t in range(onward.shape[0]):
-        d.onward[t] = onward[t]
     copy_rows(d.place, s.place, 0, s.place.shape[0])
     copy_rows(d.trip, s.trip, 0, s.trip.shape[0])
     _people(s, d, demand, shift_s)

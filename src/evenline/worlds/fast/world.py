@@ -55,6 +55,9 @@ class Days:
             self.levels = (*self.levels, cell.demand)
             self.static = static_tables(self.city, self.calibration, self.levels)
         running = running_trips(self.city, cell)
+        self.fleet.luck[w] = driver_luck(self.city, cell)
+        if self._shared:
+            self.fleet.onward[w] = running.onward
         key = int(np.random.SeedSequence([cell.sumo_seed, 0xFA57]).generate_state(1, np.uint64)[0])
         k.begin_day(
             self.static,
@@ -64,9 +67,7 @@ class Days:
             departure_shifts(self.city, cell),
             key >> 1,
             self.levels.index(cell.demand),
-            driver_luck(self.city, cell),
             running.waits,
-            running.onward if self._shared else running.onward[:0],
         )
 
     def outcome(self, w: int) -> Outcome:

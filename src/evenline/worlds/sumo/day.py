@@ -235,7 +235,7 @@ class Day:
         boarded = load - here.load + here.alighting
         self._loads[trip] = load
         self._moving += load
-        if self._onward and here.position == self._t.last_position[trip]:
+        if here.position == self._t.last_position[trip]:
             self._turn_round(self._onward[trip])
         if boarded > 0:
             self._note_boarded(trip, boarded)
