@@ -1,0 +1,46 @@
+"""Commands for records of real buses: check them, and write the page for an agency."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenline.cli.options import JsonOption, print_table
+
+app = typer.Typer(no_args_is_help=True, help="Check records of real buses and report on them.")
+
+RecordsFolder = Annotated[Path, typer.Argument(help="A folder of TIDES tables.")]
+
+
+@app.command()
+def check(folder: RecordsFolder, as_json: JsonOption = False) -> None:
+    """Say what records hold and what is wrong with them, with the rule applied to each problem."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from evenline.records.check import check_folder
+    from evenline.support.files import to_json
+
+    found = check_folder(folder)
+    if as_json:
+        print(to_json(found.as_dict()), end="")
+        return
+    print_table(
+        f"{folder}",
+        {
+            "rows": ", ".join(f"{name} {rows:,}" for name, rows in found.tables.items()),
+            "trips by day": ", ".join(f"{d}: {count:,}" for d, count in found.trips_by_day.items()),
+            "routes": ", ".join(found.routes),
+            "stops": f"{found.stops:,}",
+            "visits": f"{found.visits:,}, of which {found.usable:,} can be used",
+            "missing": ", ".join(f"{name} {share:.1%}" for name, share in found.missing.items()),
+            "counted": f"{found.boarded:,.0f} board, {found.alighted:,.0f} alight",
+        },
+    )
+    table = Table(
+        "problem", "rows", "what is wrong", "example", "what is done", title_justify="left"
+    )
+    for each in found.problems:
+        rows = f"{each.count:,} of {each.of:,}"
+        table.add_row(each.name, rows, each.wrong, each.example, each.done)
+    Console().print(table)
