@@ -2,7 +2,8 @@
 
 A cell is one simulated day: a block (one SUMO seed, one demand seed) at one demand level.
 Departures move by at most 120 s; the shift depends on the passenger and the block, not on the
-level, and a higher level contains all passengers of a lower one.
+level, and a higher level contains all passengers of a lower one. A city from records has a pool of
+people instead, from which each block draws its own.
 """
 
 import math
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip
@@ -21,6 +23,7 @@ from evenline.support.records import Seed
 DEMAND_LEVELS = (0.75, 1.00, 1.25)
 DEPARTURE_SHIFT_S = 120
 RATE_BIN_S = 1800
+ABSENT_S = 2**30  # in place of a shift: the passenger does not travel in this cell
 Level = Annotated[float, Meta(ge=0.0, le=1_000.0)]  # of demand
 
 
@@ -57,7 +60,9 @@ def realise(city: City, cell: Cell) -> Passengers:
     check_demand(city, cell.demand)
     journeys = city.journeys
     moved = np.clip(journeys.departure_s + departure_shifts(city, cell), 0, city.horizon_s - 1)
-    chosen = np.flatnonzero(journeys.min_demand <= cell.demand).astype(np.int32)
+    if (drawn := drawn_from_pool(city, cell)) is None:
+        drawn = journeys.min_demand <= cell.demand
+    chosen = np.flatnonzero(drawn).astype(np.int32)
     order = np.argsort(moved[chosen], kind="stable")
     return Passengers(chosen[order], moved[chosen][order].astype(np.int32))
 
@@ -80,6 +85,23 @@ def departure_shifts(city: City, cell: Cell) -> Ints:
     rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
     uniform = rng.random(len(city.journeys))
     return np.rint((2 * uniform - 1) * DEPARTURE_SHIFT_S).astype(np.int32)
+
+
+def drawn_from_pool(city: City, cell: Cell) -> npt.NDArray[np.bool_] | None:
+    """Who of the pool travels in a cell; None in a city without a pool.
+
+    A block draws a factor for the day and one for each route. Everyone travels with the same chance
+    within a route, so that a day has `demand` times the typical number of people on average. A
+    higher level contains the people of a lower one.
+    """
+    pool = city.variation
+    if pool is None:
+        return None
+    rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDA15]))
+    day = math.exp(pool.day_sd * rng.standard_normal() - pool.day_sd**2 / 2)
+    routes = np.exp(pool.line_sd * rng.standard_normal(city.routes) - pool.line_sd**2 / 2)
+    chance = (cell.demand / pool.days * day * routes).astype(np.float32)
+    return np.asarray(rng.random(len(city.journeys), np.float32) < chance[city.first_routes])
 
 
 def arrival_rates(city: City, demand: float) -> Floats:

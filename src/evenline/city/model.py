@@ -162,6 +162,18 @@ class Clock:
     zone: str
 
 
+@dataclass(frozen=True)
+class Variation:
+    """How demand differs from day to day: the journeys are a pool of so many typical days, from
+    which each day draws; and the standard deviations of the logarithm of a day's and a route's
+    factor.
+    """
+
+    days: float
+    day_sd: float
+    line_sd: float
+
+
 @dataclass(frozen=True, eq=False)
 class Carried:
     """Files of SUMO that a city brings along; they are used as they are.
@@ -202,6 +214,7 @@ class City:
     clock: Clock | None = None
     notes: tuple[str, ...] = ()
     carried: Carried | None = None
+    variation: Variation | None = None
 
     def __post_init__(self) -> None:
         _check_every_name(self)
@@ -211,6 +224,20 @@ class City:
         _check_places(self)
         _check_journeys(self)
         _check_traffic(self)
+
+    @cached_property
+    def routes(self) -> int:
+        """The number of routes."""
+        return len({service.route for service in self.services})
+
+    @cached_property
+    def first_routes(self) -> Ints:
+        """The route on which each journey begins, numbered as routes first appear."""
+        number: dict[str, int] = {}
+        of_service = [number.setdefault(s.route, len(number)) for s in self.services]
+        of_set = np.array([of_service[each[0]] for each in self.journeys.carriers], np.int32)
+        first = self.journeys.leg_carriers[self.journeys.leg_start[:-1]]
+        return of_set[first] if len(first) else np.zeros(0, np.int32)
 
     @property
     def vehicles(self) -> tuple[Vehicle, ...]:

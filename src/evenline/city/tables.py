@@ -29,6 +29,7 @@ from evenline.city.model import (
     Stop,
     Traffic,
     Trip,
+    Variation,
     Vehicle,
 )
 from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, Range
@@ -88,6 +89,14 @@ class CarriedTable(Record):
     begin_s: Annotated[int, Meta(ge=0, le=10 * 86_400)] = 0
 
 
+class VariationTable(Record):
+    """How demand differs from day to day."""
+
+    days: Annotated[float, Meta(ge=1.0, le=1_000.0)]
+    day_sd: Annotated[float, Meta(ge=0.0, le=10.0)]
+    line_sd: Annotated[float, Meta(ge=0.0, le=10.0)]
+
+
 class Manifest(Record, omit_defaults=True):
     """The content of `manifest.json`: the hashes of the tables, and values that have no table."""
 
@@ -100,6 +109,7 @@ class Manifest(Record, omit_defaults=True):
     clock: ClockTable | None = None
     notes: tuple[Line, ...] = ()
     carried: CarriedTable | None = None
+    variation: VariationTable | None = None
 
 
 def open_city(name_or_folder: str) -> City:
@@ -172,6 +182,7 @@ def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
         )
         if carried
         else None,
+        variation=VariationTable(**asdict(city.variation)) if city.variation else None,
     )
 
 
@@ -340,6 +351,7 @@ def _assemble(manifest: Manifest, rows: dict[str, list[Row]]) -> City:
         origin=Origin(**structs.asdict(origin)) if origin else None,
         clock=Clock(**structs.asdict(clock)) if clock else None,
         notes=manifest.notes,
+        variation=Variation(**structs.asdict(manifest.variation)) if manifest.variation else None,
     )
 
 

@@ -111,6 +111,7 @@ class Static(NamedTuple):
     scale: F64  # of the canonical state
     noise: F32  # place, quantile
     pace: F32  # quantiles of a trip's pace
+    lateness: F32  # service, quantile: seconds after the timetable; no rows if always on time
 
 
 class Day(NamedTuple):

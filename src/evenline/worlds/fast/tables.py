@@ -64,6 +64,9 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         scale=contract_of(city).scale,
         noise=calibration.noise_s.astype(np.float32),
         pace=calibration.pace.astype(np.float32),
+        lateness=np.zeros((0, 2), np.float32)
+        if calibration.lateness_s is None
+        else calibration.lateness_s.astype(np.float32),
     )
 
 
