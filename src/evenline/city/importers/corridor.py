@@ -1,10 +1,11 @@
 """A corridor city: roads that follow lines, for data without a map.
 
-Each stop has a short road of its own that ends at the stop, and links lead from stop to stop. Lines
+Each stop has a short road of its own, and links lead from one of these roads to the next. Lines
 that serve a stop share its road, and lines of about the same length between two stops share the
 link. There are no cross streets, so buses meet only each other.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -17,7 +18,7 @@ from evenline.city.importers.timetable import Place
 from evenline.city.model import Node, Road, Service, Stop
 from evenline.support.errors import InputError
 
-STOP_ROAD_M = 40.0
+BEFORE_M, AFTER_M = 35.0, 5.0  # of a stop's road; SUMO must see a bus leave its last stop
 CLOSEST_M = 15.0  # stops that are closer on a line are taken to be this far apart
 SAME_M, SAME_SHARE = 20.0, 0.1  # ways between two stops that differ by less share a link
 
@@ -33,7 +34,7 @@ def corridor(lines: Sequence[Line]) -> Layout:
     _check(lines)
     pieces, gaps = [_pieces(line) for line in lines], [_gaps(line) for line in lines]
     ids = clean_ids(place.id for line in lines for place in line.places)
-    streets = _Streets(ids, _stop_lengths(lines, gaps))
+    streets = _Streets(ids, _approaches(lines, gaps))
     for each in zip(lines, pieces, gaps, strict=True):
         streets.lay_stops(*each)
     ways = [streets.lay_links(*each) for each in zip(lines, pieces, gaps, strict=True)]
@@ -69,12 +70,12 @@ def _gaps(line: Line) -> list[float]:
     return [max(CLOSEST_M, round(step_m, 1)) for step_m in steps]
 
 
-def _stop_lengths(lines: Sequence[Line], gaps: Sequence[Sequence[float]]) -> dict[str, float]:
-    """The length of each stop's road: short enough to leave half of every way to the stop."""
-    found: dict[str, float] = defaultdict(lambda: STOP_ROAD_M)
+def _approaches(lines: Sequence[Line], gaps: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Metres from the start of each stop's road to the stop; half of each way there is a link."""
+    found: dict[str, float] = defaultdict(lambda: BEFORE_M)
     for line, metres in zip(lines, gaps, strict=True):
         for place, gap_m in zip(line.places[1:], metres, strict=True):
-            found[place.id] = min(found[place.id], round(gap_m / 2, 1))
+            found[place.id] = min(found[place.id], round((gap_m - AFTER_M) / 2, 1))
     return found
 
 
@@ -102,25 +103,23 @@ def _between(shape: Floats, along: Floats, start_m: float, end_m: float) -> Poin
     """The part of a polyline between two distances."""
     inner = (along > start_m) & (along < end_m)
     at_m = np.concatenate([[start_m], along[inner], [end_m]])
-    points = zip(np.interp(at_m, along, shape[:, 0]), np.interp(at_m, along, shape[:, 1]))
-    return [(float(x), float(y)) for x, y in points]
+    x, y = (np.interp(at_m, along, shape[:, axis]).tolist() for axis in (0, 1))
+    return list(zip(x, y, strict=True))
 
 
-def _split(piece: Points, share: float) -> tuple[Points, Points]:
-    """A polyline in two, after this share of its length."""
-    shape = np.array(piece)
+def _part(piece: Points, start: float, end: float) -> Points:
+    """The part of a polyline between two shares of its length."""
+    shape = np.array(piece, np.float64)
     along = _along(shape)
-    at_m = share * float(along[-1])
-    return _between(shape, along, 0.0, at_m), _between(shape, along, at_m, float(along[-1]))
+    return _between(shape, along, start * float(along[-1]), end * float(along[-1]))
 
 
-def _before(piece: Points, length_m: float) -> Points:
-    """A straight approach to the start of a polyline."""
-    (x, y), *rest = piece
-    ahead = next((p for p in rest if np.hypot(p[0] - x, p[1] - y) > 0.1), (x + 1.0, y))
-    step = np.array([ahead[0] - x, ahead[1] - y])
-    step = step * length_m / float(np.hypot(*step))
-    return [(x - float(step[0]), y - float(step[1])), (x, y)]
+def _on(points: Points, length_m: float) -> Point:
+    """The point that lies straight on after a polyline."""
+    (x, y), *back = reversed(points)
+    before = next((p for p in back if math.dist(p, (x, y)) > 0.1), (x - 1.0, y))
+    share = length_m / math.dist(before, (x, y))
+    return x + share * (x - before[0]), y + share * (y - before[1])
 
 
 # -- roads ----------------------------------------------------------------------------------------
@@ -129,12 +128,12 @@ def _before(piece: Points, length_m: float) -> Points:
 class _Streets:
     """Roads while they are laid."""
 
-    def __init__(self, ids: Mapping[str, str], stop_length_m: Mapping[str, float]) -> None:
+    def __init__(self, ids: Mapping[str, str], approach_m: Mapping[str, float]) -> None:
         self.nodes: dict[str, Node] = {}
         self.roads: dict[str, Road] = {}
         self.of_stop: dict[str, str] = {}
         self._links: dict[tuple[str, str], list[Road]] = defaultdict(list)
-        self._ids, self._length_m = ids, stop_length_m
+        self._ids, self.approach_m = ids, approach_m
         self._node_ids: set[str] = set()
         self._road_ids: set[str] = set()
         self._places: set[Point] = set()
@@ -144,12 +143,18 @@ class _Streets:
         for number, place in enumerate(line.places):
             if place.id in self.of_stop:
                 continue
-            own, length_m = self._ids[place.id], self._length_m[place.id]
+            own, approach_m = self._ids[place.id], self.approach_m[place.id]
+            ahead = [] if number == len(gaps) else pieces[number]
             if number:
-                _, points = _split(pieces[number - 1], 1 - length_m / gaps[number - 1])
+                points = _part(pieces[number - 1], 1 - approach_m / gaps[number - 1], 1.0)
             else:
-                points = _before(pieces[0], length_m)
+                points = [_on(ahead[::-1], approach_m), ahead[0]]
+            if ahead:
+                points += _part(ahead, 0.0, AFTER_M / gaps[number])[1:]
+            else:
+                points.append(_on(points, AFTER_M))
             ends = self._node(f"{own}-in", points[0]), self._node(f"{own}-out", points[-1])
+            length_m = round(approach_m + AFTER_M, 1)
             self.of_stop[place.id] = self._road(f"{own}-stop", *ends, length_m, points).id
 
     def lay_links(
@@ -159,11 +164,12 @@ class _Streets:
         stops = [place.id for place in line.places]
         way = [self.of_stop[stops[0]]]
         for pair, piece, gap_m in zip(pairwise(stops), pieces, gaps, strict=True):
-            length_m = round(gap_m - self._length_m[pair[1]], 1)
+            approach_m = self.approach_m[pair[1]]
+            length_m = round(gap_m - AFTER_M - approach_m, 1)
             link = next((r for r in self._links[pair] if _alike(r.length_m, length_m)), None)
             if link is None:
                 start, end = (self.roads[self.of_stop[stop]] for stop in pair)
-                points, _ = _split(piece, length_m / gap_m)
+                points = _part(piece, AFTER_M / gap_m, 1 - approach_m / gap_m)
                 name = f"{self._ids[pair[0]]}_{self._ids[pair[1]]}"
                 link = self._road(name, start.to_node, end.from_node, length_m, points)
                 self._links[pair].append(link)
@@ -221,16 +227,15 @@ def _stops(
 
 
 def _stop(name: str, place: Place, spot: Sequence[float], streets: _Streets) -> Stop:
-    road = streets.roads[streets.of_stop[place.id]]
     x, y = round(spot[0], 1), round(spot[1], 1)
-    return Stop(name, road.id, road.length_m, x, y, place.name, place.id)
+    road, pos_m = streets.of_stop[place.id], streets.approach_m[place.id]
+    return Stop(name, road, pos_m, x, y, place.name, place.id)
 
 
 def _service(
     line: Line, name: str, stops: tuple[int, ...], way: tuple[str, ...], roads: Mapping[str, Road]
 ) -> Service:
-    """The service of a line; every second road of its way ends at a stop."""
+    """The service of a line; every second road of its way is that of a stop."""
     ends_m = [round(end, 1) for end in accumulate(roads[road].length_m for road in way)]
-    return Service(
-        name, line.route, stops, tuple(ends_m[::2]), way, ends_m[-1], line.name, line.source
-    )
+    at_m = tuple(round(end_m - AFTER_M, 1) for end_m in ends_m[::2])
+    return Service(name, line.route, stops, at_m, way, ends_m[-1], line.name, line.source)
