@@ -67,6 +67,15 @@ def widths_of(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
+def print_notes(city: str) -> None:
+    """Print what a result of this city must say."""
+    from evenline.city.embedded import PLANS
+    from evenline.city.tables import city_notes
+
+    for note in () if city in PLANS else city_notes(Path(city)):
+        print(f"note: {note}")
+
+
 def print_table(title: str, rows: dict[str, str]) -> None:
     """A table of names and values."""
     table = Table(title=title, title_justify="left", show_header=False)

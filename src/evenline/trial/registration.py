@@ -18,7 +18,7 @@ from msgspec import structs
 
 import evenline
 from evenline.city.demand import Cell
-from evenline.city.tables import digest, save_city
+from evenline.city.tables import city_notes, digest, save_city
 from evenline.policies.bundle import Spec, open_policy, policy_digest, read_policy
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job as Order
@@ -402,10 +402,13 @@ def refuse_closed(folder: Path) -> None:
 
 
 def notices(folder: Path) -> list[str]:
-    """The notices that every output shows: a world other than SUMO, deviations, broken seals."""
+    """The notices that every output shows: a world other than SUMO, what the city says of itself,
+    deviations, broken seals.
+    """
     told, world = [], read_registered(folder).plan.world
     if world != "sumo":
         told.append(f"run in the world {world!r}, not in SUMO")
+    told += city_notes(folder / INPUTS / "city")
     for event in journal(folder):
         if isinstance(event, Deviation):
             files = ", ".join(event.source) or "no source file"
