@@ -51,7 +51,7 @@ class OpenCity(Opened):
             "decisions per day": f"{city.decisions:,}",
             "passengers' journeys": f"{len(city.journeys):,}",
             "hours": f"{city.horizon_s / 3600:.1f}",
-            **_noted(city.notes),
+            **_noted(self.notes("fast")),
         }
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class SimulatedDay:
             "passengers who arrived": f"{found.completed:,} of {found.departed:,}",
             "mean hold, s": f"{found.mean_hold_s:.2f}",
             "decisions": f"{found.decisions:,}",
-            **_noted(self.city.city.notes),
+            **_noted(self.city.notes(self.world)),
         }
 
     def __str__(self) -> str:
@@ -250,7 +250,7 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
         found = _days(opened, policy, cells)
         days[label] = dict(zip(cells, found, strict=True))
         digests.setdefault(label, "")
-    return Compared(Comparison(opened.name, "fast", cells, digests, days, opened.city.notes))
+    return Compared(Comparison(opened.name, "fast", cells, digests, days, opened.notes("fast")))
 
 
 def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:

@@ -62,7 +62,7 @@ def simulate(
             "decisions": f"{outcome.decisions:,}",
         },
     )
-    print_notes(city)
+    print_notes(city, world, calibration)
     print(folder)
 
 

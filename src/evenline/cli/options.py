@@ -67,12 +67,11 @@ def widths_of(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def print_notes(city: str) -> None:
+def print_notes(city: str, world: str, calibration: Path | None) -> None:
     """Print what a result of this city must say."""
-    from evenline.city.embedded import PLANS
-    from evenline.city.tables import city_notes
+    from evenline.worlds.open import open_city
 
-    for note in () if city in PLANS else city_notes(Path(city)):
+    for note in open_city(city, calibration).notes(world):
         print(f"note: {note}")
 
 

@@ -231,7 +231,7 @@ def compare(
     ]
     found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
-    comparison = Comparison(opened.name, world, cells, digests, days, opened.city.notes)
+    comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world))
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
     _write(comparison, out, docs, command, force)

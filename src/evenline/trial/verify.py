@@ -632,8 +632,10 @@ def notices(
     """
     world = trial["plan"].get("world", "sumo")
     told = [] if world == "sumo" else [f"run in the world {world!r}, not in SUMO"]
-    city = load(folder / "inputs" / "city" / "manifest.json", opinion)
-    told += city.get("notes", []) if isinstance(city, dict) else []
+    city = folder / "inputs" / "city"
+    told += load(city / "manifest.json", opinion).get("notes", [])
+    if world == "fast":
+        told += filter(None, [load(city / "calibration.json", opinion).get("note")])
     for event in events:
         if event["event"] == "deviation":
             files = ", ".join(event["source"]) or "no source file"

@@ -26,13 +26,6 @@ VARIATION = 0.1
 MOST_VARIATION = 1.0
 
 
-def timetable_note(variation: float) -> str:
-    """What every result of such a city says."""
-    return (
-        f"running times come from the timetable, with a declared variation of {100 * variation:g} %"
-    )
-
-
 def timetable_calibration(city: City, variation: float = VARIATION) -> Calibration:
     """The calibration that a timetable implies.
 
@@ -56,6 +49,8 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
         follow=0.0,
         sources={},
         residuals={"declared_variation": variation},
+        note="running times come from the timetable, with a declared variation of "
+        f"{100 * variation:g} %",
     )
 
 
