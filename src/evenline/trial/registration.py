@@ -18,7 +18,7 @@ from msgspec import structs
 
 import evenline
 from evenline.city.demand import Cell
-from evenline.city.tables import digest, save_city
+from evenline.city.tables import city_notes, digest, save_city
 from evenline.policies.bundle import Spec, open_policy, policy_digest, read_policy
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job as Order
@@ -51,7 +51,7 @@ from evenline.trial.records import (
     read_registered,
 )
 from evenline.trial.used import Used, check_fresh, note_used, used_cells_files
-from evenline.worlds.calibration import calibration_digest, save_calibration
+from evenline.worlds.calibration import calibration_digest, calibration_note, save_calibration
 from evenline.worlds.open import (
     CALIBRATION,
     WORLDS,
@@ -402,10 +402,13 @@ def refuse_closed(folder: Path) -> None:
 
 
 def notices(folder: Path) -> list[str]:
-    """The notices that every output shows: a world other than SUMO, deviations, broken seals."""
+    """The notices that every output shows: a world other than SUMO, what the city says of itself,
+    deviations, broken seals.
+    """
     told, world = [], read_registered(folder).plan.world
     if world != "sumo":
         told.append(f"run in the world {world!r}, not in SUMO")
+    told += _notes(folder / INPUTS / "city", world)
     for event in journal(folder):
         if isinstance(event, Deviation):
             files = ", ".join(event.source) or "no source file"
@@ -413,3 +416,11 @@ def notices(folder: Path) -> list[str]:
         elif isinstance(event, Peek):
             told.append(f"seal broken ({event.at}): outcomes of {event.records} jobs shown")
     return told
+
+
+def _notes(city: Path, world: str) -> list[str]:
+    """What the city says of itself, and in the fast world its calibration."""
+    told = list(city_notes(city))
+    if world == "fast":
+        told.append(calibration_note(city / CALIBRATION))
+    return list(filter(None, told))

@@ -22,7 +22,7 @@ from evenline.city.tables import digest, network_digest
 from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
-from evenline.support.records import Hashes, Number, Record, Sha256, Word, read_record
+from evenline.support.records import Hashes, Line, Number, Record, Sha256, Word, read_record
 
 FORMAT = "evenline-calibration-3"
 FORMAT_LATE = "evenline-calibration-4"  # with lateness at the first stop
@@ -62,6 +62,7 @@ class Calibration:
     sources: dict[str, str]
     residuals: dict[str, float]
     lateness_s: Floats | None = None  # service, quantile: how late trips reach their first stop
+    note: str = ""  # what every result of the fast world must say of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,6 +305,7 @@ class _File(Record, kw_only=True):
     sources: Hashes
     residuals: dict[Word, Number]
     lateness_s: Table | None = None
+    note: Line = ""
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -311,7 +313,7 @@ def calibration_text(calibration: Calibration) -> str:
     values = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in asdict(calibration).items()
-        if value is not None
+        if value is not None and (name != "note" or value)  # older files keep their digest
     }
     form = FORMAT if calibration.lateness_s is None else FORMAT_LATE
     return to_json({"format": form, **values})
@@ -325,6 +327,11 @@ def calibration_digest(calibration: Calibration) -> str:
 def save_calibration(path: Path, calibration: Calibration) -> None:
     """Write the calibration file."""
     write_text(path, calibration_text(calibration))
+
+
+def calibration_note(path: Path) -> str:
+    """What results of the fast world must say of a calibration file."""
+    return read_record(path, _File).note
 
 
 def load_calibration(path: Path, city: City) -> Calibration:
@@ -359,6 +366,7 @@ def load_calibration(path: Path, city: City) -> Calibration:
         follow=found.follow,
         sources=found.sources,
         residuals=found.residuals,
+        note=found.note,
         **tables,
     )
 
