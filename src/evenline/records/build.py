@@ -194,7 +194,9 @@ def _recorded_m(records: Records) -> dict[tuple[int, int], float]:
     """The median recorded distance from a stop to the next; else the difference along a route."""
     visits, number = records.visits, {str(name): i for i, name in enumerate(records.stops.id)}
     found: dict[tuple[int, int], float] = {}
-    along = sorted((route, way, metres, stop) for (route, way, stop), metres in records.along_m.items())
+    along = sorted(
+        (route, way, metres, stop) for (route, way, stop), metres in records.along_m.items()
+    )
     for (route, way, metres, stop), (other, back, farther, after) in pairwise(along):
         if (route, way) == (other, back) and stop in number and after in number:
             found[number[stop], number[after]] = farther - metres

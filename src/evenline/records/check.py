@@ -148,7 +148,7 @@ def _of_counts(records: Records) -> Iterator[Found]:
             int(wrong.sum()),
             len(visits),
             said(records, int(np.argmax(wrong))),
-            KEPT,
+            "loads are made from counts that are balanced over the trip",
         )
     silent = np.isnan(visits.boarded) | np.isnan(visits.alighted)
     if silent.any():

@@ -132,7 +132,9 @@ def fit_doors(steps: Steps) -> tuple[Doors, list[Estimate]]:
 
 
 def _estimate(name: str, value: float, error: float, count: int, note: str) -> Estimate:
-    return Estimate(name, float(value), float(value - Z * error), float(value + Z * error), count, note)
+    return Estimate(
+        name, float(value), float(value - Z * error), float(value + Z * error), count, note
+    )
 
 
 def _doors(y: Floats, people: Floats, group: Ints) -> tuple[float, float, float, float, float]:
@@ -304,8 +306,8 @@ def calibrate(
     stands = doors.dwell_s(steps.here[first]).mean() if first.any() else 0.0
     leaving = doors.stamp == "departure" or bool(np.isfinite(steps.stood_s).any())
     found = fit_runs(city, runs, -round(float(stands)) if leaving else 0, sources, mean, False)
-    pace, pace_sd = _pace(found, runs, mean)
-    found = replace(pace, noise_s=_all_places(pace.noise_s), lateness_s=late.round(1))
+    found, pace_sd = _pace(found, runs, mean)
+    found = replace(found, noise_s=_all_places(found.noise_s), lateness_s=late.round(1))
     n, follow = len(runs.place), found.residuals["correlation_of_followers"]
     spread = [
         _spread("sd of a trip's pace", pace_sd, len(np.unique(runs.trip))),
@@ -317,8 +319,10 @@ def calibrate(
 def _pace(found: Calibration, runs: Runs, mean: Floats) -> tuple[Calibration, float]:
     """Split the spread of running times into what a trip keeps all along and what it does not.
 
-    The time of a whole trip spreads more than its segments would if they were independent; only
-    that excess is pace. `fit_runs` counts all of a trip's spread as pace, and its noise once more.
+    If the time of a whole trip spreads more than its segments would if they were independent, the
+    excess is pace. If it spreads less, drivers make up for lost time, which the fast world does not
+    model; then the noise of the segments shrinks until whole trips spread as recorded. (`fit_runs`
+    counts all of a trip's spread as pace, and its noise once more.)
     """
     place, trip = runs.place.astype(int), runs.trip.astype(int)
     usual = mean[place, np.minimum(runs.leaves_s // HOUR_S, mean.shape[1] - 1).astype(int)]
@@ -335,6 +339,7 @@ def _pace(found: Calibration, runs: Runs, mean: Floats) -> tuple[Calibration, fl
     shape = found.pace / max(float(found.pace.std()), 1e-9)
     own = np.bincount(place, usual, minlength=len(mean)) / count
     left = np.sqrt(np.clip(1 - (sd * own) ** 2 / np.maximum(square, 1e-9), 0.0, 1.0))
+    left *= min(float(np.mean(sums[0] ** 2) / max(np.mean(sums[1]), 1e-9)), 1.0) ** 0.5
     noise = np.zeros_like(found.noise_s)
     levels = np.linspace(0, 1, noise.shape[1])
     levels[0], levels[-1] = levels[1] / 4, 1 - levels[1] / 4

@@ -131,7 +131,10 @@ def _trip_times(day: Seen) -> Table:
     last = np.array([len(s.stops) - 1 for s in city.services])
     starts = dict(zip(d.trip[d.position == 0].tolist(), _left(d)[d.position == 0], strict=True))
     ends = d.position == last[d.service]
-    took = [t - starts.get(i, np.nan) for i, t in zip(d.trip[ends].tolist(), d.time_s[ends], strict=True)]
+    took = [
+        t - starts.get(i, np.nan)
+        for i, t in zip(d.trip[ends].tolist(), d.time_s[ends], strict=True)
+    ]
     return _distribution(np.array(took), d.service[ends], len(city.services))
 
 
@@ -226,4 +229,6 @@ def level(table: Table) -> float:
     """The mean of a measure over its rows, to read a gap against."""
     mean = table.values.mean(axis=1)
     known = np.isfinite(mean) & (table.weight > 0)
-    return float(np.average(mean[known], weights=table.weight[known])) if known.any() else float("nan")
+    return (
+        float(np.average(mean[known], weights=table.weight[known])) if known.any() else float("nan")
+    )

@@ -20,7 +20,7 @@ from evenline.support.errors import InputError
 OWN_SHARE, OWN_TRIPS = 0.02, 4  # of a line's trips: what a sequence needs to be a service
 SAME_SHARE = 0.9  # of both sequences: what makes a sequence a variant of a service
 COVER_SHARE = 0.6  # of a service: what a trip must have visited to count as one of its trips
-MATCH_SHARE, MATCH_LEAST_S, MATCH_MOST_S = 0.6, 60.0, 600.0  # of a headway: the same departure
+MATCH_SHARE, MATCH_LEAST_S, MATCH_MOST_S = 1.0, 60.0, 900.0  # of a headway: the same departure
 
 Place = tuple[int, int]  # a stop of the records, and how often the trip visited it before
 
@@ -173,14 +173,35 @@ def match(records: Records, services: Sequence[Pattern]) -> Driven:
             service += [found[0]] * len(found[1])
             position += [j for _, j in found[1]]
     used = visits.only(np.array(rows, np.int32))
-    return Driven(
-        records.trips.day[used.trip],
-        used.trip,
-        np.array(service, np.int32),
-        np.array(position, np.int32),
-        *(used.arrival_s, used.departure_s, used.due_s),
-        *(used.boarded, used.alighted, used.load),
+    return with_loads(
+        Driven(
+            records.trips.day[used.trip],
+            used.trip,
+            np.array(service, np.int32),
+            np.array(position, np.int32),
+            *(used.arrival_s, used.departure_s, used.due_s),
+            *(used.boarded, used.alighted, used.load),
+        )
     )
+
+
+def with_loads(driven: Driven) -> Driven:
+    """Make loads from counts that are balanced over the trip, because recorded loads drift.
+
+    A trip whose counts are not all known has no loads.
+    """
+    first = driven.first_rows()
+    trip = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(driven))))
+    on, off = (np.bincount(trip, x, len(first)) for x in (driven.boarded, driven.alighted))
+    mean = (on + off) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = driven.boarded * (mean / on)[trip], driven.alighted * (mean / off)[trip]
+    change = np.where(on[trip] > 0, steps[0], 0.0) - np.where(off[trip] > 0, steps[1], 0.0)
+    change = np.where(np.isfinite((on + off)[trip]), change, np.nan)
+    total = np.cumsum(np.nan_to_num(change))
+    before = np.concatenate([[0.0], total])[first][trip]
+    load = np.where(np.isfinite(change), np.maximum(total - before, 0.0), np.nan)
+    return replace(driven, load=load)
 
 
 def _best(

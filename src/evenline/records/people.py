@@ -102,7 +102,9 @@ def recorded_rides(
         share = np.array([weight.get(int(trip), 0.0) for trip in trips])
         expected = ride_tables(tables["on"], tables["off"]) * share[:, None, None]
         many = whole(expected.ravel(), rng)
-        trip, board, alight = np.unravel_index(np.repeat(np.arange(many.size), many), expected.shape)
+        trip, board, alight = np.unravel_index(
+            np.repeat(np.arange(many.size), many), expected.shape
+        )
         since = tables["at"][trip, board] - rng.random(len(trip)) * tables["gap"][trip, board]
         known = np.isfinite(since)
         parts.append(
@@ -185,7 +187,11 @@ def journeys_of(
 
 
 def _leg(
-    service: int, board: int, alight: int, services: Sequence[Pattern], stops: Sequence[Sequence[int]]
+    service: int,
+    board: int,
+    alight: int,
+    services: Sequence[Pattern],
+    stops: Sequence[Sequence[int]],
 ) -> tuple[int, int, tuple[int, ...]]:
     first, last = stops[service][board], stops[service][alight]
     carriers = tuple(
