@@ -100,15 +100,15 @@ def test_a_failed_save_leaves_the_old_city_in_place(
     hamlet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = digest(load_city(hamlet))
-    write_text = Path.write_text
+    write_bytes = Path.write_bytes
 
     def full_disk(path: Path, *args: Any, **kwargs: Any) -> int:
         if path.name == "trips.csv":
             raise OSError("no space left on device")
-        return write_text(path, *args, **kwargs)
+        return write_bytes(path, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full_disk)
+        patch.setattr(Path, "write_bytes", full_disk)
         with pytest.raises(OSError, match="no space left"):
             save_city(embedded_city("town"), hamlet)
     assert digest(load_city(hamlet)) == before

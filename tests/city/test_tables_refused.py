@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.city.model import City
-from evenline.city.tables import COLUMNS, RANGES, digest, load_city, save_city, seal_city
+from evenline.city.ranges import COLUMNS, RANGES
+from evenline.city.tables import digest, load_city, save_city, seal_city
 from evenline.support.errors import InputError
 from hamlet import HAMLET, MANIFEST, cells_of, refusal, seal, with_cell, write_hamlet
 
@@ -128,7 +129,7 @@ CORRUPTIONS = [
     ("service_stops.csv", 5, 2, "s9", "service_stops.csv row 5: unknown stop 's9'"),
     ("service_stops.csv", 3, 1, "1", "service_stops.csv row 3: stop_sequence 1 of out must be 2"),
     ("service_stops.csv", 6, 3, "750", "services row 2 (back): the stop at 750.0 m follows"),
-    ("service_stops.csv", 2, 2, "s1", "services row 1 (out): serves a stop twice"),
+    ("service_stops.csv", 2, 2, "s1", "services row 1 (out): serves stop s1 twice; give the"),
     ("trips.csv", 2, 1, "up", "trips.csv row 2: unknown service 'up'"),
     ("trips.csv", 2, 2, "noon", "trips.csv row 2: departure_s 'noon' is not a number"),
     ("trips.csv", 2, 2, "0", "trips row 2 (out.1): departure 0 s is not after out.0 at 0 s"),

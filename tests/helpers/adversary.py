@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from evenline.city.tables import Range, Words
+from evenline.city.ranges import Range, Words
 
 MISSING = object()
 RECORDS = (inspect.StructType, inspect.DataclassType)

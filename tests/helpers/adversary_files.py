@@ -21,7 +21,8 @@ from adversary import MISSING, TEXTS, Case, cases, changed, stated, tried_number
 from evenline.checks.learner import fast_replay
 from evenline.city import tables as city_tables
 from evenline.city.model import City
-from evenline.city.tables import COLUMNS, RANGES, Range, Words, digest, load_city, network_digest
+from evenline.city.ranges import COLUMNS, RANGES, Range, Words
+from evenline.city.tables import digest, load_city, network_digest
 from evenline.experiments.tune import Kept
 from evenline.learn.run import Config, Plan
 from evenline.learn.schedule import LEARNERS
@@ -45,7 +46,7 @@ from evenline.trial.used import Ledger
 from evenline.trial.verify import verify
 from evenline.worlds import calibration
 from evenline.worlds.open import open_city
-from hamlet import HAMLET, MANIFEST, write_hamlet
+from hamlet import DETAILS, HAMLET, MANIFEST, write_hamlet
 from made import made_up
 from spoilt_bundles import rehash
 
@@ -205,12 +206,13 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
 
 def table_files(root: Path) -> list[File]:
     """The tables of the hamlet; their cases are made from `RANGES`."""
-    folder = write_hamlet(root / "edited")
+    details = {name: text.encode() for name, text in DETAILS.items()}
+    folder = write_hamlet(root / "edited", details)
     return [
         File(
             folder / name,
             None,
-            HAMLET[name].encode(),
+            (HAMLET | DETAILS)[name].encode(),
             ("city", "seal", folder),
             partial(put, folder / name),
         )

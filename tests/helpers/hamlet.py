@@ -84,6 +84,30 @@ hour,cars_per_hour
 0,100.0
 """,
 }
+DETAILS = {  # what a city may say and the hamlet usually does not
+    "names.csv": """\
+kind,id,source_id,name
+stop,s1,de:07:1,Market square
+service,out,R1-0,1 to the station
+trip,out.1,71:b,
+""",
+    "road_shapes.csv": """\
+road_id,points
+A-B,"250,12.5 300,-3"
+""",
+    "stop_details.csv": "stop_id,lane\ns2,1\n",
+    "vehicles.csv": """\
+capacity,min_dwell_s,exchange_s_per_passenger,length_m,max_speed_mps,accel_mps2,decel_mps2
+90,15,2.5,18.0,13.9,1.0,2.0
+""",
+    "trip_details.csv": "trip_id,vehicle,block_id\nout.1,1,duty 7\nback.0,0,duty 7\n",
+    "schedule.csv": "trip_id,stop_sequence,due_s\n"
+    + "".join(
+        f"{trip},{i},{start + 90 * i}\n"
+        for trip, start in (("out.0", 0), ("out.1", 300), ("back.0", 60), ("back.1", 400))
+        for i in range(3)
+    ),
+}
 MANIFEST: dict[str, Any] = {
     "format": "evenline-city-1",
     "name": "hamlet",
@@ -109,11 +133,12 @@ def seal(folder: Path, **changes: Any) -> None:
 
 
 def write_hamlet(folder: Path, tables: dict[str, bytes] | None = None) -> Path:
-    """The hamlet as a new folder, with some tables replaced, and sealed."""
+    """The hamlet as a new folder, with some tables added or replaced, and sealed."""
     shutil.rmtree(folder, ignore_errors=True)  # to write over a file is slow on some disks
     folder.mkdir()
-    for name, text in HAMLET.items():
-        (folder / name).write_bytes((tables or {}).get(name, text.encode()))
+    plain = {name: text.encode() for name, text in HAMLET.items()}
+    for name, content in (plain | (tables or {})).items():
+        (folder / name).write_bytes(content)
     seal(folder)
     return folder
 

@@ -7,7 +7,7 @@ backwards, or a journey that no service carries.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -41,17 +41,25 @@ class Road:
     to_node: str
     length_m: float
     bus_lane: bool
+    shape: tuple[tuple[float, float], ...] = ()  # points between its nodes, in metres
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A bay beside a road where buses stand, `pos_m` from the road's start."""
+    """A bay beside a road where buses stand, `pos_m` from the road's start.
+
+    A loop visits its first stop again as another stop at the same place. `name` is what people call
+    it, `source` its id in the data that the city was made from; both may be empty.
+    """
 
     id: str
     road: str
     pos_m: float
     x_m: float
     y_m: float
+    name: str = ""
+    source: str = ""
+    lane: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,20 +74,28 @@ class Service:
     distance_m: tuple[float, ...]
     roads: tuple[str, ...]
     length_m: float
+    name: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Trip:
-    """One scheduled run of a service, starting at its first stop."""
+    """One scheduled run of a service, starting at its first stop.
+
+    `vehicle` is its bus type, a position in `City.vehicles`; `block` names the vehicle's duty.
+    """
 
     id: str
     service: int
     departure_s: int
+    vehicle: int = 0
+    block: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Vehicle:
-    """The bus type: one for the whole fleet."""
+    """A bus type."""
 
     capacity: int = 50
     min_dwell_s: float = 12
@@ -129,9 +145,46 @@ class Traffic:
     cars_per_hour: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The place on earth that coordinates are measured from."""
+
+    lat: float
+    lon: float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When second 0 of the day is: seconds after midnight of a service date in a time zone."""
+
+    date: str
+    start_s: int
+    zone: str
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """Files of SUMO that a city brings along; they are used as they are.
+
+    `network` is always there, as gzipped XML. `additional` and `routes` are further files of a
+    scenario, by name; with `own_buses` they contain the stops and buses of the city too. The
+    scenario's own clock shows `begin_s` when the city's day begins.
+    """
+
+    network: bytes
+    additional: Mapping[str, bytes] = field(default_factory=dict)
+    routes: Mapping[str, bytes] = field(default_factory=dict)
+    own_buses: bool = False
+    begin_s: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class City:
-    """A bus network with its timetable and journeys: all that a world needs."""
+    """A bus network with its timetable and journeys: all that a world needs.
+
+    `due_s` says when each trip should leave each of its stops (at the last one: arrive), trip by
+    trip. Every result repeats the `notes`.
+    """
 
     name: str
     horizon_s: int
@@ -143,13 +196,30 @@ class City:
     trips: tuple[Trip, ...]
     journeys: Journeys
     traffic: Traffic = field(default_factory=Traffic)
+    more_vehicles: tuple[Vehicle, ...] = ()
+    due_s: Ints | None = None
+    origin: Origin | None = None
+    clock: Clock | None = None
+    notes: tuple[str, ...] = ()
+    carried: Carried | None = None
 
     def __post_init__(self) -> None:
         _check_every_name(self)
         _check_day(self)
+        _check_fleet(self)
+        _check_due(self)
         _check_places(self)
         _check_journeys(self)
         _check_traffic(self)
+
+    @property
+    def vehicles(self) -> tuple[Vehicle, ...]:
+        """Every bus type; most cities have one."""
+        return (self.vehicle, *self.more_vehicles)
+
+    def vehicle_of(self, trip: int) -> Vehicle:
+        """The bus type of a trip."""
+        return self.vehicles[self.trips[trip].vehicle]
 
     @cached_property
     def trips_of(self) -> tuple[tuple[int, ...], ...]:
@@ -198,6 +268,41 @@ def _check_day(city: City) -> None:
                 f"{before.id} at {before.departure_s} s; list trips in order of departure"
             )
         last[trip.service] = trip
+
+
+def _check_fleet(city: City) -> None:
+    for row, vehicle in enumerate(city.more_vehicles, 1):
+        if vehicle.capacity < 1:
+            raise InputError(f"vehicles row {row}: capacity {vehicle.capacity} must be at least 1")
+    for row, trip in enumerate(city.trips, 1):
+        if not 0 <= trip.vehicle < len(city.vehicles):
+            raise InputError(
+                f"trips row {row} ({trip.id}): vehicle {trip.vehicle} is not one of the "
+                f"{len(city.vehicles)} bus types; the first is 0"
+            )
+
+
+def visit_offsets(city: City) -> Ints:
+    """The offset of each trip in a table of all stop visits, and their number."""
+    stops = [len(city.services[trip.service].stops) for trip in city.trips]
+    return np.concatenate([[0], np.cumsum(stops)]).astype(np.int32)
+
+
+def _check_due(city: City) -> None:
+    if city.due_s is None:
+        return
+    first = visit_offsets(city)
+    if city.due_s.shape != (first[-1],):
+        raise InputError(f"schedule: has {city.due_s.size:,} times; expected {first[-1]:,}")
+    later = np.diff(city.due_s) >= 0
+    later[first[1:-1] - 1] = True  # from one trip to the next
+    if not later.all():
+        visit = int(np.argmin(later)) + 1
+        trip = int(np.searchsorted(first, visit, side="right")) - 1
+        raise InputError(
+            f"schedule row {visit + 1} ({city.trips[trip].id}): {city.due_s[visit]} s is before "
+            "the time at the previous stop"
+        )
 
 
 def _check_places(city: City) -> None:
@@ -259,7 +364,11 @@ def _check_service(city: City, row: int, service: Service, roads: dict[str, Road
     if len(service.stops) < 2:
         raise InputError(f"{where}: needs at least two stops, has {len(service.stops)}")
     if len(set(service.stops)) != len(service.stops):
-        raise InputError(f"{where}: serves a stop twice")
+        twice = next(stop for stop in service.stops if service.stops.count(stop) > 1)
+        raise InputError(
+            f"{where}: serves stop {city.stops[twice].id} twice; give the second visit a stop of "
+            "its own at the same place"
+        )
     for road in service.roads:
         if road not in roads:
             raise InputError(f"{where}: no road {road}")
@@ -273,12 +382,17 @@ def _check_service(city: City, row: int, service: Service, roads: dict[str, Road
                 "list stops in order of distance"
             )
     lengths = [roads[road].length_m for road in service.roads]
-    starts = dict(zip(service.roads, accumulate(lengths, initial=0.0), strict=False))
+    starts: dict[str, list[float]] = {}  # a service may use a road twice
+    for road, start_m in zip(service.roads, accumulate(lengths, initial=0.0), strict=False):
+        starts.setdefault(road, []).append(start_m)
     for stop, distance_m in zip(service.stops, service.distance_m, strict=True):
         place = city.stops[stop]
         if place.road not in starts:
             raise InputError(f"{where}: stop {place.id} is not on any road of the service")
-        lies_m = starts[place.road] + place.pos_m
+        lies_m = min(
+            (start_m + place.pos_m for start_m in starts[place.road]),
+            key=lambda at_m: abs(at_m - distance_m),
+        )
         if not abs(lies_m - distance_m) <= 1.0:
             raise InputError(
                 f"{where}: stop {place.id} is at {lies_m:.1f} m by its road, but "

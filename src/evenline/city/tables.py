@@ -1,27 +1,29 @@
 """A city on disk: a folder of readable tables and a manifest with the SHA-256 of each.
 
 `save_city` writes the same bytes for the same city; `load_city` checks the manifest, then every
-row, and names the file and row at fault. Column names follow GTFS where it has one. `RANGES` states
-what each column and each key of the manifest may contain.
+row, and names the file and row at fault. Column names follow GTFS where it has one. A city writes
+an optional table only if it has something to say there, so an older city keeps its digest.
 """
 
-import csv
 import hashlib
-import io
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
-from msgspec import structs
+from msgspec import Meta, structs
 
+from evenline.city.details import optional_tables, with_details
 from evenline.city.embedded import PLANS, embedded_city
 from evenline.city.model import (
+    Carried,
     City,
+    Clock,
     Journeys,
     Node,
+    Origin,
     Road,
     Service,
     Stop,
@@ -29,123 +31,25 @@ from evenline.city.model import (
     Trip,
     Vehicle,
 )
+from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, Range
+from evenline.city.rows import Row, csv_text, read_content, read_table
 from evenline.support.errors import InputError, choice
 from evenline.support.files import listing_of, new_folder, refuse_changed, sha256, to_json
-from evenline.support.records import Hashes, Record, Word, plain, read_record, write_record
+from evenline.support.records import (
+    FileName,
+    Hashes,
+    Line,
+    Record,
+    Word,
+    plain,
+    read_record,
+    write_record,
+)
 
 FORMAT = "evenline-city-1"
 PEOPLE = ("passengers.csv", "legs.csv")
-DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
-MOST_CAPACITY = 32_767
+NETWORK = "network.net.xml.gz"
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers between two limits, which are allowed too; `whole` excludes fractions."""
-
-    low: float
-    high: float
-    whole: bool = False
-
-    def allows(self, value: str) -> bool:
-        number = float(value)
-        return self.low <= number <= self.high and not (self.whole and number % 1)
-
-    def __str__(self) -> str:
-        return f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
-
-
-@dataclass(frozen=True)
-class Words:
-    """Text that matches a pattern; a list has one or more words with spaces between them."""
-
-    pattern: str
-    described: str
-    list: bool = False
-
-    def allows(self, value: str) -> bool:
-        words = value.split() if self.list else [value]
-        fits = re.compile(self.pattern).fullmatch
-        return bool(words) and all(w.isprintable() and ".." not in w and fits(w) for w in words)
-
-    def __str__(self) -> str:
-        return self.described
-
-
-NAME = Words(r"[^/\\]{1,100}", "1 to 100 printable characters without / \\ or ..")
-# SUMO refuses these characters, and keeps a leading : for its own junctions.
-_ID, _ID_SAID = r"(?![:!])[^\s/\\|;,'\"<>&]{1,100}", "without spaces, .. or / \\ | ; , ' \" < > &"
-ID = Words(_ID, f"1 to 100 printable characters {_ID_SAID}, not starting with : or !")
-IDS = Words(_ID, "one or more ids with spaces between them", list=True)
-COORDINATE_M = Range(-100_000, 100_000)
-SECOND = Range(0, DAYS_S, whole=True)
-NUMBER = Range(0, 2**31 - 1, whole=True)
-RANGES: dict[str, dict[str, Range | Words]] = {
-    "manifest.json": {
-        "name": NAME,
-        "horizon_s": Range(1, DAYS_S, whole=True),
-        "vehicle.capacity": Range(1, MOST_CAPACITY, whole=True),
-        "vehicle.min_dwell_s": Range(0, 3_600),
-        "vehicle.exchange_s_per_passenger": Range(0, 600),
-        "vehicle.length_m": Range(1, 100),
-        "vehicle.max_speed_mps": Range(0.1, 100),
-        "vehicle.accel_mps2": Range(0.01, 20),
-        "vehicle.decel_mps2": Range(0.01, 20),
-    },
-    "nodes.csv": {
-        "node_id": ID,
-        "x_m": COORDINATE_M,
-        "y_m": COORDINATE_M,
-        "signal": Range(0, 1, whole=True),
-        "offset_s": Range(-86_400, 86_400, whole=True),
-    },
-    "roads.csv": {
-        "road_id": ID,
-        "from_node": ID,
-        "to_node": ID,
-        "length_m": Range(0.1, 100_000),
-        "bus_lane": Range(0, 1, whole=True),
-    },
-    "stops.csv": {
-        "stop_id": ID,
-        "road_id": ID,
-        "pos_m": Range(1, 100_000),
-        "x_m": COORDINATE_M,
-        "y_m": COORDINATE_M,
-    },
-    "services.csv": {
-        "service_id": ID,
-        "route_id": NAME,
-        "length_m": Range(0.1, 10_000_000),
-        "roads": IDS,
-    },
-    "service_stops.csv": {
-        "service_id": ID,
-        "stop_sequence": NUMBER,
-        "stop_id": ID,
-        "shape_dist_traveled_m": Range(0, 10_000_000),
-    },
-    "trips.csv": {"trip_id": ID, "service_id": ID, "departure_s": SECOND},
-    "passengers.csv": {
-        "passenger_id": NUMBER,
-        "departure_s": SECOND,
-        "min_demand": Range(0, 1_000),
-    },
-    "legs.csv": {
-        "passenger_id": NUMBER,
-        "leg": NUMBER,
-        "board_stop_id": ID,
-        "alight_stop_id": ID,
-        "services": IDS,
-    },
-    "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
-    "car_volumes.csv": {
-        "hour": Range(0, DAYS_S // 3600 - 1, whole=True),
-        "cars_per_hour": Range(0, 100_000),
-    },
-}
-COLUMNS = {name: tuple(RANGES[name]) for name in RANGES if name.endswith(".csv")}
 
 
 class VehicleTable(Record):
@@ -160,7 +64,31 @@ class VehicleTable(Record):
     decel_mps2: int | float
 
 
-class Manifest(Record):
+class OriginTable(Record):
+    """The place on earth that coordinates are measured from."""
+
+    lat: Annotated[float, Meta(ge=-90.0, le=90.0)]
+    lon: Annotated[float, Meta(ge=-180.0, le=180.0)]
+
+
+class ClockTable(Record):
+    """When second 0 of the day is."""
+
+    date: Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+    start_s: Annotated[int, Meta(ge=0, le=2 * 86_400)]
+    zone: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_+/-]*\Z", max_length=100)]
+
+
+class CarriedTable(Record):
+    """The files of SUMO that the folder contains beside its network."""
+
+    additional: tuple[FileName, ...] = ()
+    routes: tuple[FileName, ...] = ()
+    own_buses: bool = False
+    begin_s: Annotated[int, Meta(ge=0, le=10 * 86_400)] = 0
+
+
+class Manifest(Record, omit_defaults=True):
     """The content of `manifest.json`: the hashes of the tables, and values that have no table."""
 
     format: Word
@@ -168,6 +96,10 @@ class Manifest(Record):
     horizon_s: int
     vehicle: VehicleTable
     files: Hashes
+    origin: OriginTable | None = None
+    clock: ClockTable | None = None
+    notes: tuple[Line, ...] = ()
+    carried: CarriedTable | None = None
 
 
 def open_city(name_or_folder: str) -> City:
@@ -184,7 +116,7 @@ def open_city(name_or_folder: str) -> City:
 
 def digest(city: City) -> str:
     """The SHA-256 of the city's manifest, which identifies the city."""
-    return hashlib.sha256(to_json(plain(_manifest(city, _tables(city)))).encode()).hexdigest()
+    return hashlib.sha256(to_json(plain(_manifest(city, _files(city)))).encode()).hexdigest()
 
 
 def network_digest(city: City) -> str:
@@ -192,7 +124,7 @@ def network_digest(city: City) -> str:
 
     Running times depend only on these, so a calibration is valid for any demand.
     """
-    manifest = plain(_manifest(city, _tables(city)))
+    manifest = plain(_manifest(city, _files(city)))
     files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
     fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()
@@ -205,11 +137,11 @@ def save_city(city: City, folder: Path, force: bool = False) -> None:
     """
     if not force:
         _refuse_other(folder)
-    tables = _tables(city)
+    files = _files(city)
     with new_folder(folder) as aside:
-        for name, text in tables.items():
-            (aside / name).write_text(text, encoding="utf-8")
-        write_record(aside / "manifest.json", _manifest(city, tables))
+        for name, content in files.items():
+            (aside / name).write_bytes(content)
+        write_record(aside / "manifest.json", _manifest(city, files))
 
 
 def _refuse_other(folder: Path) -> None:
@@ -221,22 +153,35 @@ def _refuse_other(folder: Path) -> None:
     refuse_changed(folder, listing)
 
 
-def _manifest(city: City, tables: dict[str, str]) -> Manifest:
+def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
+    carried = city.carried
     return Manifest(
         format=FORMAT,
         name=city.name,
         horizon_s=city.horizon_s,
         vehicle=VehicleTable(**asdict(city.vehicle)),
-        files={name: hashlib.sha256(text.encode()).hexdigest() for name, text in tables.items()},
+        files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        origin=OriginTable(**asdict(city.origin)) if city.origin else None,
+        clock=ClockTable(**asdict(city.clock)) if city.clock else None,
+        notes=city.notes,
+        carried=CarriedTable(
+            additional=tuple(carried.additional),
+            routes=tuple(carried.routes),
+            own_buses=carried.own_buses,
+            begin_s=carried.begin_s,
+        )
+        if carried
+        else None,
     )
 
 
-def _csv(name: str, rows: Iterable[Iterable[object]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS[name])
-    writer.writerows(rows)
-    return out.getvalue()
+def _files(city: City) -> dict[str, bytes]:
+    """Every file of a city's folder but the manifest."""
+    files = {name: text.encode() for name, text in (_tables(city) | optional_tables(city)).items()}
+    if city.carried is not None:
+        files[NETWORK] = city.carried.network
+        files |= {**city.carried.additional, **city.carried.routes}
+    return files
 
 
 def _tables(city: City) -> dict[str, str]:
@@ -274,34 +219,10 @@ def _tables(city: City) -> dict[str, str]:
         ),
         "car_volumes.csv": enumerate(map(float, city.traffic.cars_per_hour)),
     }
-    return {name: _csv(name, table) for name, table in rows.items()}
+    return {name: csv_text(name, table) for name, table in rows.items()}
 
 
 # -- reading --------------------------------------------------------------------------------------
-
-
-class _Row(dict[str, str]):
-    """A row with its file and number, for messages."""
-
-    def __init__(self, where: str, values: dict[str, str]) -> None:
-        super().__init__(values)
-        self.where = where
-
-    def number(self, column: str, kind: Callable[[str], T]) -> T:
-        try:
-            if not self[column].isascii() or "_" in self[column]:  # Python would read 1_0 as 10
-                raise ValueError
-            value = kind(self[column])
-        except ValueError:
-            raise InputError(f"{self.where}: {column} {self[column]!r} is not a number") from None
-        if isinstance(value, int) and abs(value) >= 2**31:
-            raise InputError(f"{self.where}: {column} {self[column]} is too large")
-        return value
-
-    def one_of(self, column: str, known: dict[str, T], what: str) -> T:
-        if self[column] not in known:
-            raise InputError(f"{self.where}: unknown {what} {self[column]!r}")
-        return known[self[column]]
 
 
 def load_city(folder: Path) -> City:
@@ -312,7 +233,7 @@ def load_city(folder: Path) -> City:
 def seal_city(folder: Path) -> City:
     """Check every row, then write the hashes of the edited tables to the manifest."""
     manifest = _read_manifest(folder)
-    paths = {name: folder / name for name in COLUMNS}
+    paths = {name: folder / name for name in (*COLUMNS, *_carried_names(manifest))}
     hashes = {name: sha256(path) for name, path in paths.items() if path.is_file()}
     manifest = structs.replace(manifest, files=hashes)
     city = _load(folder, manifest)
@@ -325,9 +246,14 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 def _load(folder: Path, manifest: Manifest) -> City:
-    rows = {name: _read(folder, name, manifest.files) for name in COLUMNS}
+    rows = {
+        name: [] if _absent(folder, name, manifest) else read_table(folder, name, manifest.files)
+        for name in COLUMNS
+    }
     try:
-        city = _assemble(manifest, rows)
+        city = with_details(_assemble(manifest, rows), rows)
+        if manifest.carried is not None:
+            city = replace(city, carried=_read_carried(folder, manifest, manifest.carried))
         _check_ranges(folder, manifest, rows)
         _check_sumo(rows)
         return city
@@ -336,34 +262,27 @@ def _load(folder: Path, manifest: Manifest) -> City:
         raise InputError(text if text.startswith(f"{folder}/") else f"{folder}: {text}") from None
 
 
-def _read(folder: Path, name: str, hashes: dict[str, str]) -> list[_Row]:
-    path = folder / name
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != hashes.get(name):
-        raise InputError(
-            f"{path}: does not match the SHA-256 in manifest.json; "
-            "if you changed it on purpose, run: evenline city seal " + str(folder)
-        )
-    try:
-        reader = csv.reader(io.StringIO(content.decode("utf-8-sig")), strict=True)
-        lines = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file ({error})") from None
-    if not lines or tuple(lines[0]) != COLUMNS[name]:
-        raise InputError(f"{path}: the header must be {','.join(COLUMNS[name])}")
-    rows = []
-    for number, line in enumerate(lines[1:], 1):
-        if len(line) != len(COLUMNS[name]):
-            raise InputError(
-                f"{path} row {number}: has {len(line)} values; expected {len(COLUMNS[name])}"
-            )
-        rows.append(_Row(f"{path} row {number}", dict(zip(COLUMNS[name], line, strict=True))))
-    return rows
+def _absent(folder: Path, name: str, manifest: Manifest) -> bool:
+    return name in OPTIONAL and name not in manifest.files and not (folder / name).exists()
 
 
-def _assemble(manifest: Manifest, rows: dict[str, list[_Row]]) -> City:
+def _carried_names(manifest: Manifest) -> tuple[str, ...]:
+    own = manifest.carried
+    return () if own is None else (NETWORK, *own.additional, *own.routes)
+
+
+def _read_carried(folder: Path, manifest: Manifest, own: CarriedTable) -> Carried:
+    found = {name: read_content(folder, name, manifest.files) for name in _carried_names(manifest)}
+    return Carried(
+        network=found[NETWORK],
+        additional={name: found[name] for name in own.additional},
+        routes={name: found[name] for name in own.routes},
+        own_buses=own.own_buses,
+        begin_s=own.begin_s,
+    )
+
+
+def _assemble(manifest: Manifest, rows: dict[str, list[Row]]) -> City:
     stops = tuple(
         Stop(
             row["stop_id"],
@@ -377,6 +296,7 @@ def _assemble(manifest: Manifest, rows: dict[str, list[_Row]]) -> City:
     stop_index = {stop.id: i for i, stop in enumerate(stops)}
     services = _services(rows, stop_index)
     service_index = {service.id: i for i, service in enumerate(services)}
+    origin, clock = manifest.origin, manifest.clock
     return City(
         name=manifest.name,
         horizon_s=manifest.horizon_s,
@@ -417,10 +337,13 @@ def _assemble(manifest: Manifest, rows: dict[str, list[_Row]]) -> City:
             tuple(row.number("weight", float) for row in rows["car_routes.csv"]),
             tuple(_volume(*each) for each in enumerate(rows["car_volumes.csv"])),
         ),
+        origin=Origin(**structs.asdict(origin)) if origin else None,
+        clock=Clock(**structs.asdict(clock)) if clock else None,
+        notes=manifest.notes,
     )
 
 
-def _check_ranges(folder: Path, manifest: Manifest, rows: dict[str, list[_Row]]) -> None:
+def _check_ranges(folder: Path, manifest: Manifest, rows: dict[str, list[Row]]) -> None:
     """Refuse values that no simulator can use."""
     keys = structs.asdict(manifest)
     keys |= {f"vehicle.{key}": value for key, value in structs.asdict(manifest.vehicle).items()}
@@ -436,7 +359,7 @@ def _check_ranges(folder: Path, manifest: Manifest, rows: dict[str, list[_Row]])
                 raise InputError(f"{row.where}: {column} {value} must be {allowed}")
 
 
-def _check_sumo(rows: dict[str, list[_Row]]) -> None:
+def _check_sumo(rows: dict[str, list[Row]]) -> None:
     """Refuse ids that mean something else to SUMO, and routes that no car takes."""
     for row in rows["services.csv"]:
         if row["service_id"] == "ANY":
@@ -456,7 +379,7 @@ def _check_sumo(rows: dict[str, list[_Row]]) -> None:
                 )
 
 
-def _volume(number: int, row: _Row) -> float:
+def _volume(number: int, row: Row) -> float:
     if row.number("hour", int) != number:
         raise InputError(f"{row.where}: hour {row['hour']} must be {number}")
     volume = row.number("cars_per_hour", float)
@@ -465,7 +388,7 @@ def _volume(number: int, row: _Row) -> float:
     return volume
 
 
-def _services(rows: dict[str, list[_Row]], stop_index: dict[str, int]) -> tuple[Service, ...]:
+def _services(rows: dict[str, list[Row]], stop_index: dict[str, int]) -> tuple[Service, ...]:
     order: dict[str, list[tuple[int, float]]] = {
         row["service_id"]: [] for row in rows["services.csv"]
     }
@@ -492,7 +415,7 @@ def _services(rows: dict[str, list[_Row]], stop_index: dict[str, int]) -> tuple[
 
 
 def _journeys(
-    rows: dict[str, list[_Row]], stops: dict[str, int], services: dict[str, int]
+    rows: dict[str, list[Row]], stops: dict[str, int], services: dict[str, int]
 ) -> Journeys:
     people = rows["passengers.csv"]
     legs: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in people]

@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from evenline.city.model import City
-from evenline.city.tables import DAYS_S, MOST_CAPACITY
+from evenline.city.ranges import DAYS_S, MOST_CAPACITY
 from evenline.control.event import RAW_FEATURES, Array, new_headways
 from evenline.control.state import contract_of
 from evenline.policies.actor import ActorPolicy, actor_of

@@ -1,0 +1,144 @@
+"""The tables that only some cities have: names, shapes of roads, bus types, blocks, schedule.
+
+A city writes one of them only if it has something to say there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TypeVar
+
+import numpy as np
+
+from evenline.city.model import City, Ints, Service, Stop, Trip, Vehicle, visit_offsets
+from evenline.city.ranges import RANGES, VEHICLE
+from evenline.city.rows import Row, csv_text
+from evenline.support.errors import InputError
+
+Named = TypeVar("Named", Stop, Service, Trip)
+Rows = dict[str, list[Row]]
+
+
+def optional_tables(city: City) -> dict[str, str]:
+    """The tables that only some cities have."""
+    named: list[tuple[str, Sequence[Stop | Service | Trip]]]
+    named = [("stop", city.stops), ("service", city.services), ("trip", city.trips)]
+    due_s, first = city.due_s, visit_offsets(city).tolist()
+    rows: dict[str, list[tuple[object, ...]]] = {
+        "names.csv": [
+            (kind, each.id, each.source, getattr(each, "name", ""))
+            for kind, things in named
+            for each in things
+            if each.source or getattr(each, "name", "")
+        ],
+        "road_shapes.csv": [
+            (road.id, " ".join(f"{x:g},{y:g}" for x, y in road.shape))
+            for road in city.roads
+            if road.shape
+        ],
+        "stop_details.csv": [(stop.id, stop.lane) for stop in city.stops if stop.lane],
+        "vehicles.csv": [tuple(asdict(vehicle).values()) for vehicle in city.more_vehicles],
+        "trip_details.csv": [
+            (trip.id, trip.vehicle, trip.block) for trip in city.trips if trip.vehicle or trip.block
+        ],
+        "schedule.csv": [
+            (trip.id, i, int(due))
+            for trip, start, end in zip(city.trips, first, first[1:], strict=False)
+            if due_s is not None
+            for i, due in enumerate(due_s[start:end])
+        ],
+    }
+    return {name: csv_text(name, table) for name, table in rows.items() if table}
+
+
+def with_details(city: City, rows: Rows) -> City:
+    """Add what the optional tables say."""
+    trips = _named("trip", city.trips, rows)
+    stops = _named("stop", city.stops, rows)
+    lanes = _by_id(rows["stop_details.csv"], "stop_id", [s.id for s in stops])
+    details = _by_id(rows["trip_details.csv"], "trip_id", [t.id for t in trips])
+    shapes = _by_id(rows["road_shapes.csv"], "road_id", [road.id for road in city.roads])
+    return replace(
+        city,
+        services=_named("service", city.services, rows),
+        stops=tuple(
+            replace(stop, lane=lanes[stop.id].number("lane", int)) if stop.id in lanes else stop
+            for stop in stops
+        ),
+        trips=tuple(
+            _detailed(trip, details[trip.id]) if trip.id in details else trip for trip in trips
+        ),
+        roads=tuple(
+            replace(road, shape=_points(shapes[road.id])) if road.id in shapes else road
+            for road in city.roads
+        ),
+        more_vehicles=tuple(_vehicle(row) for row in rows["vehicles.csv"]),
+        due_s=_schedule(city, rows["schedule.csv"]),
+    )
+
+
+def _by_id(rows: list[Row], column: str, known: list[str]) -> dict[str, Row]:
+    """The rows of a table by id; each id must be known and may appear once."""
+    ids, found = dict.fromkeys(known, True), dict[str, Row]()
+    for row in rows:
+        row.one_of(column, ids, column.removesuffix("_id"))
+        if row[column] in found:
+            raise InputError(f"{row.where}: {row[column]} appears twice")
+        found[row[column]] = row
+    return found
+
+
+def _named(kind: str, things: tuple[Named, ...], rows: Rows) -> tuple[Named, ...]:
+    own = [row for row in rows["names.csv"] if row["kind"] == kind]
+    found = _by_id(own, "id", [each.id for each in things])
+    named = []
+    for each in things:
+        row = found.get(each.id)
+        if row is not None:
+            each = replace(each, source=row["source_id"])
+            if not isinstance(each, Trip):
+                each = replace(each, name=row["name"])
+        named.append(each)
+    return tuple(named)
+
+
+def _detailed(trip: Trip, row: Row) -> Trip:
+    return replace(trip, vehicle=row.number("vehicle", int), block=row["block_id"])
+
+
+def _points(row: Row) -> tuple[tuple[float, float], ...]:
+    try:
+        pairs = [point.split(",") for point in row["points"].split()]
+        return tuple((float(x), float(y)) for x, y in pairs)
+    except ValueError:
+        raise InputError(
+            f"{row.where}: points must be {RANGES['road_shapes.csv']['points']}"
+        ) from None
+
+
+def _vehicle(row: Row) -> Vehicle:
+    """A bus type. A whole number stays whole, because hashes depend on it."""
+    values = {}
+    for key in VEHICLE:
+        number = row.number(key, float)
+        values[key] = int(number) if row[key].isdigit() else number
+    return Vehicle(**values)  # type: ignore[arg-type]
+
+
+def _schedule(city: City, rows: list[Row]) -> Ints | None:
+    if not rows:
+        return None
+    first = visit_offsets(city).tolist()
+    trips = {trip.id: i for i, trip in enumerate(city.trips)}
+    due_s = np.full(first[-1], -1, np.int32)
+    for row in rows:
+        trip, position = row.one_of("trip_id", trips, "trip"), row.number("stop_sequence", int)
+        visit = first[trip] + position
+        if not 0 <= position < first[trip + 1] - first[trip]:
+            raise InputError(f"{row.where}: {row['trip_id']} has no stop {position}")
+        if due_s[visit] >= 0:
+            raise InputError(f"{row.where}: stop {position} of {row['trip_id']} appears twice")
+        due_s[visit] = row.number("due_s", int)
+    if (due_s < 0).any():
+        trip = int(np.searchsorted(first, int(np.argmax(due_s < 0)), side="right")) - 1
+        raise InputError(f"schedule.csv: {city.trips[trip].id} has no time at one of its stops")
+    return due_s

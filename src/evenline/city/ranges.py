@@ -1,0 +1,146 @@
+"""What each column of a city's tables and each key of its manifest may contain.
+
+`RANGES` states it, table by table; `OPTIONAL` are the tables that a city folder need not have.
+"""
+
+import re
+from dataclasses import dataclass
+
+DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
+MOST_CAPACITY = 32_767
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two limits, which are allowed too; `whole` excludes fractions."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+    def allows(self, value: str) -> bool:
+        number = float(value)
+        return self.low <= number <= self.high and not (self.whole and number % 1)
+
+    def __str__(self) -> str:
+        return f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Text that matches a pattern; a list has one or more words with spaces between them."""
+
+    pattern: str
+    described: str
+    list: bool = False
+
+    def allows(self, value: str) -> bool:
+        words = value.split() if self.list else [value]
+        fits = re.compile(self.pattern).fullmatch
+        return bool(words) and all(w.isprintable() and ".." not in w and fits(w) for w in words)
+
+    def __str__(self) -> str:
+        return self.described
+
+
+NAME = Words(r"[^/\\]{1,100}", "1 to 100 printable characters without / \\ or ..")
+# SUMO refuses these characters, and keeps a leading : for its own junctions.
+_ID, _ID_SAID = r"(?![:!])[^\s/\\|;,'\"<>&]{1,100}", "without spaces, .. or / \\ | ; , ' \" < > &"
+ID = Words(_ID, f"1 to 100 printable characters {_ID_SAID}, not starting with : or !")
+IDS = Words(_ID, "one or more ids with spaces between them", list=True)
+COORDINATE_M = Range(-100_000, 100_000)
+SECOND = Range(0, DAYS_S, whole=True)
+NUMBER = Range(0, 2**31 - 1, whole=True)
+KIND = Words("stop|service|trip", "stop, service or trip")
+SAID = Words(r".{0,200}", "at most 200 printable characters")
+POINTS = Words(
+    r"-?\d{1,7}(\.\d{1,9})?,-?\d{1,7}(\.\d{1,9})?",
+    "one or more points such as 12.5,-3 with spaces between them",
+    list=True,
+)
+VEHICLE: dict[str, Range | Words] = {
+    "capacity": Range(1, MOST_CAPACITY, whole=True),
+    "min_dwell_s": Range(0, 3_600),
+    "exchange_s_per_passenger": Range(0, 600),
+    "length_m": Range(1, 100),
+    "max_speed_mps": Range(0.1, 100),
+    "accel_mps2": Range(0.01, 20),
+    "decel_mps2": Range(0.01, 20),
+}
+RANGES: dict[str, dict[str, Range | Words]] = {
+    "manifest.json": {
+        "name": NAME,
+        "horizon_s": Range(1, DAYS_S, whole=True),
+        **{f"vehicle.{key}": allowed for key, allowed in VEHICLE.items()},
+    },
+    "nodes.csv": {
+        "node_id": ID,
+        "x_m": COORDINATE_M,
+        "y_m": COORDINATE_M,
+        "signal": Range(0, 1, whole=True),
+        "offset_s": Range(-86_400, 86_400, whole=True),
+    },
+    "roads.csv": {
+        "road_id": ID,
+        "from_node": ID,
+        "to_node": ID,
+        "length_m": Range(0.1, 100_000),
+        "bus_lane": Range(0, 1, whole=True),
+    },
+    "stops.csv": {
+        "stop_id": ID,
+        "road_id": ID,
+        "pos_m": Range(1, 100_000),
+        "x_m": COORDINATE_M,
+        "y_m": COORDINATE_M,
+    },
+    "services.csv": {
+        "service_id": ID,
+        "route_id": NAME,
+        "length_m": Range(0.1, 10_000_000),
+        "roads": IDS,
+    },
+    "service_stops.csv": {
+        "service_id": ID,
+        "stop_sequence": NUMBER,
+        "stop_id": ID,
+        "shape_dist_traveled_m": Range(0, 10_000_000),
+    },
+    "trips.csv": {"trip_id": ID, "service_id": ID, "departure_s": SECOND},
+    "passengers.csv": {
+        "passenger_id": NUMBER,
+        "departure_s": SECOND,
+        "min_demand": Range(0, 1_000),
+    },
+    "legs.csv": {
+        "passenger_id": NUMBER,
+        "leg": NUMBER,
+        "board_stop_id": ID,
+        "alight_stop_id": ID,
+        "services": IDS,
+    },
+    "names.csv": {"kind": KIND, "id": ID, "source_id": SAID, "name": SAID},
+    "road_shapes.csv": {"road_id": ID, "points": POINTS},
+    "stop_details.csv": {"stop_id": ID, "lane": Range(0, 100, whole=True)},
+    "vehicles.csv": VEHICLE,
+    "trip_details.csv": {
+        "trip_id": ID,
+        "vehicle": Range(0, 10_000, whole=True),
+        "block_id": SAID,
+    },
+    "schedule.csv": {"trip_id": ID, "stop_sequence": NUMBER, "due_s": SECOND},
+    "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
+    "car_volumes.csv": {
+        "hour": Range(0, DAYS_S // 3600 - 1, whole=True),
+        "cars_per_hour": Range(0, 100_000),
+    },
+}
+COLUMNS = {name: tuple(RANGES[name]) for name in RANGES if name.endswith(".csv")}
+OPTIONAL = (
+    "names.csv",
+    "road_shapes.csv",
+    "stop_details.csv",
+    "vehicles.csv",
+    "trip_details.csv",
+    "schedule.csv",
+)

@@ -1,0 +1,120 @@
+"""What only some cities say: names, bus types, blocks, a schedule, and files of SUMO."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenline.city.model import Carried, City, Clock, Origin
+from evenline.city.tables import digest, load_city, network_digest, save_city, seal_city
+from evenline.support.errors import InputError
+from hamlet import DETAILS, HAMLET, refusal, seal, write_hamlet
+
+
+@pytest.fixture
+def detailed(tmp_path: Path) -> Path:
+    return write_hamlet(tmp_path / "hamlet", {n: text.encode() for n, text in DETAILS.items()})
+
+
+def test_details_are_read_as_they_stand(detailed: Path) -> None:
+    city = load_city(detailed)
+    assert (city.stops[0].name, city.stops[0].source) == ("Market square", "de:07:1")
+    assert (city.services[0].name, city.trips[1].source) == ("1 to the station", "71:b")
+    assert city.roads[0].shape == ((250.0, 12.5), (300.0, -3.0))
+    assert [stop.lane for stop in city.stops] == [0, 1, 0, 0, 0, 0]
+    assert [city.vehicle_of(trip).capacity for trip in range(4)] == [50, 90, 50, 50]
+    assert [trip.block for trip in city.trips] == ["", "duty 7", "duty 7", ""]
+    assert city.due_s is not None and city.due_s.tolist()[3:6] == [300, 390, 480]
+
+
+def whole(city: City) -> City:
+    return replace(
+        city,
+        origin=Origin(46.2, 6.1),
+        clock=Clock("2012-10-01", 21_600, "Europe/Zurich"),
+        notes=("demand is synthetic (gravity, 3 passengers)",),
+        carried=Carried(b"net", {"stops.add.xml": b"<a/>"}, {"cars.rou.xml": b"<r/>"}, True, 300),
+    )
+
+
+def test_every_detail_comes_back_from_disk(detailed: Path, tmp_path: Path) -> None:
+    city = whole(load_city(detailed))
+    save_city(city, tmp_path / "saved")
+    again = load_city(tmp_path / "saved")
+    assert digest(again) == digest(city) != digest(load_city(detailed))
+    for field in (
+        "stops",
+        "services",
+        "trips",
+        "roads",
+        "more_vehicles",
+        "origin",
+        "clock",
+        "notes",
+    ):
+        assert getattr(again, field) == getattr(city, field)
+    assert np.array_equal(again.due_s, city.due_s)
+    assert again.carried is not None and vars(again.carried) == vars(city.carried)
+    assert digest(seal_city(tmp_path / "saved")) == digest(city)
+
+
+def test_a_city_without_details_writes_no_optional_table(hamlet: Path, tmp_path: Path) -> None:
+    save_city(load_city(hamlet), tmp_path / "saved")
+    assert {path.name for path in (tmp_path / "saved").iterdir()} == {*HAMLET, "manifest.json"}
+
+
+def test_people_and_notes_do_not_change_what_a_calibration_belongs_to(detailed: Path) -> None:
+    city = load_city(detailed)
+    assert network_digest(replace(city, notes=("said",))) == network_digest(city)
+    assert network_digest(whole(city)) != network_digest(city), "another network"
+
+
+def test_a_changed_carried_file_is_refused(detailed: Path, tmp_path: Path) -> None:
+    save_city(whole(load_city(detailed)), tmp_path / "saved")
+    (tmp_path / "saved" / "cars.rou.xml").write_text("<more/>")
+    assert refusal(tmp_path / "saved").startswith("cars.rou.xml: does not match the SHA-256")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("names.csv", "stop,s1", "stop,s9", "names.csv row 1: unknown id 's9'"),
+        ("names.csv", "stop,s1", "bus,s1", "names.csv row 1: kind 'bus' must be stop, service or"),
+        ("road_shapes.csv", "A-B", "A-Z", "road_shapes.csv row 1: unknown road 'A-Z'"),
+        ("road_shapes.csv", "12.5", "x", "road_shapes.csv row 1: points must be one or more"),
+        ("trip_details.csv", "out.1,1", "out.1,2", "trips row 2 (out.1): vehicle 2 is not one"),
+        ("trip_details.csv", "back.0", "out.1", "trip_details.csv row 2: out.1 appears twice"),
+        ("schedule.csv", "out.0,1,90", "out.0,0,90", "schedule.csv row 2: stop 0 of out.0 appears"),
+        ("schedule.csv", "out.0,1,90\n", "", "schedule.csv: out.0 has no time at one of its stops"),
+        ("schedule.csv", "out.0,2,180", "out.0,2,80", "schedule row 3 (out.0): 80 s is before"),
+        ("schedule.csv", "out.0,2,180", "out.0,3,180", "schedule.csv row 3: out.0 has no stop 3"),
+    ],
+)
+def test_a_wrong_detail_is_named(detailed: Path, name: str, old: str, new: str, said: str) -> None:
+    assert old in DETAILS[name]
+    (detailed / name).write_text(DETAILS[name].replace(old, new, 1))
+    seal(detailed)
+    assert refusal(detailed).startswith(said)
+
+
+def test_an_optional_table_that_is_not_sealed_is_refused(hamlet: Path) -> None:
+    (hamlet / "schedule.csv").write_text(DETAILS["schedule.csv"])
+    with pytest.raises(InputError, match="does not match the SHA-256"):
+        load_city(hamlet)
+    assert seal_city(hamlet).due_s is not None
+
+
+def test_a_service_may_use_a_road_twice(hamlet: Path) -> None:
+    """Out, back, and out again past the first stop, whose second visit is a stop of its own."""
+    (hamlet / "stops.csv").write_text(HAMLET["stops.csv"] + "s1~2,A-B,100.0,100.0,0.0\n")
+    roads = "A-B B-A A-B"
+    for name, text in (
+        ("services.csv", HAMLET["services.csv"] + f"loop,2,1500.0,{roads}\n"),
+        ("service_stops.csv", HAMLET["service_stops.csv"] + "loop,0,s1,100\nloop,1,t3,900\n"),
+    ):
+        (hamlet / name).write_text(text)
+    with (hamlet / "service_stops.csv").open("a") as table:
+        table.write("loop,2,s1~2,1100\n")
+    seal(hamlet)
+    assert load_city(hamlet).services[2].roads == tuple(roads.split())
