@@ -12,13 +12,13 @@ from itertools import product
 from pathlib import Path
 
 from evenline.city.importers.feed import Feed
-from evenline.city.tables import SECOND, Range, Words
+from evenline.city.ranges import SECOND, Range, Words
 from evenline.support.errors import InputError
 
-MOST_PEOPLE = 5_000_000  # of a table
+MOST_PEOPLE = 1_000_000  # of a table
 
 TIME = Words(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?", "a time such as 08:05 or 08:05:30")
-NAME = Words(r".{1,100}", "1 to 100 printable characters without ..")
+NAME = Words(r".{1,200}", "1 to 200 printable characters without ..")
 COUNT = Range(0, 100_000)
 COLUMNS: dict[str, Range | Words] = {
     "departure_s": SECOND,

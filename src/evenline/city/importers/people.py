@@ -50,8 +50,9 @@ class LeftOut:
 
 
 def known_places(ways: Ways) -> dict[str, str]:
-    """The place of each name that a source may use for a stop."""
-    return {stop.id: place for stop, place in zip(ways.city.stops, ways.places, strict=True)}
+    """The place of each name that a source may use for a stop: the source's id, or the city's."""
+    by_id = {stop.id: place for stop, place in zip(ways.city.stops, ways.places, strict=True)}
+    return by_id | {place: place for place in ways.places}
 
 
 def carried(wishes: Iterable[Wish], ways: Ways) -> tuple[list[Person], tuple[LeftOut, ...]]:

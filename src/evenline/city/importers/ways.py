@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from evenline.city.model import City, Ints
+from evenline.city.model import City, Ints, visit_offsets
 
 SPEED_MPS = 5.0  # of a bus, stops included, where the city has no schedule
 MOST_LEGS = 3
@@ -26,19 +26,27 @@ _VISIT = re.compile(r"(.+)~\d+")
 
 def due_times(city: City) -> tuple[Ints, ...]:
     """When each trip of a service is due at each stop: for each service, trips by positions."""
-    found = []
+    found, first = [], visit_offsets(city)
     for service, trips in zip(city.services, city.trips_of, strict=True):
-        starts = np.array([city.trips[trip].departure_s for trip in trips])[:, None]
-        along = np.array(service.distance_m) - service.distance_m[0]
-        found.append((starts + np.rint(along / SPEED_MPS)).astype(np.int32))
+        starts_s = np.array([city.trips[trip].departure_s for trip in trips], np.int32)
+        along_m = np.array(service.distance_m) - service.distance_m[0]
+        due_s = starts_s[:, None] + np.rint(along_m / SPEED_MPS).astype(np.int32)
+        if city.due_s is not None:
+            visits = first[list(trips)][:, None] + np.arange(len(service.stops))
+            due_s = city.due_s[visits]
+        found.append(due_s)
     return tuple(found)
 
 
 def places_of(city: City) -> tuple[str, ...]:
-    """The place of each stop: what its split visits have in common."""
+    """The place of each stop: its id in the source, or the id that its split visits begin with."""
     ids = {stop.id for stop in city.stops}
-    matches = ((stop.id, _VISIT.fullmatch(stop.id)) for stop in city.stops)
-    return tuple(match[1] if match and match[1] in ids else own for own, match in matches)
+    found = []
+    for stop in city.stops:
+        visit = _VISIT.fullmatch(stop.id)
+        own = visit[1] if visit and visit[1] in ids else stop.id
+        found.append(stop.source or own)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -47,15 +55,17 @@ class Rides:
 
     departure_s: list[int]
     arrival_s: list[int]
+    service: list[int]
 
     def first(self, at_s: int) -> int | None:
-        """The arrival of the first bus to leave at `at_s` or later."""
+        """The arrival of the first bus to leave at `at_s` or later, if there is one."""
         index = bisect_left(self.departure_s, at_s)
         return self.arrival_s[index] if index < len(self.arrival_s) else None
 
-    def leaves(self, at_s: int) -> int:
-        """When that bus leaves; there must be one."""
-        return self.departure_s[bisect_left(self.departure_s, at_s)]
+    def bus(self, at_s: int) -> tuple[int, int, int]:
+        """That bus, which must be there: its service, when it leaves and when it arrives."""
+        index = bisect_left(self.departure_s, at_s)
+        return self.service[index], self.departure_s[index], self.arrival_s[index]
 
 
 class Ways:
@@ -101,14 +111,13 @@ class Ways:
         """The buses of all services that carry a leg."""
         if leg not in self._rides:
             alight = dict(self.calls[leg[1]])
-            pairs: list[tuple[int, int]] = []
+            buses: list[tuple[int, int, int]] = []
             for index, position in self.calls[leg[0]]:
                 if alight.get(index, -1) > position:
-                    due_s = self.due_s[index]
-                    departures, arrivals = due_s[:, position], due_s[:, alight[index]]
-                    pairs += zip(departures.tolist(), arrivals.tolist(), strict=True)
-            pairs.sort()
-            self._rides[leg] = Rides([d for d, _ in pairs], [a for _, a in pairs])
+                    due_s = self.due_s[index][:, [position, alight[index]]]
+                    buses += ((*pair, index) for pair in due_s.tolist())
+            buses.sort()
+            self._rides[leg] = Rides(*([bus[column] for bus in buses] for column in range(3)))
         return self._rides[leg]
 
     def arrival_s(self, legs: tuple[Leg, ...], at_s: int) -> int | None:
@@ -127,7 +136,7 @@ class Ways:
             ways = (self._way(board, alight, at_s, count) for board, alight in ends)
             found = [way for way in ways if way is not None]
             if found:  # at a place visited twice, board later if that arrives no later
-                key = [(*way[:2], -self.rides(way[2][0]).leaves(at_s)) for way in found]
+                key = [(*way[:2], -self.rides(way[2][0]).bus(at_s)[1]) for way in found]
                 return found[key.index(min(key))][2]
         return None
 
