@@ -129,8 +129,8 @@ def people_of(
     for service in range(len(ways.city.services)):
         cells = _cells(counts, ways, service)
         rides = _balanced(counts, ways, service, cells, rng)
-        for (cell, trips), riders in zip(cells.items(), rides.tolist(), strict=True):
-            for trip in rng.choice(trips, int(riders)).tolist():
+        for (cell, trips), riders in zip(cells.items(), rides.astype(int).tolist(), strict=True):
+            for trip in rng.choice(trips, riders).tolist() if riders else ():
                 people.append(_rider(ways, service, cell, trip, start_s, rng))
         left_out += _unexplained(counts, ways, service, cells)
     return people, tuple(left_out)

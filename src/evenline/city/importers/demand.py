@@ -5,8 +5,10 @@ the city has do not matter. What cannot be carried is listed, never dropped in s
 notes say where the demand comes from.
 """
 
+import csv
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +94,15 @@ def with_people(city: City, found: Found) -> City:
     """A city with these people, and with the notes on its demand replaced by theirs."""
     notes = (note for note in city.notes if not note.startswith(NOTE))
     return replace(city, journeys=found.journeys, notes=(*notes, *found.notes))
+
+
+def left_out_table(report: Report) -> str:
+    """The people left out, as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(field.name for field in fields(LeftOut))
+    writer.writerows(astuple(each) for each in report.left_out)
+    return out.getvalue()
 
 
 # -- gravity --------------------------------------------------------------------------------------
@@ -269,8 +280,8 @@ def _found(
     if not people:
         first = left_out[0]
         raise InputError(
-            f"no bus of {ways.city.name} carries any of these people; the first: "
-            f"{first.origin or 'somewhere'} to {first.destination or 'somewhere'}: {first.why}"
+            f"no bus of {ways.city.name} carries any of these people; the first go "
+            f"{first.said}: {first.why}"
         )
     usual = [person for person in people if person.min_demand is None or person.min_demand <= 1]
     transfers = sum(len(person.legs) > 1 for person in usual)

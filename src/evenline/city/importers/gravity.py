@@ -3,7 +3,7 @@
     people(o, d)  in proportion to  calls(o) · calls(d) · r · exp(-r / 2 km) · c
 
 `calls` counts the trips that call at a place, `r` is the length of the shortest ride, and `c` is 1
-for a direct ride and 0.1 for one with a transfer; no other pair has people. They set out at any
+for a direct ride and 0.3 for one with a transfer; no other pair has people. They set out at any
 time from shortly before the first bus to the last one, evenly or in proportion to weights by hour.
 """
 
@@ -18,7 +18,7 @@ from evenline.city.model import Floats
 from evenline.support.errors import InputError
 
 RIDE_M = 2_000.0
-TRANSFER = 0.1
+TRANSFER = 0.3
 TRIES = 20  # times of day for a pair, before another pair is drawn
 LONE_GAP_S = 600.0  # how long before the only bus of a day people begin to come
 

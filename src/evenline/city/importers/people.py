@@ -40,13 +40,22 @@ class Person:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """People of the source whom no bus can carry, when they first set out, and why."""
+    """People of the source whom no bus can carry, and why.
+
+    `from_s` is when their band begins. Counts know only one end; the other is empty.
+    """
 
     origin: str
     destination: str
-    departure_s: int
+    from_s: int
     passengers: float
     why: str
+
+    @property
+    def said(self) -> str:
+        """From where to where, for people."""
+        ends = (f"from {self.origin}" * bool(self.origin), f"to {self.destination}")
+        return " ".join(ends if self.destination else ends[:1]).strip()
 
 
 def known_places(ways: Ways) -> dict[str, str]:
