@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli import people
+from evenline.cli import importing, people
 from evenline.cli.options import (
     AddressOption,
     CityOption,
@@ -23,6 +23,7 @@ runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other ver
 
 Folder = Annotated[Path, typer.Argument(help="A city folder.")]
 app.command()(people.people)
+app.add_typer(importing.app, name="import")
 
 
 @app.command()
