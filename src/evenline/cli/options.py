@@ -1,5 +1,6 @@
 """Options and printing that several commands share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,3 +92,12 @@ def print_table(title: str, rows: dict[str, str]) -> None:
     for name, value in rows.items():
         table.add_row(name, value)
     Console().print(table)
+
+
+def print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table in plain columns, which may be wide; the first column is text."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    print(f"\n{title}")
+    for row in (head, *rows):
+        cells = [value.rjust(width) for value, width in zip(row[1:], widths[1:], strict=True)]
+        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
