@@ -63,8 +63,8 @@ def clock_text(city: City, second: float) -> str:
 
 
 def _services(city: City, speeds: Sequence[Floats]) -> Table:
-    head = ("service", "stops", "km", "trips", "first", "last", "headway, min")
-    head += ("minutes", "km/h", "slowest", "fastest") if speeds else ()
+    head = ["service", "stops", "km", "trips", "first", "last", "headway, min"]
+    head += ["minutes", "km/h", "slowest", "fastest"] if speeds else []
     rows = []
     for number, service in enumerate(city.services):
         starts = [city.trips[trip].departure_s for trip in city.trips_of[number]]
@@ -81,7 +81,7 @@ def _services(city: City, speeds: Sequence[Floats]) -> Table:
         if speeds:
             row += _speed_cells(city, number, speeds)
         rows.append(tuple(row))
-    return Table("services", head, tuple(rows))
+    return Table("services", tuple(head), tuple(rows))
 
 
 def _speed_cells(city: City, service: int, speeds: Sequence[Floats]) -> list[str]:
