@@ -36,7 +36,7 @@ class Formats(TyperGroup):
 app = typer.Typer(
     cls=Formats,
     no_args_is_help=True,
-    help="Import a city: from a GTFS feed, or by your own function FILE.py:NAME of a source.",
+    help="Import a city: from a GTFS feed, from records, or by your own FILE.py:NAME of a source.",
 )
 
 OutFolder = Annotated[Path, typer.Option("--out", help="The city folder to write.")]
@@ -90,6 +90,46 @@ def gtfs(
     with stderr.status(f"reading {feed}"):
         found = read_gtfs(feed, wanted, name or out.resolve().name)
     finish(found, out, demand, passengers, seed, variation, force)
+
+
+@app.command()
+def records(
+    folder: Annotated[Path, typer.Argument(help="A folder of TIDES tables.")],
+    out: OutFolder,
+    routes: Annotated[str, typer.Option(help="Routes by id, as 1,2,7 (default: all).")] = "",
+    days: Annotated[
+        str, typer.Option(help="Days, as 2012-10-01..03 or with commas (default: all).")
+    ] = "",
+    hours: Annotated[
+        str, typer.Option(help="Take the trips that start in these hours, as 6-20.")
+    ] = "0-48",
+    name: NameOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Make a city of records of real buses, for the fast world, and fit it to them.
+
+    Services, timetable, passengers and running times come from what was recorded.
+    """
+    from evenline.experiments.records import import_records
+
+    with stderr.status(f"reading and fitting {folder}"):
+        made = import_records(folder, routes, hours, days, out, name or out.resolve().name, force)
+    for each in made.found:
+        if each.count:
+            print(f"{each.name}: {each.count:,} of {each.of:,} visits, {each.done}")
+    city, left_out = made.fitted.city, made.built.left_out
+    print(f"{len(city.services)} services, {len(city.trips):,} trips, {len(city.stops):,} stops")
+    print(f"{left_out:,} visits follow no service and are left out")
+    for estimate in made.fitted.estimates[:2]:
+        low, high = max(estimate.low, 0.0), estimate.high
+        print(
+            f"{estimate.name} {estimate.value:.2f} (95 %: {low:.2f} to {high:.2f}; "
+            f"{estimate.observations:,} visits, {estimate.note})"
+        )
+    print(f"recorded times are taken as {made.fitted.doors.stamp}s")
+    for note in (*city.notes, made.fitted.calibration.note):
+        print(f"note: {note}")
+    print(out)
 
 
 @app.command(OWN, hidden=True)

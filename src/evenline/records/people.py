@@ -14,7 +14,6 @@ import numpy.typing as npt
 from scipy import stats
 
 from evenline.city.model import Floats, Ints, Journeys, Variation
-
 from evenline.records.patterns import Driven, Pattern, Planned
 
 POOL = 1.5  # typical days in the pool

@@ -289,9 +289,7 @@ Table = list[list[float]]
 class _File(Record, kw_only=True):
     """The content of a calibration file. Format 2 named the city instead of its network."""
 
-    format: Literal[
-        "evenline-calibration-2", "evenline-calibration-3", "evenline-calibration-4"
-    ]
+    format: Literal["evenline-calibration-2", "evenline-calibration-3", "evenline-calibration-4"]
     network: Sha256 | None = None
     city: Sha256 | None = None
     start_delay_s: Annotated[int, Meta(ge=-86_400, le=86_400)]
