@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import JsonOption, print_table
+from evenline.cli.options import CityOption, JsonOption, print_table
+from evenline.support.progress import stderr
 
 app = typer.Typer(no_args_is_help=True, help="Check records of real buses and report on them.")
 
@@ -44,3 +45,22 @@ def check(folder: RecordsFolder, as_json: JsonOption = False) -> None:
         rows = f"{each.count:,} of {each.of:,}"
         table.add_row(each.name, rows, each.wrong, each.example, each.done)
     Console().print(table)
+
+
+@app.command()
+def report(
+    records: Annotated[Path, typer.Option(help="The folder of TIDES tables.")],
+    out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    city: CityOption = "town",
+    policies: Annotated[
+        str, typer.Option(help="Policies to simulate, with commas; zero is without holding.")
+    ] = "zero,headway,forward",
+    blocks: Annotated[int, typer.Option(help="Simulated days.")] = 10,
+    fits: Annotated[int, typer.Option(help="More calibrations, from trips drawn again.")] = 10,
+) -> None:
+    """Write the page for an agency: waiting today, and what holding would have changed."""
+    from evenline.report.recorded import write_records_page
+
+    chosen = [each.strip() for each in policies.split(",") if each.strip()]
+    with stderr.status(f"simulating {city}"):
+        print(write_records_page(city, records, out, chosen, blocks, fits))

@@ -334,7 +334,9 @@ def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def text_table(comparison: Comparison) -> str:
-    """Two plain tables: means, then differences from the reference."""
+    """What must be said of the city, then two plain tables: means, and differences from the
+    reference.
+    """
     means, deltas = _tables(comparison)
     head = ["policy", *(m.heading for m in MEASURES)]
     base = Path(comparison.policies[0]).name
@@ -351,9 +353,7 @@ def text_table(comparison: Comparison) -> str:
             lines.append("  ".join([row[0].ljust(widths[0]), *cells[1:]]))
     if not deltas:
         lines += ["", f"no differences: {base} is the only policy; name another one to compare"]
-    if comparison.notes:
-        lines += ["", *(f"note: {note}" for note in comparison.notes)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*(f"note: {note}" for note in comparison.notes), *lines]) + "\n"
 
 
 def document(comparison: Comparison, command: str, picture: str) -> str:

@@ -5,7 +5,7 @@ dwell is fitted first, robustly; the run is the rest, so a door that opens slowl
 run. Running times by place and hour shrink towards the line's where a segment has few records.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -406,3 +406,19 @@ def _of_demand(built: Built) -> list[Estimate]:
         )
         for name, found in built.spreads.items()
     ]
+
+
+def resampled(
+    built: Built, fitted_city: City, doors: Doors, rng: np.random.Generator
+) -> Calibration:
+    """Another calibration that the records might have given: trips drawn again with replacement."""
+    steps = steps_of(built.driven, built.city)
+    trips, number = np.unique(steps.trip, return_inverse=True)
+    order = np.argsort(number, kind="stable")
+    ends = np.append(np.searchsorted(number[order], np.arange(len(trips))), len(order))
+    drawn = rng.integers(0, len(trips), len(trips))
+    rows = np.concatenate([order[ends[trip] : ends[trip + 1]] for trip in drawn])
+    again = np.repeat(np.arange(len(drawn)), ends[drawn + 1] - ends[drawn]).astype(np.int32)
+    columns = {each.name: getattr(steps, each.name)[rows] for each in fields(Steps)}
+    drawn_steps = Steps(**(columns | {"trip": again}))
+    return calibrate(built, fitted_city, drawn_steps, doors, {})[0]

@@ -130,8 +130,12 @@ def patterns(records: Records) -> list[Pattern]:
 
 
 def _same(places: Sequence[Place], other: Sequence[Place]) -> bool:
-    common = len(common_places(places, other))
-    return common >= SAME_SHARE * max(len(places), len(other))
+    """Whether a sequence is a service's but for a stop, a tenth of them, or gaps in between."""
+    common, longest = len(common_places(places, other)), max(len(places), len(other))
+    gaps = common == len(places) and (places[0], places[-1]) == (other[0], other[-1])
+    return common >= min(SAME_SHARE * longest, longest - 1) or (
+        gaps and common >= COVER_SHARE * longest
+    )
 
 
 def common_places(first: Sequence[Place], second: Sequence[Place]) -> list[tuple[int, int]]:

@@ -356,6 +356,8 @@ def load_calibration(path: Path, city: City) -> Calibration:
         "pace": (PACE_QUANTILES,),
     }
     if found.lateness_s is not None:
+        if not found.note:
+            raise InputError(f"{path}: note: a fit to records must say what it was fitted to")
         shapes["lateness_s"] = (len(city.services), LATE_QUANTILES)
     tables = {name: _numbers(path, name, getattr(found, name), s) for name, s in shapes.items()}
     return Calibration(
