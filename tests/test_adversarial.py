@@ -6,7 +6,9 @@ accepts a value only if the value is within its stated range. A new key without 
 the sound files of `adversary_files.py` do not have, fails here.
 """
 
+import csv
 import importlib
+import io
 import pkgutil
 import shutil
 import tempfile
@@ -26,6 +28,8 @@ from evenline.cli import main as cli
 from evenline.runs.job import Answer
 from evenline.support.records import Record
 from hamlet import DETAILS, HAMLET, cells_of, with_cell, write_detailed
+from tides_folder import TABLES as TIDES
+from tides_folder import write_tides
 
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
@@ -210,3 +214,28 @@ def test_a_damaged_file_is_refused_in_one_line(files: list[File], root: Path, ta
             assert table.run(file).done(), "a byte-order mark is accepted where people write files"
             file.write(file.base)
     assert not table.wrong
+
+
+# -- records of real buses ------------------------------------------------------------------------
+
+
+def test_damaged_records_are_counted_or_refused_in_one_line(root: Path, table: Table) -> None:
+    """Every column of the TIDES tables with every kind of value, and whole files."""
+    folder = write_tides(root / "records")
+    for name, text in TIDES.items():
+        cells = cells_of(text)
+        file = File(folder / name, None, None, ("records", "check", folder), put)
+        for number, column in enumerate(cells[0]):
+            for value in (*TEXTS, *NUMERALS):
+                spoilt = [row.copy() for row in cells]
+                spoilt[1][number] = value
+                out = io.StringIO()
+                csv.writer(out, lineterminator="\n").writerows(spoilt)
+                put(file.path, out.getvalue().encode("utf-8", "surrogatepass"))
+                table.judge(file, Case(column, value, None, False))
+        for what, content in CONTENTS.items():
+            put(file.path, content)
+            table.judge(file, Case("", what, content, what in ("nothing", "no text", "NUL")))
+        put(file.path, text.encode())
+    assert not table.wrong
+    assert table.count >= 500

@@ -28,6 +28,8 @@ from evenline.learn.run import Config, Plan
 from evenline.learn.schedule import LEARNERS
 from evenline.policies.bundle import Spec, contract_record, read_policy, rule_spec, save_bundle
 from evenline.policies.lookahead import forecast_tables
+from evenline.records import files as record_names
+from evenline.records.files import FittedTo, Limits, new_limits
 from evenline.replay.episode import Metadata
 from evenline.replay.sealed import Manifest, ReplayPlan
 from evenline.rules.policy import BEHAVIOURS, recorded
@@ -147,6 +149,7 @@ def every_file(root: Path) -> list[File]:
     in_json(hamlet / "calibration.json")(fitted)
     return [
         *city_files(root, hamlet, fitted),
+        *recorded_city_files(root, fitted),
         *plan_files(root, hamlet),
         *policy_files(root, hamlet),
         *replay_files(root, hamlet),
@@ -174,6 +177,8 @@ def calibration_of(city: City) -> dict[str, Any]:
         "follow": 0.25,
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},
+        "note": "fitted to nothing",
+        "lateness_s": [[0.0] * calibration.LATE_QUANTILES] * 2,
     }
 
 
@@ -201,6 +206,36 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
             ranges=RANGES["manifest.json"],
             open=tuple(map("vehicle.{}".format, MANIFEST["vehicle"])),
         ),
+    ]
+
+
+def recorded_city_files(root: Path, fitted: dict[str, Any]) -> list[File]:
+    """What a city from records keeps beside its tables."""
+    folder = write_hamlet(root / "from-records")
+    limits, records = folder / record_names.LIMITS, folder / record_names.RECORDS
+    registered = json.loads(new_limits(fitted["network"], ("2026-03-02",)))
+    in_json(limits)(registered)
+    own = fitted | {"note": "fitted", "sources": {limits.name: sha256(limits)}}
+    in_json(folder / "calibration.json")(own)
+    fitted_to = {
+        "format": "evenline-records-1",
+        "records": "old",
+        "tables": {"stop_visits.csv": SHA},
+        "routes": ["1"],
+        "days": ["2026-03-02"],
+        "first_hour": 6,
+        "last_hour": 20,
+        "trips": 2,
+        "visits": 6,
+        "left_out": 0,
+        "stamp": "arrival",
+        "recorded_share": [1.0, 0.5],
+    }
+    in_json(records)(fitted_to)
+    show = ("records", "show", "--city", folder)
+    return [
+        File(records, FittedTo, fitted_to, show, in_json(records)),
+        File(limits, Limits, registered, show, in_json(limits), bound=True),
     ]
 
 

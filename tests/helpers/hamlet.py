@@ -166,6 +166,7 @@ def seal_whole(folder: Path) -> None:
         origin={"lat": 46.2, "lon": 6.1},
         clock={"date": "2012-10-01", "start_s": 21_600, "zone": "Europe/Zurich"},
         notes=["demand is synthetic"],
+        variation={"days": 1.5, "day_sd": 0.1, "line_sd": 0.0},
         carried={
             "additional": ["a.add.xml"],
             "routes": ["b.rou.xml"],

@@ -64,3 +64,30 @@ def report(
     chosen = [each.strip() for each in policies.split(",") if each.strip()]
     with stderr.status(f"simulating {city}"):
         print(write_records_page(city, records, out, chosen, blocks, fits))
+
+
+@app.command()
+def show(city: CityOption = "town") -> None:
+    """Say what a city was fitted to, with its main estimates, its limits and its verdict."""
+    from evenline.records.files import read_fitted_to, read_limits
+    from evenline.worlds.open import open_city
+
+    opened = open_city(city)
+    fitted_to = read_fitted_to(Path(city), len(opened.city.services))
+    limits = read_limits(Path(city), opened.fitted())
+    vehicle = opened.city.vehicle
+    print_table(
+        opened.name,
+        {
+            "records": fitted_to.records,
+            "days": ", ".join(fitted_to.days),
+            "hours": f"{fitted_to.first_hour} to {fitted_to.last_hour}",
+            "routes": ", ".join(fitted_to.routes) or "all",
+            "trips, visits": f"{fitted_to.trips:,}, {fitted_to.visits:,}",
+            "recorded times are": f"{fitted_to.stamp}s",
+            "seconds for one passenger": f"{vehicle.exchange_s_per_passenger:g}",
+            "limit": f"{limits.most_ratio:g} times the gap between real days",
+        },
+    )
+    for note in opened.notes("fast"):
+        print(f"note: {note}")

@@ -115,7 +115,8 @@ def judge(city: City, days: Compared, limits: Limits) -> list[Judged]:
                 _mean(held, name),
                 _mean(model, name),
                 float(gaps.mean()),
-                *(float(each) for each in np.quantile(gaps, (0.05, 0.95))),
+                float(np.quantile(gaps, 0.05)),
+                float(np.quantile(gaps, 0.95)),
                 float(apart.mean()),
                 limits.most_ratio,
             )

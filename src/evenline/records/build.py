@@ -154,7 +154,7 @@ def _metres(records: Records) -> Floats:
     lat, lon = (origin.lat, origin.lon) if origin else (0.0, 0.0)
     y = EARTH_M * np.radians(stops.latitude - lat)
     x = EARTH_M * np.radians(stops.longitude - lon) * np.cos(np.radians(lat))
-    return np.nan_to_num(np.stack([x, y], axis=1))
+    return np.asarray(np.nan_to_num(np.stack([x, y], axis=1)))
 
 
 def _ways(records: Records, services: Sequence[Pattern]) -> Layout:

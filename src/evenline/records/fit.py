@@ -29,7 +29,7 @@ MOST_TRIED = 20_000
 LIKELY = 1.92  # of the log-likelihood: half of chi-square's 95 % point
 HUBER = 1.345
 FAR = 5.0  # standard deviations
-LONG_TRIP = 6  # runs
+PACE_FEW = 20.0  # trips at which a service's own spread weighs as much as that of all
 Z = 1.96
 
 
@@ -174,9 +174,9 @@ def _within(values: Floats, group: Ints) -> Floats:
 
 def robust(y: Floats, x: Floats, rounds: int = 20) -> tuple[Floats, Floats]:
     """Slopes without intercept by Huber's weights, and their standard errors."""
-    weight = np.ones(len(y))
-    slope = np.zeros(x.shape[1])
-    inverse = np.eye(x.shape[1])
+    weight: Floats = np.ones(len(y))
+    slope: Floats = np.zeros(x.shape[1])
+    inverse: Floats = np.eye(x.shape[1])
     scale = 1.0
     for _ in range(rounds):
         inverse = np.linalg.pinv(x.T @ (weight[:, None] * x))
@@ -220,7 +220,7 @@ def means_of(runs: Runs, city: City) -> tuple[Floats, list[Estimate]]:
     offsets, hours = service_stop_offsets(city), -(-city.horizon_s // HOUR_S)
     places = int(offsets[-1])
     place, y = runs.place.astype(int), runs.seconds
-    service = np.searchsorted(offsets, np.arange(places), side="right") - 1
+    service = (np.searchsorted(offsets, np.arange(places), side="right") - 1).astype(np.int32)
     length = np.concatenate([np.append(np.diff(s.distance_m), 1.0) for s in city.services])
     count = np.bincount(place, minlength=places)
     total = np.bincount(place, y, minlength=places)
@@ -306,49 +306,71 @@ def calibrate(
     stands = doors.dwell_s(steps.here[first]).mean() if first.any() else 0.0
     leaving = doors.stamp == "departure" or bool(np.isfinite(steps.stood_s).any())
     found = fit_runs(city, runs, -round(float(stands)) if leaving else 0, sources, mean, False)
-    found, pace_sd = _pace(found, runs, mean)
+    offsets = service_stop_offsets(city)
+    service = np.searchsorted(offsets, np.arange(int(offsets[-1])), side="right") - 1
+    found, pace_sd = _pace(found, runs, mean, service.astype(np.int32))
     found = replace(found, noise_s=_all_places(found.noise_s), lateness_s=late.round(1))
     n, follow = len(runs.place), found.residuals["correlation_of_followers"]
     spread = [
-        _spread("sd of a trip's pace", pace_sd, len(np.unique(runs.trip))),
+        _spread("largest sd of a service's pace", pace_sd, len(np.unique(runs.trip))),
         _estimate("correlation of followers", follow, (1 - follow**2) / max(n, 4) ** 0.5, n, ""),
     ]
     return found, [*spread, *more, *estimates]
 
 
-def _pace(found: Calibration, runs: Runs, mean: Floats) -> tuple[Calibration, float]:
+def _pace(found: Calibration, runs: Runs, mean: Floats, service: Ints) -> tuple[Calibration, float]:
     """Split the spread of running times into what a trip keeps all along and what it does not.
 
-    If the time of a whole trip spreads more than its segments would if they were independent, the
-    excess is pace. If it spreads less, drivers make up for lost time, which the fast world does not
-    model; then the noise of the segments shrinks until whole trips spread as recorded. (`fit_runs`
-    counts all of a trip's spread as pace, and its noise once more.)
+    If whole trips of a service spread more than their segments would if they were independent, the
+    excess is pace. If they spread less, drivers make up for lost time, which the fast world does
+    not model; then the noise of the segments shrinks until whole trips spread as recorded.
+    (`fit_runs` counts all of a trip's spread as pace, and its noise once more.)
     """
     place, trip = runs.place.astype(int), runs.trip.astype(int)
     usual = mean[place, np.minimum(runs.leaves_s // HOUR_S, mean.shape[1] - 1).astype(int)]
     rest = runs.seconds - usual
-    rest = np.clip(rest, -FAR * rest.std(), FAR * rest.std())  # one breakdown is not a pace
+    near = np.clip(rest, -FAR * rest.std(), FAR * rest.std())  # one breakdown is not a pace
     count = np.maximum(np.bincount(place, minlength=len(mean)), 1)
-    square = np.bincount(place, rest**2, minlength=len(mean)) / count
-    long = np.bincount(trip) >= LONG_TRIP
-    if not long.any():
-        long = np.bincount(trip) > 0
-    sums = [np.bincount(trip, x)[long] for x in (rest, square[place], usual, usual**2)]
-    excess = float(np.mean(sums[0] ** 2) - np.mean(sums[1]))
-    sd = max(excess / max(float(np.mean(sums[2] ** 2 - sums[3])), 1e-9), 0.0) ** 0.5
-    shape = found.pace / max(float(found.pace.std()), 1e-9)
+    square = np.bincount(place, near**2, minlength=len(mean)) / count
+    of_trip = np.zeros(trip.max() + 1, int)
+    of_trip[trip] = service[place]
+    total, alone, time, times = (
+        np.bincount(trip, x) for x in (near, square[place], usual, usual**2)
+    )
+    ratio = _spread_ratio(total**2, alone, of_trip, int(service.max()) + 1)
+    ways = np.bincount(of_trip, time**2 - times) / np.maximum(np.bincount(of_trip, alone), 1e-9)
+    sd = np.sqrt(np.maximum(ratio - 1, 0.0) / np.maximum(ways, 1e-9))
+    most = max(float(sd.max()), 1e-9)
     own = np.bincount(place, usual, minlength=len(mean)) / count
-    left = np.sqrt(np.clip(1 - (sd * own) ** 2 / np.maximum(square, 1e-9), 0.0, 1.0))
-    left *= min(float(np.mean(sums[0] ** 2) / max(np.mean(sums[1]), 1e-9)), 1.0) ** 0.5
+    kept = np.clip(1 - (sd[service] * own) ** 2 / np.maximum(square, 1e-9), 0.0, 1.0)
+    left = np.sqrt(kept * np.minimum(ratio[service], 1.0))
     noise = np.zeros_like(found.noise_s)
-    levels = np.linspace(0, 1, noise.shape[1])
-    levels[0], levels[-1] = levels[1] / 4, 1 - levels[1] / 4
+    levels = equal_steps(noise.shape[1])
     for row in np.unique(place):
-        noise[row] = left[row] * np.quantile((runs.seconds - usual)[place == row], levels)
+        noise[row] = left[row] * np.quantile(rest[place == row], levels)
     noise -= noise.mean(axis=1, keepdims=True)
-    return replace(
-        found, pace=(sd * shape).round(5), pace_s=own.round(2), noise_s=noise.round(2)
-    ), sd
+    shape = found.pace / max(float(found.pace.std()), 1e-9)
+    share = sd[service] / most
+    pace, pace_s = (most * shape).round(5), (own * share).round(2)
+    return replace(found, pace=pace, pace_s=pace_s, noise_s=noise.round(2)), most
+
+
+def _spread_ratio(total: Floats, alone: Floats, service: Ints, services: int) -> Floats:
+    """How much more whole trips spread than independent segments would, by service; few trips
+    count as those of all services.
+    """
+    ran = alone > 0
+    pooled = float(total[ran].sum() / max(alone[ran].sum(), 1e-9))
+    sums = [np.bincount(service[ran], x[ran], services) for x in (total, alone)]
+    few = PACE_FEW * sums[1] / np.maximum(np.bincount(service[ran], minlength=services), 1)
+    return np.asarray((sums[0] + pooled * few) / np.maximum(sums[1] + few, 1e-9))
+
+
+def equal_steps(count: int) -> Floats:
+    """Levels of quantiles at equal steps of probability; the outermost are means of their cells."""
+    levels = np.linspace(0, 1, count)
+    levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
+    return levels
 
 
 def _all_places(noise_s: Floats) -> Floats:
@@ -363,8 +385,7 @@ def _lateness(built: Built) -> tuple[Floats, list[Estimate]]:
     """Quantiles of lateness by service; a service with few trips shares those of all."""
     service, late = lateness(built)
     count = len(built.patterns)
-    levels = np.linspace(0, 1, LATE_QUANTILES)
-    levels[0], levels[-1] = 0.25 / (LATE_QUANTILES - 1), 1 - 0.25 / (LATE_QUANTILES - 1)
+    levels = equal_steps(LATE_QUANTILES)
     if not len(late):
         none = Estimate("sd of lateness", 0.0, 0.0, 0.0, 0, "one day and no schedule: assumed 0")
         return np.zeros((count, LATE_QUANTILES)), [none]

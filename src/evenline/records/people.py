@@ -223,8 +223,8 @@ def spread_of(square: float, freedom: int, noise: float = 0.0) -> Spread:
         return Spread(0.0, 0.0, np.nan, 0)
     tail = (1 - CONFIDENCE) / 2
     low, high = (freedom * square / stats.chi2.ppf(q, freedom) for q in (1 - tail, tail))
-    least = (max(value - noise, 0.0) ** 0.5 for value in (square, low, high))
-    return Spread(*(float(value) for value in least), freedom)
+    sd, least, most = (float(max(value - noise, 0.0) ** 0.5) for value in (square, low, high))
+    return Spread(sd, least, most, freedom)
 
 
 def variation_of(
