@@ -5,15 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenline.city.importers.counts import fitted, residual, rounded
+from evenline.city.importers.counts import fitted, rounded
 from evenline.city.importers.demand import Found, demand_from
 from evenline.city.model import City
-from evenline.city.tables import open_city
 from on_time import door_counts, timed_cities
-from random_cities import small_city
 
 Row = tuple[object, ...]
 
