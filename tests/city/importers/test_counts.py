@@ -119,7 +119,7 @@ def test_boardings_that_no_bus_explains_are_listed(tmp_path: Path) -> None:
     assert found.report.passengers == 3
     assert found.notes[1:] == (
         "demand has no counts of S1",
-        "demand leaves out 9 people whom no bus can carry",
+        "demand leaves out 9 passengers whom no bus can carry",
     )
 
 

@@ -109,7 +109,7 @@ def test_the_list_of_those_left_out_says_why(tmp_path: Path) -> None:
         "s0,s2,3600,1,no bus is left",
         "s1,s1,0,1,origin and destination are the same",
     ]
-    assert found.notes[-1] == "demand leaves out 6 people whom no bus can carry"
+    assert found.notes[-1] == "demand leaves out 6 passengers whom no bus can carry"
 
 
 def test_times_of_the_clock_and_ids_of_the_source_are_understood(tmp_path: Path) -> None:
@@ -284,6 +284,7 @@ JOURNEYS = "departure_s,origin,destination"
         ([JOURNEYS, "1,s0,s2", "2,,s2"], "row 3: origin '' must be 1 to 200"),
         ([JOURNEYS, "1,s0"], "row 2: destination '' must be"),
         ([JOURNEYS, "1,s0,mars"], "carries any of these people; the first go from s0 to mars"),
+        ([OD, "00:00,07:00,s0,s2,0"], "table.csv: has no people; every number is 0"),
         ([OD, "08:00,07:00,s0,s2,1"], "row 2: the band ends before it begins"),
         ([OD, "08:00,8h,s0,s2,1"], "row 2: to_time '8h' must be a time such as 08:05"),
         ([OD, "08:00,09:00,s0,s2,nan"], "row 2: passengers 'nan' must be a number from 0"),

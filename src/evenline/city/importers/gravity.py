@@ -45,7 +45,7 @@ def gravity(
             found += _drawn(ways, *ends, clocks[origin], start_s, rng)
         if not found:
             raise InputError(
-                f"gravity: hardly any bus of {ways.city.name} runs before its day ends, or in the hours given"
+                f"gravity: hardly any bus of {ways.city.name} runs in its day, or in these hours"
             )
         people += found
     return people
