@@ -138,15 +138,37 @@ def test_counts_of_services_and_stops_that_the_city_lacks_are_listed(tmp_path: P
     ]
 
 
-def test_counts_by_route_and_direction_are_those_of_its_services(tmp_path: Path) -> None:
-    """The route's second service goes back."""
-    services = tuple(replace(service, route="7") for service in LINE.services)
+@pytest.mark.parametrize(
+    ("ids", "direction", "service"),
+    [
+        (("S0", "S1"), 0, 0),
+        (("S0", "S1"), 1, 1),
+        (("7.1", "7.0"), 0, 1),  # ids of imported services tell their direction
+        (("7.0.2", "7.1"), 0, 0),
+    ],
+)
+def test_counts_by_route_and_direction_are_those_of_its_service(
+    tmp_path: Path, ids: tuple[str, str], direction: int, service: int
+) -> None:
+    lines = zip(LINE.services, ids, strict=True)
+    services = tuple(replace(line, id=own, route="7", source="r/7") for line, own in lines)
+    city = replace(LINE, services=services)
+    ends = ("s0", "s3") if service == 0 else ("s3", "s0")
     header = "route_id,direction_id,stop_id,from_time,boardings,alightings"
-    rows = [(7, 1, "s2", "00:00", 2, 0), (7, 1, "s0", "00:00:00", 0, 2)]
+    rows = [(7, direction, ends[0], "00:00", 2, 0), ("r/7", direction, ends[1], "00:00:00", 0, 2)]
     path = written(tmp_path / "counts.csv", rows, header)
-    found = demand_from(str(path), replace(LINE, services=services), np.random.default_rng(1))
-    assert found.journeys.leg_board.tolist() == [2, 2, 2]
-    assert found.journeys.carriers == ((1,),)
+    found = demand_from(str(path), city, np.random.default_rng(1))
+    assert found.report.passengers == 2
+    assert found.journeys.carriers == ((service,),)
+
+
+def test_a_direction_with_two_patterns_must_be_counted_by_service(tmp_path: Path) -> None:
+    ids = ("7.0", "7.0.2")
+    services = tuple(replace(s, id=i, route="7") for s, i in zip(LINE.services, ids, strict=True))
+    header = "route_id,direction_id,stop_id,from_s,boardings,alightings"
+    path = written(tmp_path / "counts.csv", [(7, 0, "s0", 0, 1, 0)], header)
+    with pytest.raises(InputError, match="row 2: route 7 has 2 services in direction 0; count by"):
+        demand_from(str(path), replace(LINE, services=services), np.random.default_rng(1))
 
 
 def test_half_hours_of_the_clock_may_begin_anywhere_in_the_day(tmp_path: Path) -> None:

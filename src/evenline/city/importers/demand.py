@@ -7,6 +7,7 @@ notes say where the demand comes from.
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ from evenline.support.errors import InputError
 
 GRAVITY = "gravity"
 NOTE = "demand "  # how every note of ours begins
+_DIRECTION = re.compile(r".+\.([01])(\.\d+)?")  # of a service id, with the number of its pattern
 
 
 @dataclass(frozen=True)
@@ -260,20 +262,28 @@ def _line(row: Row) -> str:
 
 
 def _service(row: Row, city: City) -> int | None:
-    """The service of a row: by its id here or in the source, or by route and direction.
+    """The service of a row: by its id, or by route (as here or in the source) and direction.
 
-    Direction 0 is the first service of the route, and direction 1 the second.
+    An id such as `10.1` tells the direction, as imported ones do; else the first service of a route
+    is direction 0 and the second is direction 1.
     """
     if "service_id" in row.values:
         name = row.values["service_id"]
-        return next((i for i, s in enumerate(city.services) if name in (s.id, s.source)), None)
-    route = [i for i, s in enumerate(city.services) if s.route == row.values["route_id"]]
-    if len(route) > 2:
+        return next((i for i, s in enumerate(city.services) if s.id == name), None)
+    name, direction = row.values["route_id"], int(row.number("direction_id"))
+    route = [i for i, s in enumerate(city.services) if name in (s.route, s.source)]
+    told = [_DIRECTION.fullmatch(city.services[i].id) for i in route]
+    found = [
+        service
+        for order, (service, own) in enumerate(zip(route, told, strict=True))
+        if direction == (int(own[1]) if own else order)
+    ]
+    if len(found) > 1:
         raise InputError(
-            f"{row.where}: route {row.values['route_id']} has {len(route)} services; "
+            f"{row.where}: route {name} has {len(found)} services in direction {direction}; "
             "count by service_id instead of route_id and direction_id"
         )
-    return dict(enumerate(route)).get(int(row.number("direction_id")))
+    return found[0] if found else None
 
 
 def _places(ways: Ways, service: int) -> set[str]:
