@@ -5,7 +5,6 @@ delete at any time. All other files are written per cell in well under a second.
 """
 
 import hashlib
-import math
 import os
 import re
 import subprocess
@@ -20,7 +19,7 @@ import numpy as np
 
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
-from evenline.city.model import City, Node, Road, Service, Stop, Trip, road_ways
+from evenline.city.model import City, Node, Road, Service, Stop, Trip, Vehicle
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, write_text
 from evenline.worlds.sumo.runtime import binary, runtime_version
@@ -28,7 +27,6 @@ from evenline.worlds.sumo.runtime import binary, runtime_version
 STOP_LENGTH_M = 30.0
 BAY_LENGTH_M = 200.0
 SPEED_LIMIT_MPS = 13.9
-TURNED_BACK = math.cos(math.radians(140))  # netconvert avoids turns of this size
 CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
 
 
@@ -199,57 +197,33 @@ def _nodes_xml(city: City) -> str:
 
 
 def _edges_xml(city: City) -> str:
-    lines, ways = [], road_ways(city)
+    lines = []
     for road in city.roads:
         head = (
             f'<edge id="{road.id}" from="{road.from_node}" to="{road.to_node}" '
             f'numLanes="{2 if road.bus_lane else 1}" speed="{SPEED_LIMIT_MPS}" '
             f'length="{road.length_m}" priority="2"'
         )
-        if road.shape:
-            head += f' shape="{" ".join(f"{x},{y}" for x, y in ways[road.id])}"'
         lane = '><lane index="0" allow="bus"/></edge>' if road.bus_lane else "/>"
         lines.append(head + lane)
     return _document("edges", lines)
 
 
 def _connections_xml(city: City) -> str:
-    """Keep netconvert's connections, but let buses turn from a bus lane in every direction, and
-    let a service turn back, which netconvert does not expect.
-    """
+    """Keep netconvert's connections, but let buses turn from a bus lane in every direction."""
     onward: dict[str, list[Road]] = {}
     for road in city.roads:
         onward.setdefault(road.from_node, []).append(road)
-    back = _turns_back(city)
     lines = []
     for road in city.roads:
-        after = [
-            target
-            for target in onward.get(road.to_node, [])
-            if target.to_node != road.from_node or (road.id, target.id) in back
-        ]
-        turns = any((road.id, target.id) in back for target in after)
-        for target in after if road.bus_lane or turns else ():
-            if road.bus_lane:
-                lines.append(_link(road, target, 1, 1 if target.bus_lane else 0))
+        after = [r for r in onward.get(road.to_node, []) if r.to_node != road.from_node]
+        if not road.bus_lane or not after:
+            continue
+        for target in after:
+            car_lane = 1 if target.bus_lane else 0
+            lines.append(_link(road, target, 1, car_lane))
             lines.append(_link(road, target, 0, 0))
     return _document("connections", lines)
-
-
-def _turns_back(city: City) -> set[tuple[str, str]]:
-    """Pairs of roads that a service takes one after the other though they lead back."""
-    ways = road_ways(city)
-
-    def course(way: Sequence[tuple[float, float]]) -> float:
-        (x, y), (x2, y2) = way
-        return math.atan2(y2 - y, x2 - x)
-
-    pairs = {pair for service in city.services for pair in pairwise(service.roads)}
-    return {
-        (first, second)
-        for first, second in pairs
-        if math.cos(course(ways[second][:2]) - course(ways[first][-2:])) < TURNED_BACK
-    }
 
 
 def _link(road: Road, target: Road, start: int, end: int) -> str:
@@ -275,35 +249,49 @@ def _stops_xml(city: City) -> str:
 
 
 def _buses_xml(city: City) -> str:
-    vehicle = city.vehicle
-    lines = [
-        _element(
-            "vType",
-            id="bus",
-            vClass="bus",
-            length=vehicle.length_m,
-            maxSpeed=vehicle.max_speed_mps,
-            accel=vehicle.accel_mps2,
-            decel=vehicle.decel_mps2,
-            speedFactor="normc(0.78,0.10,0.55,1.00)",
-            personCapacity=int(vehicle.capacity),
-            boardingDuration=vehicle.exchange_s_per_passenger,
-        )
-    ]
+    """Bus types, routes and trips. A trip of another bus type brings its own route, because a
+    route says how long its buses stand.
+    """
+    lines = [_bus_type(vehicle, _type_id(i)) for i, vehicle in enumerate(city.vehicles)]
     for service in city.services:
-        halts = "".join(
-            f'<stop busStop="{city.stops[stop].id}" duration="{vehicle.min_dwell_s}" '
-            'parking="true"/>'
-            for stop in service.stops
-        )
-        lines.append(f'<route id="{service.id}" edges="{" ".join(service.roads)}">{halts}</route>')
+        lines.append(_route(city, service, city.vehicle, f'id="{service.id}" '))
     for trip in sorted(city.trips, key=lambda trip: (trip.departure_s, trip.id)):
-        line = city.services[trip.service].id
-        lines.append(
-            f'<vehicle id="{trip.id}" type="bus" route="{line}" line="{line}" '
-            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"/>'
+        service = city.services[trip.service]
+        named = "" if trip.vehicle else f' route="{service.id}"'
+        head = (
+            f'<vehicle id="{trip.id}" type="{_type_id(trip.vehicle)}"{named} line="{service.id}" '
+            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"'
         )
+        own = _route(city, service, city.vehicles[trip.vehicle])
+        lines.append(f"{head}>{own}</vehicle>" if trip.vehicle else f"{head}/>")
     return _document("routes", lines)
+
+
+def _type_id(vehicle: int) -> str:
+    return f"bus{vehicle}" if vehicle else "bus"
+
+
+def _bus_type(vehicle: Vehicle, name: str) -> str:
+    return _element(
+        "vType",
+        id=name,
+        vClass="bus",
+        length=vehicle.length_m,
+        maxSpeed=vehicle.max_speed_mps,
+        accel=vehicle.accel_mps2,
+        decel=vehicle.decel_mps2,
+        speedFactor="normc(0.78,0.10,0.55,1.00)",
+        personCapacity=int(vehicle.capacity),
+        boardingDuration=vehicle.exchange_s_per_passenger,
+    )
+
+
+def _route(city: City, service: Service, vehicle: Vehicle, named: str = "") -> str:
+    halts = "".join(
+        f'<stop busStop="{city.stops[stop].id}" duration="{vehicle.min_dwell_s}" parking="true"/>'
+        for stop in service.stops
+    )
+    return f'<route {named}edges="{" ".join(service.roads)}">{halts}</route>'
 
 
 def _cars_xml(city: City, cell: Cell) -> str:
