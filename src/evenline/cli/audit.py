@@ -93,7 +93,7 @@ def audit_records(
     folder = out or Path("results") / f"audit-{audit.opened.name}"
     print(to_json(audit.as_json()) if as_json else audit_table(audit))
     if docs is not None:
-        command = f"evenline audit records --city {city} --days {days}"
+        command = f"evenline audit records --city {city} --records {records.name} --days {days}"
         write_document(docs, audit, folder, command)
     if not as_json:
         print(folder)

@@ -10,6 +10,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenline.city.tables import network_digest, save_city
 from evenline.figures.document import insert
 from evenline.figures.recorded import audit_pictures
@@ -146,7 +148,7 @@ def _fitted_to(
 def _with_notes(fitted: Fitted, built: Built, records: Records, days: tuple[str, ...]) -> Fitted:
     """Say in the city and its calibration what was recorded and what is assumed."""
     trips, visits = len(built.driven.first_rows()), len(built.driven)
-    scheduled = bool((~(built.driven.due_s != built.driven.due_s)).all())
+    scheduled = bool(np.isfinite(built.driven.due_s).all())
     times = "the schedule" if scheduled else "the mean of recorded departures, as no schedule is"
     city = replace(
         fitted.city,
@@ -277,4 +279,4 @@ def write_document(document: Path, audit: Audit, folder: Path, command: str) -> 
     ]
     fitted = ", ".join(audit.fitted_to.days)
     first = f"Made by `{command}`. Fitted to {fitted}; {audit.said}."
-    insert(document, mark, "\n".join([first, "", *table, "", *pictures]))
+    insert(document, mark, "\n".join([first, "", *table, "", "\n\n".join(pictures)]))
