@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from evenline.city.model import City, Floats
 from evenline.figures.plots import LIGHT, png
 from evenline.records.audit import Compared
+from evenline.records.measures import line_of
 from evenline.records.patterns import Driven
 
 SHOWN_H = 3.0  # of a time-space diagram
@@ -33,9 +34,7 @@ def busiest(city: City, count: int) -> list[int]:
     order = sorted(range(len(visits)), key=lambda i: -visits[i])
     first: dict[str, int] = {}
     for service in order:
-        first.setdefault(
-            city.services[service].source.rstrip("abcdefghijklmnopqrstuvwxyz"), service
-        )
+        first.setdefault(line_of(city.services[service]), service)
     return list(first.values())[:count]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenline.city.demand import service_stop_offsets
-from evenline.city.model import City, Floats, Ints
+from evenline.city.model import City, Floats, Ints, Service
 from evenline.control.visits import Visit
 from evenline.records.patterns import Driven
 
@@ -56,13 +56,16 @@ class Seen:
         return gap[same], group[1:][same]
 
 
+def line_of(service: Service) -> str:
+    """The line of a service: its source without the letter that tells variants apart."""
+    return service.source.rstrip("abcdefghijklmnopqrstuvwxyz")
+
+
 def line_stops(city: City) -> tuple[Ints, int]:
-    """The number of each place's line and stop, and how many there are. A line is a route in one
-    direction: services whose sources differ only in their last letter.
-    """
+    """The number of each place's line and stop, and how many there are."""
     number: dict[tuple[str, int], int] = {}
     table = [
-        number.setdefault((service.source.rstrip("abcdefghijklmnopqrstuvwxyz"), stop), len(number))
+        number.setdefault((line_of(service), stop), len(number))
         for service in city.services
         for stop in service.stops
     ]

@@ -212,7 +212,7 @@ def _number(path: Path, field: Field, column: pa.Array) -> Column:
     known = ~np.isnan(numbers)
     fine = np.isfinite(numbers) & (np.abs(numbers) < 2**53)
     if field.type == "integer":
-        fine &= numbers % 1 == 0
+        fine &= np.floor(numbers) == numbers
     what = "a whole number" if field.type == "integer" else "a finite number"
     _refuse(path, field, column, pa.array(fine | ~known), what)
     return np.asarray(numbers, float)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenline.city.model import City, Floats, Ints
-from evenline.records.measures import BUNCHED, seen
+from evenline.records.measures import BUNCHED, line_of, seen
 from evenline.records.patterns import Driven
 
 HOUR_S = 3600
@@ -32,19 +32,19 @@ class Waiting:
 
 def lines_of(city: City) -> tuple[list[str], Ints]:
     """The names of the lines, and the line of each service."""
-    names = [s.source.rstrip("abcdefghijklmnopqrstuvwxyz") for s in city.services]
+    names = [line_of(service) for service in city.services]
     known = list(dict.fromkeys(names))
     return known, np.array([known.index(name) for name in names], np.int32)
 
 
 def waiting_today(city: City, day: str, driven: Driven) -> list[Waiting]:
     """Every line of a recorded day; the first stop counts too, as people wait there."""
-    view, (names, line_of) = seen(city, driven), lines_of(city)
+    view, (names, of_service) = seen(city, driven), lines_of(city)
     order = np.lexsort((driven.time_s, view.line_stop))
     gap = np.diff(driven.time_s[order])
     same = np.diff(view.line_stop[order]) == 0
     stop, time = view.line_stop[order][1:][same], driven.time_s[order][1:][same]
-    line = line_of[driven.service[order][1:][same]]
+    line = of_service[driven.service[order][1:][same]]
     gap = gap[same]
     found = []
     for index, name in enumerate(names):
