@@ -179,7 +179,7 @@ def robust(y: Floats, x: Floats, rounds: int = 20) -> tuple[Floats, Floats]:
     inverse: Floats = np.eye(x.shape[1])
     scale = 1.0
     for _ in range(rounds):
-        inverse = np.linalg.pinv(x.T @ (weight[:, None] * x))
+        inverse = np.asarray(np.linalg.pinv(x.T @ (weight[:, None] * x)), np.float64)
         slope = inverse @ (x.T @ (weight * y))
         rest = y - x @ slope
         scale = max(1.4826 * float(np.median(np.abs(rest))) if len(rest) else 1.0, 1e-6)
@@ -332,12 +332,12 @@ def _pace(found: Calibration, runs: Runs, mean: Floats, service: Ints) -> tuple[
     near = np.clip(rest, -FAR * rest.std(), FAR * rest.std())  # one breakdown is not a pace
     count = np.maximum(np.bincount(place, minlength=len(mean)), 1)
     square = np.bincount(place, near**2, minlength=len(mean)) / count
-    of_trip = np.zeros(trip.max() + 1, int)
+    of_trip = np.zeros(trip.max() + 1, np.int32)
     of_trip[trip] = service[place]
     total, alone, time, times = (
-        np.bincount(trip, x) for x in (near, square[place], usual, usual**2)
+        np.bincount(trip, x).astype(np.float64) for x in (near, square[place], usual, usual**2)
     )
-    ratio = _spread_ratio(total**2, alone, of_trip, int(service.max()) + 1)
+    ratio = _spread_ratio(np.square(total), alone, of_trip, int(service.max()) + 1)
     ways = np.bincount(of_trip, time**2 - times) / np.maximum(np.bincount(of_trip, alone), 1e-9)
     sd = np.sqrt(np.maximum(ratio - 1, 0.0) / np.maximum(ways, 1e-9))
     most = max(float(sd.max()), 1e-9)
