@@ -1,4 +1,4 @@
-"""What a planner looks at first in a city: routes, headways, speeds, demand, blocks; and warnings.
+"""What a planner looks at first in a city: routes, headways, speeds, demand, duties; and warnings.
 
 A warning names a service, stop or trip that looks wrong. It is not an error: the city can be used.
 """
@@ -131,8 +131,8 @@ def _blocks(city: City) -> list[Table]:
         return []
     counts = [len(each) for each in trips.values()]
     row = (f"{len(counts)}", f"{np.mean(counts):.1f}", f"{max(counts)}", f"{free}")
-    head = ("blocks", "trips of one, mean", "most", "trips without a block")
-    return [Table("blocks", head, (row,))]
+    head = ("duties", "trips of one, mean", "most", "trips without one")
+    return [Table("duties of vehicles (block_id)", head, (row,))]
 
 
 def _hour(city: City, hour: int) -> str:
@@ -211,7 +211,7 @@ def _late(city: City) -> Iterable[str]:
 
 
 def _overlapping(city: City) -> Iterable[str]:
-    """Blocks in which a trip starts before the one before it is due to end."""
+    """Duties in which a trip starts before the one before it is due to end."""
     if city.due_s is None:
         return
     ends_s = city.due_s[visit_offsets(city)[1:] - 1]
@@ -223,7 +223,7 @@ def _overlapping(city: City) -> Iterable[str]:
         for (_, first), (start_s, second) in pairwise(sorted(trips)):
             if start_s < ends_s[first]:
                 yield (
-                    f"block {block}: trip {city.trips[second].id} starts before "
+                    f"duty {block}: trip {city.trips[second].id} starts before "
                     f"{city.trips[first].id} is due to end"
                 )
                 break
