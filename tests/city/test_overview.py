@@ -34,6 +34,8 @@ def test_the_tables_have_the_figures_of_the_timetable(city: City) -> None:
     assert float(row["slowest"]) <= float(row["km/h"]) <= float(row["fastest"])
     assert headways.head[1:] == ("6 h", "7 h", "8 h", "9 h", "10 h")
     assert headways.rows[2] == ("11.0", "15", "15", "15", "15", "")
+    alone = replace(city, trips=city.trips[:1], due_s=None)
+    assert overview(alone).tables[1].rows[0] == ("10.0", "first")
     assert demand.rows == (("passengers", "0"),)
     assert blocks.rows == (("3", "21.3", "24", "0"),)
 

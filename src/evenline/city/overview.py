@@ -99,16 +99,20 @@ def _speed_cells(city: City, service: int, speeds: Sequence[Floats]) -> list[str
 
 
 def _headways(city: City) -> Table:
-    """The mean minutes between trips that start in an hour; of a single trip, only a mark."""
+    """The mean minutes to the trip before, of the trips that start in an hour."""
     hours = sorted({trip.departure_s // HOUR_S for trip in city.trips})
     rows = []
     for number, service in enumerate(city.services):
         starts = np.array([city.trips[trip].departure_s for trip in city.trips_of[number]])
-        counts = [int(np.sum(starts // HOUR_S == hour)) for hour in hours]
-        cells = [f"{60 / n:.0f}" if n > 1 else ("one" if n else "") for n in counts]
+        gaps_min, hour_of = np.diff(starts) / 60, starts[1:] // HOUR_S
+        cells = []
+        for hour in hours:
+            here = gaps_min[hour_of == hour]
+            first = len(starts) and starts[0] // HOUR_S == hour
+            cells.append(f"{here.mean():.0f}" if len(here) else ("first" if first else ""))
         rows.append((service.id, *cells))
     head = ("service", *(_hour(city, hour) for hour in hours))
-    return Table("minutes between trips, by hour of the start", head, tuple(rows))
+    return Table("minutes since the trip before, by hour of the start", head, tuple(rows))
 
 
 def _demand(city: City) -> Table:
