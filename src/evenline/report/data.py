@@ -290,6 +290,7 @@ def city_data(city: City) -> dict[str, Any]:
     return {
         "name": city.name,
         "horizon_s": city.horizon_s,
+        "start_s": 0 if city.clock is None else city.clock.start_s,
         "streets": streets,
         "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],
         "stops": [[stop.name or stop.id, stop.x_m, stop.y_m] for stop in city.stops],

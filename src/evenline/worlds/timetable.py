@@ -20,6 +20,7 @@ from evenline.worlds.calibration import (
     PACE_QUANTILES,
     PHASES,
     Calibration,
+    quantile_levels,
 )
 
 FASTEST_MPS = 25.0
@@ -57,9 +58,7 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
 
 def _normal(count: int) -> Floats:
     """Quantiles of the normal distribution with mean 0 and deviation 1, for interpolation."""
-    levels = np.linspace(0, 1, count)
-    levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
-    return np.array([NormalDist().inv_cdf(level) for level in levels])
+    return np.array([NormalDist().inv_cdf(level) for level in quantile_levels(count)])
 
 
 def _gaps_m(city: City) -> Floats:
@@ -114,7 +113,8 @@ def _filled(total: Floats, count: Floats) -> Floats:
 def mean_dwells(city: City) -> Floats:
     """The seconds that a bus is expected to stand at each service-stop, at demand 1.00.
 
-    A leg that several services carry counts for each by its share of trips.
+    A leg that several services carry counts for each by its share of trips. A service has the
+    doors of its first bus.
     """
     first = service_stop_offsets(city)
     people, place = np.zeros(int(first[-1])), service_positions(city.services)
@@ -129,5 +129,9 @@ def mean_dwells(city: City) -> Floats:
             for service in services:
                 for stop in (int(journeys.leg_board[leg]), int(journeys.leg_alight[leg])):
                     people[first[service] + place[service, stop]] += share
-    vehicle = city.vehicle
-    return np.maximum(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * people)
+    least, each = np.zeros(len(people)), np.zeros(len(people))
+    for service, own in enumerate(city.trips_of):
+        vehicle = city.vehicle_of(own[0]) if own else city.vehicle
+        here = slice(first[service], first[service + 1])
+        least[here], each[here] = vehicle.min_dwell_s, vehicle.exchange_s_per_passenger
+    return np.maximum(least, each * people)
