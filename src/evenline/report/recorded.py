@@ -115,7 +115,8 @@ EXPLAINED = (
     "The first table comes from the records alone. The wait is that of people who come at random "
     "times; its excess is what they wait beyond even headways of the same buses in the same hour. "
     "A bus that was not recorded looks like a gap, so both are upper limits where records are "
-    "missing. The second table is a simulation. The range over days shows 90 % of simulated days; "
+    "missing. The second table is a simulation; there, excess is what people wait beyond the "
+    "timetable. The range over days shows 90 % of simulated days; "
     "the range over fits shows 90 % of models fitted to recorded trips drawn again."
 )
 
@@ -150,6 +151,11 @@ def _page(
     )
 
 
+def _called(line: str) -> str:
+    route, _, direction = line.rpartition(" ")
+    return f"route {route}, direction {direction}"
+
+
 def _today_table(opened: OpenCity, today: Sequence[Waiting]) -> Numbers:
     rows = []
     for line in lines_of(opened.city)[0]:
@@ -159,7 +165,7 @@ def _today_table(opened: OpenCity, today: Sequence[Waiting]) -> Numbers:
             excess = [each.excess_s for each in own]
             rows.append(
                 [
-                    f"route {line.rpartition(' ')[0]}, direction {line.rpartition(' ')[2]}",
+                    _called(line),
                     f"{np.mean([e.mean_s for e in own]) / 60:.1f}",
                     f"{np.mean([e.cv for e in own]):.2f}",
                     f"{100 * np.mean([e.bunched for e in own]):.1f}",
@@ -189,17 +195,17 @@ def _model_table(found: Sequence[Simulated]) -> Numbers:
 def excess_figure(opened: OpenCity, today: Sequence[Waiting], theme: Theme) -> Figure:
     """Excess waiting of every line, a dot a day."""
     names = [line for line in lines_of(opened.city)[0] if any(e.line == line for e in today)]
-    figure = Figure(figsize=(7.5, 1.0 + 0.24 * len(names)), layout="constrained")
+    figure = Figure(figsize=(7.5, 1.2 + 0.24 * len(names)), layout="constrained")
     figure.set_facecolor(theme.paper)
     axes = figure.add_subplot()
     axes.set_facecolor(theme.paper)
     for each in today:
         at = len(names) - 1 - names.index(each.line)
         axes.plot(each.excess_s, at, "o", ms=4, color=theme.policies[0], alpha=0.8)
-    axes.set_yticks(range(len(names)), reversed(names))
+    axes.set_yticks(range(len(names)), [_called(name) for name in reversed(names)])
+    axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("excess wait, s", color=theme.ink)
-    axes.set_ylabel("route and direction", color=theme.ink)
     axes.tick_params(colors=theme.ink, labelsize=8)
     axes.grid(axis="x", color=theme.faint, lw=0.6)
     for side in axes.spines.values():
