@@ -5,6 +5,7 @@ delete at any time. All other files are written per cell in well under a second.
 """
 
 import hashlib
+import math
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ from evenline.worlds.sumo.runtime import binary, runtime_version
 STOP_LENGTH_M = 30.0
 BAY_LENGTH_M = 200.0
 SPEED_LIMIT_MPS = 13.9
+TURNED_BACK = math.cos(math.radians(140))  # netconvert avoids turns of this size
 CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
 
 
@@ -210,20 +212,44 @@ def _edges_xml(city: City) -> str:
 
 
 def _connections_xml(city: City) -> str:
-    """Keep netconvert's connections, but let buses turn from a bus lane in every direction."""
+    """Keep netconvert's connections, but let buses turn from a bus lane in every direction, and
+    let a service turn back, which netconvert does not expect.
+    """
     onward: dict[str, list[Road]] = {}
     for road in city.roads:
         onward.setdefault(road.from_node, []).append(road)
+    back = _turns_back(city)
     lines = []
     for road in city.roads:
-        after = [r for r in onward.get(road.to_node, []) if r.to_node != road.from_node]
-        if not road.bus_lane or not after:
-            continue
-        for target in after:
-            car_lane = 1 if target.bus_lane else 0
-            lines.append(_link(road, target, 1, car_lane))
+        after = [
+            target
+            for target in onward.get(road.to_node, [])
+            if target.to_node != road.from_node or (road.id, target.id) in back
+        ]
+        turns = any((road.id, target.id) in back for target in after)
+        for target in after if road.bus_lane or turns else ():
+            if road.bus_lane:
+                lines.append(_link(road, target, 1, 1 if target.bus_lane else 0))
             lines.append(_link(road, target, 0, 0))
     return _document("connections", lines)
+
+
+def _turns_back(city: City) -> set[tuple[str, str]]:
+    """Pairs of roads that a service takes one after the other though they lead back."""
+    nodes = {node.id: (node.x_m, node.y_m) for node in city.nodes}
+    roads = {road.id: road for road in city.roads}
+
+    def course(road: Road, end: bool) -> float:
+        way = [nodes[road.from_node], *road.shape, nodes[road.to_node]]
+        (x, y), (x2, y2) = way[-2:] if end else way[:2]
+        return math.atan2(y2 - y, x2 - x)
+
+    pairs = {pair for service in city.services for pair in pairwise(service.roads)}
+    return {
+        (first, second)
+        for first, second in pairs
+        if math.cos(course(roads[second], False) - course(roads[first], True)) < TURNED_BACK
+    }
 
 
 def _link(road: Road, target: Road, start: int, end: int) -> str:

@@ -1,0 +1,57 @@
+"""Lines before they have roads, and what an importer of roads makes of them.
+
+A line is one pattern of a timetable with its places in metres. A corridor or a map turns lines into
+a layout: the nodes, roads, stops and services of a city.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.importers.timetable import Place
+from evenline.city.model import Carried, Node, Road, Service, Stop
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One pattern: its stops in order and the way it takes, in metres from the city's origin.
+
+    Without a shape in the feed, `shape` joins the stops by straight lines and `shaped` is false.
+    """
+
+    id: str
+    route: str
+    name: str
+    source: str
+    places: tuple[Place, ...]
+    spots: Floats  # of the places, one row each
+    shape: Floats  # points of the way
+    distance_m: Floats  # of the places along the shape
+    shaped: bool = True
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How far a service lies from the shape of its line, and how much of it the map lacks."""
+
+    service: str
+    median_m: float
+    p95_m: float
+    length_m: float
+    bridged_m: float
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The streets, stops and services of a city. `split` are stops that became several."""
+
+    nodes: tuple[Node, ...]
+    roads: tuple[Road, ...]
+    stops: tuple[Stop, ...]
+    services: tuple[Service, ...]
+    carried: Carried | None = None
+    fits: tuple[Fit, ...] = ()
+    split: tuple[str, ...] = ()
