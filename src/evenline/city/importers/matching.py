@@ -97,10 +97,7 @@ class Segments:
             step=step,
             length=length,
             begin=np.concatenate(
-                [
-                    (np.cumsum(own) - own) * scale
-                    for own, scale in zip(lengths, scales, strict=True)
-                ]
+                [(np.cumsum(own) - own) * scale for own, scale in zip(lengths, scales, strict=True)]
             ),
             scale=np.repeat(scales, [len(each) for each in steps]),
             tree=cKDTree(start[of_sample] + share[:, None] * step[of_sample]),

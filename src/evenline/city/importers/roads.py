@@ -1,8 +1,8 @@
 """The roads, stops and services of a city from lines whose streets are known.
 
 Stops lie on the streets of their lines in order, at the kerb in the direction of travel, and off
-the ends of a street where it is long enough. Lines that serve a stop share its place where they can.
-The report says how far each service is from the shape of its line.
+the ends of a street if it is long enough. Lines that serve a stop share its place if they can. The
+report says how far each service is from the shape of its line.
 """
 
 from collections import defaultdict
@@ -12,10 +12,11 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from evenline.city.importers.corridor import Spot
 from evenline.city.importers.ids import clean_ids, free_id
+from evenline.city.importers.lines import Fit, Layout, Line
 from evenline.city.importers.matching import Floats, Streets
-from evenline.city.importers.sections import Drawn, Way, along_line
+from evenline.city.importers.sections import Way, along_line
+from evenline.city.importers.timetable import Place
 from evenline.city.model import Carried, Node, Road, Service, Stop
 from evenline.support.errors import InputError
 
@@ -24,45 +25,6 @@ SHIFT_M = 40.0  # along its line, that a stop may move to share a road or to lea
 SHORT_M = 25.0
 CLOSEST_M = 5.0  # two stops of a line
 SAMPLE_M = 10.0  # of a line and its shape, to measure how far apart they are
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How far a service and the shape of its line are apart, and how much of it the map lacks."""
-
-    service: str
-    median_m: float
-    p95_m: float
-    length_m: float
-    bridged_m: float
-
-
-@dataclass(frozen=True, eq=False)
-class Mapped:
-    """The parts of a city that lines and a map determine; services are in the order of the lines.
-
-    `split` are stops that became several, because their lines pass on different streets.
-    """
-
-    nodes: tuple[Node, ...]
-    roads: tuple[Road, ...]
-    stops: tuple[Stop, ...]
-    services: tuple[Service, ...]
-    carried: Carried
-    fits: tuple[Fit, ...]
-    split: tuple[str, ...]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The sentence that every result must repeat if the map has gaps."""
-        bridged_m = sum(fit.bridged_m for fit in self.fits)
-        if not bridged_m:
-            return ()
-        whole_m = sum(fit.length_m for fit in self.fits)
-        return (
-            f"the map lacks {bridged_m / 1000:.1f} of {whole_m / 1000:.1f} km of the services; "
-            "straight links close the gaps",
-        )
 
 
 @dataclass(frozen=True)
@@ -75,37 +37,36 @@ class _Place:
     moved_m: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Visit:
     """A stop of a line, and the places where it could be, the best first."""
 
     line: int
     number: int
-    stop: str
+    stop: Place
+    spot: Floats
     places: tuple[_Place, ...]
 
 
 def laid_out(
     streets: Streets,
-    drawn: Sequence[Drawn],
+    lines: Sequence[Line],
     ways: Sequence[Way],
-    spots: Mapping[str, Spot],
     bridges: set[str],
     carried: Carried,
-) -> Mapped:
+) -> Layout:
     """The city's parts, from the way of each line on the streets."""
     numbered = [[streets.number[edge] for edge in way.edges] for way in ways]
-    for each, way in zip(drawn, numbered, strict=True):
-        _check_connected(streets, each, way)
-    stops, chosen = _placed_stops(streets, drawn, numbered, ways, spots)
-    ids = clean_ids(each.line.id for each in drawn)
+    for line, way in zip(lines, numbered, strict=True):
+        _check_connected(streets, line, way)
+    stops, chosen = _placed_stops(streets, lines, numbered, ways)
+    ids = clean_ids(line.id for line in lines)
     services, fits = [], []
-    for each, way, own in zip(drawn, numbered, chosen, strict=True):
+    for line, way, own in zip(lines, numbered, chosen, strict=True):
         first, last = own[0][1].position, own[-1][1].position
         way = way[first : last + 1]
-        begins = [0.0, *accumulate(float(streets.lengths[edge]) for edge in way)]
+        begins = _begins(streets, way)
         at_m = [begins[place.position - first] + stops[row].pos_m for row, place in own]
-        line = each.line
         service = Service(
             ids[line.id],
             line.route,
@@ -117,21 +78,21 @@ def laid_out(
             line.source or line.id,
         )
         services.append(service)
-        fits.append(_fit(streets, each, way, at_m, service, bridges))
+        fits.append(_fit(streets, line, way, at_m, service, bridges))
     used = dict.fromkeys(road for service in services for road in service.roads)
     nodes, roads = _roads(streets, [streets.number[road] for road in used])
     places = defaultdict(set)
     for stop in stops:
         places[stop.source].add(stop.road)
     split = tuple(sorted(stop for stop, own in places.items() if len(own) > 1))
-    return Mapped(nodes, roads, tuple(stops), tuple(services), carried, tuple(fits), split)
+    return Layout(nodes, roads, tuple(stops), tuple(services), carried, tuple(fits), split)
 
 
-def _check_connected(streets: Streets, drawn: Drawn, way: Sequence[int]) -> None:
+def _check_connected(streets: Streets, line: Line, way: Sequence[int]) -> None:
     for one, other in pairwise(way):
         if other not in {after for after, _ in streets.onward[one]}:
             raise InputError(
-                f"line {drawn.line.id}: netconvert made no connection from {streets.ids[one]} to "
+                f"line {line.id}: netconvert made no connection from {streets.ids[one]} to "
                 f"{streets.ids[other]}; leave the line out or use another map"
             )
 
@@ -141,7 +102,12 @@ def _roads(streets: Streets, edges: Sequence[int]) -> tuple[tuple[Node, ...], tu
     ends = dict.fromkeys(node for e in edges for node in (streets.starts[e], streets.ends[e]))
     ids = clean_ids(ends)
     nodes = tuple(
-        Node(ids[node], *(round(at, 1) for at in streets.spots[node]), node in streets.signals)
+        Node(
+            ids[node],
+            round(streets.spots[node][0], 1),
+            round(streets.spots[node][1], 1),
+            node in streets.signals,
+        )
         for node in ends
     )
     roads = tuple(
@@ -163,20 +129,19 @@ def _roads(streets: Streets, edges: Sequence[int]) -> tuple[tuple[Node, ...], tu
 
 def _placed_stops(
     streets: Streets,
-    drawn: Sequence[Drawn],
+    lines: Sequence[Line],
     numbered: Sequence[Sequence[int]],
     ways: Sequence[Way],
-    spots: Mapping[str, Spot],
 ) -> tuple[list[Stop], list[list[tuple[int, _Place]]]]:
     """The stops of a city, and for each line the rows and places of its stops in order."""
     visits = [
-        _Visit(i, k, stop, _places(streets, numbered[i], *ways[i].stops[k]))
-        for i, each in enumerate(drawn)
-        for k, stop in enumerate(each.line.stops)
+        _Visit(i, k, place, line.spots[k], _places(streets, numbered[i], *ways[i].stops[k]))
+        for i, line in enumerate(lines)
+        for k, place in enumerate(line.places)
     ]
     by_stop: dict[str, list[_Visit]] = defaultdict(list)
     for visit in visits:
-        by_stop[visit.stop].append(visit)
+        by_stop[visit.stop.id].append(visit)
     place = {
         (visit.line, visit.number): found
         for own in by_stop.values()
@@ -184,34 +149,30 @@ def _placed_stops(
     }
     for i, way in enumerate(numbered):
         own = [visit for visit in visits if visit.line == i]
-        found = _in_order(streets, way, drawn[i], [place[i, v.number] for v in own])
+        found = _in_order(streets, way, lines[i], [place[i, v.number] for v in own])
         place |= {(i, k): at for k, at in enumerate(found)}
-    return _rows(streets, visits, place, spots)
+    return _rows(streets, visits, place)
 
 
 def _places(
     streets: Streets, way: Sequence[int], position: int, offset_m: float
 ) -> tuple[_Place, ...]:
     """The edges of a way near a spot on it, where a stop could be, the best first."""
+    begins = _begins(streets, way)
+    spot_m = begins[position] + min(offset_m, float(streets.lengths[way[position]]))
     found = []
-    for step in (-1, 1):
-        at, before_m = position, 0.0  # metres from the spot to the near end of the edge
-        while 0 <= at < len(way) and before_m <= SHIFT_M:
-            length_m = float(streets.lengths[way[at]])
-            if at == position:
-                wanted_m = offset_m
-            else:
-                wanted_m = length_m if step < 0 else 0.0
-            end_m = _clear_of_ends(wanted_m, length_m)
-            moved_m = before_m + abs(end_m - wanted_m)
-            if at != position or step > 0:
-                found.append(_Place(at, way[at], end_m, moved_m + SHIFT_M * (length_m < SHORT_M)))
-            if at == position:
-                before_m = offset_m if step < 0 else length_m - offset_m
-            else:
-                before_m += length_m
-            at += step
+    for at, (start_m, end_m) in enumerate(pairwise(begins)):
+        if start_m - SHIFT_M <= spot_m <= end_m + SHIFT_M:
+            length_m = end_m - start_m
+            place_m = _clear_of_ends(spot_m - start_m, length_m)
+            moved_m = abs(start_m + place_m - spot_m) + SHIFT_M * (length_m < SHORT_M)
+            found.append(_Place(at, way[at], place_m, moved_m))
     return tuple(sorted(found, key=lambda place: place.moved_m))
+
+
+def _begins(streets: Streets, way: Sequence[int]) -> list[float]:
+    """The metres of a way before each of its edges, and its length."""
+    return [0.0, *accumulate(float(streets.lengths[edge]) for edge in way)]
 
 
 def _clear_of_ends(offset_m: float, length_m: float) -> float:
@@ -243,13 +204,13 @@ def _shared(visits: Sequence[_Visit]) -> list[tuple[_Visit, _Place]]:
 
 
 def _in_order(
-    streets: Streets, way: Sequence[int], drawn: Drawn, places: Sequence[_Place]
+    streets: Streets, way: Sequence[int], line: Line, places: Sequence[_Place]
 ) -> list[_Place]:
     """The places of a line's stops, each behind the one before it."""
-    begins = [0.0, *accumulate(float(streets.lengths[edge]) for edge in way)]
+    begins = _begins(streets, way)
     found: list[_Place] = []
     last_m = -CLOSEST_M
-    for stop, place in zip(drawn.line.stops, places, strict=True):
+    for stop, place in zip(line.places, places, strict=True):
         at_m = begins[place.position] + place.offset_m
         if at_m < last_m + CLOSEST_M:
             at_m = last_m + CLOSEST_M
@@ -257,7 +218,7 @@ def _in_order(
             if at_m - begins[position] < 1.0:
                 at_m = begins[position] + 1.0
             if at_m > begins[-1]:
-                raise InputError(f"line {drawn.line.id}: has no room for stop {stop} on its way")
+                raise InputError(f"line {line.id}: has no room for stop {stop.name!r} on its way")
             place = _Place(position, way[position], at_m - begins[position], 0.0)
         found.append(place)
         last_m = at_m
@@ -268,10 +229,9 @@ def _rows(
     streets: Streets,
     visits: Sequence[_Visit],
     place: Mapping[tuple[int, int], _Place],
-    spots: Mapping[str, Spot],
 ) -> tuple[list[Stop], list[list[tuple[int, _Place]]]]:
     """One stop for each place, and one more for each time that a line comes again."""
-    ids = clean_ids(visit.stop for visit in visits)
+    ids = clean_ids(visit.stop.id for visit in visits)
     taken: set[str] = set(ids.values())
     named: set[str] = set()
     index: dict[tuple[str, int, float, int], int] = {}
@@ -279,31 +239,31 @@ def _rows(
     chosen: list[list[tuple[int, _Place]]] = []
     times: dict[tuple[int, str, int, float], int] = defaultdict(int)
     for visit in visits:
-        here = place[visit.line, visit.number]
-        again = times[visit.line, visit.stop, here.edge, here.offset_m]
-        times[visit.line, visit.stop, here.edge, here.offset_m] += 1
-        key = visit.stop, here.edge, here.offset_m, again
+        here, source = place[visit.line, visit.number], visit.stop.id
+        again = times[visit.line, source, here.edge, here.offset_m]
+        times[visit.line, source, here.edge, here.offset_m] += 1
+        key = source, here.edge, here.offset_m, again
         if key not in index:
             index[key] = len(stops)
-            first = visit.stop not in named
-            named.add(visit.stop)
-            own = ids[visit.stop] if first else free_id(f"{ids[visit.stop]}~2", taken)
-            stops.append(_stop(streets, own, visit.stop, here, spots[visit.stop]))
+            first = source not in named
+            named.add(source)
+            own = ids[source] if first else free_id(f"{ids[source]}~2", taken)
+            stops.append(_stop(streets, own, visit, here))
         if visit.line == len(chosen):
             chosen.append([])
         chosen[visit.line].append((index[key], here))
     return stops, chosen
 
 
-def _stop(streets: Streets, id: str, source: str, place: _Place, spot: Spot) -> Stop:
+def _stop(streets: Streets, id: str, visit: _Visit, place: _Place) -> Stop:
     return Stop(
         id,
         streets.ids[place.edge],
         round(place.offset_m, 2),
-        round(spot.x_m, 1),
-        round(spot.y_m, 1),
-        spot.name,
-        source,
+        round(float(visit.spot[0]), 1),
+        round(float(visit.spot[1]), 1),
+        visit.stop.name,
+        visit.stop.id,
         streets.lanes[place.edge],
     )
 
@@ -313,16 +273,16 @@ def _stop(streets: Streets, id: str, source: str, place: _Place, spot: Spot) -> 
 
 def _fit(
     streets: Streets,
-    drawn: Drawn,
+    line: Line,
     way: Sequence[int],
     at_m: Sequence[float],
     service: Service,
     bridges: set[str],
 ) -> Fit:
     """Compare a service with its shape between the first stop and the last, both ways."""
-    line = _part(np.concatenate([streets.lines[e] for e in way]), at_m[0], at_m[-1])
-    shape = _part(drawn.shape, float(drawn.at_m[0]), float(drawn.at_m[-1]))
-    off_m = np.concatenate([_apart(line, shape), _apart(shape, line)])
+    own = _part(np.concatenate([streets.lines[e] for e in way]), at_m[0], at_m[-1])
+    shape = _part(line.shape, float(line.distance_m[0]), float(line.distance_m[-1]))
+    off_m = np.concatenate([_apart(own, shape), _apart(shape, own)])
     return Fit(
         service.id,
         round(float(np.median(off_m)), 1),

@@ -3,13 +3,13 @@
 A gap is named by its place for people, or closed by straight links that lines share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 import numpy as np
 
-from evenline.city.importers.corridor import Line, Spot
+from evenline.city.importers.lines import Line
 from evenline.city.importers.matching import (
     SKIPPED_M,
     Floats,
@@ -26,21 +26,11 @@ STOP_LINK_M = 40.0  # of a stop that the map lacks
 NAMED_GAPS = 3  # in an error
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """A line with the places of its stops and a shape, given or straight."""
-
-    line: Line
-    spots: Floats
-    shape: Floats
-    at_m: Floats  # of the stops along the shape
-
-
 @dataclass(frozen=True)
 class Gap:
     """A part of a line that the map lacks, between two distances, with its stops."""
 
-    drawn: Drawn
+    line: Line
     from_m: float
     to_m: float
     stops: tuple[int, ...]
@@ -62,43 +52,42 @@ class Way:
     stops: tuple[tuple[int, float], ...]
 
 
-def drawn_line(line: Line, spots: Mapping[str, Spot]) -> Drawn:
-    places = np.array([(spots[stop].x_m, spots[stop].y_m) for stop in line.stops], float)
-    if line.shape is not None:
-        return Drawn(line, places, line.shape, np.array(line.distance_m, float))
-    return Drawn(line, places, places, along_line(places))
-
-
 def along_line(points: Floats) -> Floats:
     """The distance of each point of a polyline from its start."""
     steps = np.diff(points, axis=0)
     return np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
 
 
-def sections_of(streets: Streets, drawn: Drawn) -> list[Section | Gap]:
+def point_at(points: Floats, at_m: float) -> Floats:
+    """The point of a polyline at a distance from its start."""
+    along = along_line(points)
+    return np.array([np.interp(at_m, along, points[:, k]) for k in (0, 1)])
+
+
+def sections_of(streets: Streets, line: Line) -> list[Section | Gap]:
     """A line in order: parts on connected streets, and the gaps between them."""
-    seen = observations(drawn.shape, drawn.at_m, drawn.spots, drawn.line.shape is not None)
+    seen = observations(line.shape, line.distance_m, line.spots, line.shaped)
     pieces = [
-        piece for piece in match(streets, seen, drawn.spots)
+        piece for piece in match(streets, seen, line.spots)
         if _end_m(seen, piece) - _start_m(seen, piece) >= SHORTEST_PIECE_M
     ]  # fmt: skip
     found: list[Section | Gap] = []
-    last_m, done = float(drawn.at_m[0]), 0
+    last_m, done = float(line.distance_m[0]), 0
     for piece in pieces:
         # What the first state that fits misses of the line is too little for a gap.
         start_m, end_m = _start_m(seen, piece), _end_m(seen, piece)
-        inside = [i for i in range(done, len(drawn.at_m)) if drawn.at_m[i] < start_m]
+        inside = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] < start_m]
         if found or start_m - last_m > SKIPPED_M:
-            found.append(Gap(drawn, last_m, start_m, tuple(inside)))
+            found.append(Gap(line, last_m, start_m, tuple(inside)))
             done += len(inside)
-        own = [i for i in range(done, len(drawn.at_m)) if drawn.at_m[i] <= end_m]
-        if piece is pieces[-1] and drawn.at_m[-1] - end_m <= SKIPPED_M:
-            own = list(range(done, len(drawn.at_m)))
-        found.append(_section(streets, drawn, seen, piece, own))
+        own = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] <= end_m]
+        if piece is pieces[-1] and line.distance_m[-1] - end_m <= SKIPPED_M:
+            own = list(range(done, len(line.distance_m)))
+        found.append(_section(streets, line, seen, piece, own))
         done, last_m = done + len(own), end_m
-    if done < len(drawn.at_m):
-        left = tuple(range(done, len(drawn.at_m)))
-        found.append(Gap(drawn, last_m, float(drawn.at_m[-1]), left))
+    if done < len(line.distance_m):
+        left = tuple(range(done, len(line.distance_m)))
+        found.append(Gap(line, last_m, float(line.distance_m[-1]), left))
     return found
 
 
@@ -112,7 +101,7 @@ def _end_m(seen: Sequence[Observation], piece: Piece) -> float:
 
 def _section(
     streets: Streets,
-    drawn: Drawn,
+    line: Line,
     seen: Sequence[Observation],
     piece: Piece,
     stops: Sequence[int],
@@ -122,7 +111,9 @@ def _section(
     line_m = [seen[each.observation].along_m for each in piece.seen]
     way_m = [begins[each.position] + each.offset_m for each in piece.seen]
     placed = []
-    for stop, at_m in zip(stops, np.interp(drawn.at_m[list(stops)], line_m, way_m), strict=True):
+    for stop, at_m in zip(
+        stops, np.interp(line.distance_m[list(stops)], line_m, way_m), strict=True
+    ):
         position = min(int(np.searchsorted(begins, at_m, side="left")) or 1, len(piece.edges)) - 1
         placed.append((stop, position, float(at_m) - begins[position]))
     return Section(tuple(streets.ids[edge] for edge in piece.edges), tuple(placed))
@@ -132,15 +123,11 @@ def refusal(gaps: Sequence[Gap], origin: Origin) -> str:
     """What the map does not connect, in one line."""
     said = []
     for gap in gaps[:NAMED_GAPS]:
-        line, at_m = gap.drawn.line, gap.drawn.at_m
-        before = line.stops[max(int(np.searchsorted(at_m, gap.from_m, side="right")) - 1, 0)]
-        after = line.stops[min(int(np.searchsorted(at_m, gap.to_m)), len(at_m) - 1)]
-        along = along_line(gap.drawn.shape)
-        x, y = (float(np.interp(gap.from_m, along, gap.drawn.shape[:, k])) for k in (0, 1))
-        lat, lon = origin.degrees(x, y)
-        said.append(
-            f"{line.id} from stop {before} to {after} near {lat:.5f}, {lon:.5f}"
-        )
+        line, at_m = gap.line, gap.line.distance_m
+        before = line.places[max(int(np.searchsorted(at_m, gap.from_m, side="right")) - 1, 0)]
+        after = line.places[min(int(np.searchsorted(at_m, gap.to_m)), len(at_m) - 1)]
+        lat, lon = origin.degrees(point_at(line.shape, gap.from_m))
+        said.append(f"{line.id} from {before.name!r} to {after.name!r} after {lat:.5f}, {lon:.5f}")
     more = f" and {len(gaps) - NAMED_GAPS} more" if len(gaps) > NAMED_GAPS else ""
     return (
         f"no street connects {'; '.join(said)}{more}; use a larger map, leave the line out, "
@@ -211,7 +198,7 @@ def _bridge(
     way: list[str] = []
     places = []
     for stop in gap.stops:
-        own = links.stop(gap.drawn.line.stops[stop], gap.drawn.spots[stop], _step(gap.drawn, stop))
+        own = links.stop(gap.line.places[stop].id, gap.line.spots[stop], _step(gap.line, stop))
         start, end = links.edges[own]
         if at is not None:
             way.append(links.edge(at, start))
@@ -225,13 +212,11 @@ def _bridge(
     return way, places
 
 
-def _step(drawn: Drawn, stop: int) -> Floats:
+def _step(line: Line, stop: int) -> Floats:
     """Half of a stop's link: along the shape, short enough for the stops around it."""
-    along, at_m = along_line(drawn.shape), drawn.at_m[stop]
-    apart_m = float(np.abs(np.delete(drawn.at_m, stop) - at_m).min())
+    along, at_m = along_line(line.shape), line.distance_m[stop]
+    apart_m = float(np.abs(np.delete(line.distance_m, stop) - at_m).min())
     around = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along[-1])
-    back, ahead = (
-        np.array([np.interp(at, along, drawn.shape[:, k]) for k in (0, 1)]) for at in around
-    )
+    back, ahead = (point_at(line.shape, float(at)) for at in around)
     length = max(float(np.hypot(*(ahead - back))), 1e-9)
     return np.asarray((ahead - back) / length * max(min(STOP_LINK_M, 0.8 * apart_m) / 2, 1.0))

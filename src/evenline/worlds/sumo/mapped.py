@@ -4,16 +4,15 @@ Each line is matched to connected streets along its shape. A line that the map d
 refused with its place, or bridged by straight links.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenline.city.importers.corridor import Line, Spot
-from evenline.city.importers.roads import Mapped, laid_out
+from evenline.city.importers.lines import Layout, Line
+from evenline.city.importers.roads import laid_out
 from evenline.city.importers.sections import (
     Gap,
     Links,
-    drawn_line,
     refusal,
     sections_of,
     whole_way,
@@ -34,20 +33,17 @@ class Map:
     lefthand: bool = False
 
 
-def matched(
-    spots: Mapping[str, Spot], lines: Sequence[Line], origin: Origin, source: Map
-) -> Mapped:
-    """Lay lines on the streets of a map; places are metres from the origin."""
-    drawn = [drawn_line(line, spots) for line in lines]
-    network = network_of(source.path, origin, [each.shape for each in drawn], source.lefthand)
+def matched(lines: Sequence[Line], origin: Origin, source: Map) -> Layout:
+    """Lay lines on the streets of a map; their places are metres from the origin."""
+    network = network_of(source.path, origin, [line.shape for line in lines], source.lefthand)
     streets = read_streets(network.content, network.placed, str(source.path))
-    sections = [sections_of(streets, each) for each in drawn]
+    sections = [sections_of(streets, line) for line in lines]
     gaps = [gap for own in sections for gap in own if isinstance(gap, Gap)]
     if gaps and not source.bridge:
-        raise InputError(f"{source.path}: {refusal(gaps, spots, origin)}")
+        raise InputError(f"{source.path}: {refusal(gaps, origin)}")
     links = Links()
     ways = [whole_way(streets, own, links) for own in sections]
     if links.connections:
         network = with_links(network, links)
         streets = read_streets(network.content, network.placed, str(source.path))
-    return laid_out(streets, drawn, ways, spots, set(links.edges), Carried(network.content))
+    return laid_out(streets, lines, ways, set(links.edges), Carried(network.content))

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -91,7 +92,9 @@ def _cut(path: Path, target: Path, origin: Origin, lines: Iterable[Floats]) -> N
     cells = _cells(lines)
     kept: set[int] = set()
     try:
-        with osmium.BackReferenceWriter(str(target), ref_src=str(path), remove_tags=False) as writer:
+        with osmium.BackReferenceWriter(
+            str(target), ref_src=str(path), remove_tags=False
+        ) as writer:
             for thing in osmium.FileProcessor(str(path)).with_locations():
                 if thing.is_way() and "highway" in thing.tags:
                     spots = [(n.lat, n.lon) for n in thing.nodes if n.location.valid()]
@@ -113,7 +116,7 @@ def _cells(lines: Iterable[Floats]) -> set[tuple[int, int]]:
     """The cells of a grid that lie within the margin of a line."""
     found: set[tuple[int, int]] = set()
     for line in lines:
-        for start, end in zip(line[:-1], line[1:], strict=True):
+        for start, end in pairwise(line):
             count = int(np.hypot(*(end - start)) // CELL_M) + 2
             found |= {
                 (int(x), int(y)) for x, y in np.floor(np.linspace(start, end, count) / CELL_M)

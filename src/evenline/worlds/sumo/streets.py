@@ -8,11 +8,11 @@ import io
 import tempfile
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from xml.sax import SAXException
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from evenline.city.importers.matching import Floats, Streets
 from evenline.city.model import City
@@ -74,8 +74,6 @@ def background(city: City, near_m: float = 400.0) -> list[Floats]:
         [_line(edge) for edge in net.getEdges(withInternal=False) if edge.allows(CARS)], placed
     )
     ends = [(node.x_m, node.y_m) for node in city.nodes]
-    from scipy.spatial import cKDTree
-
     tree = cKDTree(np.array(ends + [point for road in city.roads for point in road.shape]))
     return [line for line in lines if tree.query(line)[0].min() <= near_m]
 
