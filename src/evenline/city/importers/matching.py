@@ -27,7 +27,7 @@ DETOUR_M = 15.0  # a detour of this length costs 1
 HEADING_COST = 3.0  # of a street at right angles to the line
 SIDE_COST = 1.5  # of a stop on the far side of the street
 BACKWARD_M = 15.0  # a step back by less is noise
-SKIPPED_M = 200.0  # along the line, without any state that fits
+SKIPPED_M = 300.0  # along the line, without any state that fits
 TURNAROUND_M = 150.0  # a U-turn counts as a detour of this length
 
 
@@ -173,30 +173,42 @@ def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[
     states = _states(streets, seen, spots)
     reach = _Reach(streets)
     pieces: list[Piece] = []
-    chain: list[int] = []  # observations of the piece, each with its costs and predecessors
-    cost: list[Floats] = []
-    before: list[Ints] = []
+    chain: list[_Link] = []
     for i, here in enumerate(states):
         if not here:
             continue
         own = np.array([state.cost for state in here])
-        if chain:
-            steps = _steps(streets, reach, states[chain[-1]], here, seen, chain[-1], i)
-            total = cost[-1][:, None] + steps
-            best = np.argmin(total, axis=0)
-            least = total[best, np.arange(len(here))] + own
+        if not chain:
+            chain = [_Link(i, own, np.zeros(len(here), np.int64))]
+            continue
+        # If no way leads here, observations before this one may be wrong, or this one.
+        for back in range(len(chain), 0, -1):
+            before = chain[back - 1]
+            far_m = seen[i].along_m - seen[before.observation].along_m
+            if back < len(chain) and far_m > SKIPPED_M:
+                break
+            steps = _steps(streets, reach, states[before.observation], here, seen, before, i)
+            least = steps.min(axis=0) + own
             if np.isfinite(least).any():
-                chain.append(i)
-                cost.append(least)
-                before.append(best)
-                continue
-            if seen[i].along_m - seen[chain[-1]].along_m <= SKIPPED_M:
-                continue
-            pieces.append(_backtrack(reach, states, chain, cost, before))
-        chain, cost, before = [i], [own], [np.zeros(len(here), np.int64)]
+                chain = [*chain[:back], _Link(i, least, np.argmin(steps, axis=0))]
+                break
+        if chain[-1].observation == i:
+            continue
+        if seen[i].along_m - seen[chain[-1].observation].along_m > SKIPPED_M:
+            pieces.append(_backtrack(reach, states, chain))
+            chain = [_Link(i, own, np.zeros(len(here), np.int64))]
     if chain:
-        pieces.append(_backtrack(reach, states, chain, cost, before))
+        pieces.append(_backtrack(reach, states, chain))
     return pieces
+
+
+@dataclass(frozen=True, eq=False)
+class _Link:
+    """An observation of a chain: the least cost of each of its states, and the state before it."""
+
+    observation: int
+    cost: Floats
+    before: Ints
 
 
 def _states(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[list[State]]:
@@ -290,11 +302,14 @@ def _steps(
     before: Sequence[State],
     after: Sequence[State],
     seen: Sequence[Observation],
-    i: int,
-    j: int,
+    link: _Link,
+    here: int,
 ) -> Floats:
-    """The cost of each step between the states of two observations; infinite if there is no way."""
-    line_m = seen[j].along_m - seen[i].along_m
+    """The cost of each step between the states of two observations, with all costs before it.
+
+    Infinite if there is no way.
+    """
+    line_m = seen[here].along_m - seen[link.observation].along_m
     limit_m = 2.0 * line_m + 300.0
     metres = np.full((len(before), len(after)), np.inf)
     for row, one in enumerate(before):
@@ -307,30 +322,28 @@ def _steps(
             elif other.edge in away:
                 metres[row, column] = left_m + away[other.edge] + other.offset_m
     metres[metres > limit_m] = np.inf
-    return np.abs(metres - line_m) / DETOUR_M
+    return link.cost[:, None] + np.abs(metres - line_m) / DETOUR_M
 
 
 def _backtrack(
     reach: _Reach,
     states: Sequence[Sequence[State]],
-    chain: Sequence[int],
-    cost: Sequence[Floats],
-    before: Sequence[Ints],
+    chain: Sequence[_Link],
 ) -> Piece:
     """The best way through a chain of observations."""
-    at = int(np.argmin(cost[-1]))
-    chosen = [at]
-    for best in before[:0:-1]:
-        at = int(best[at])
-        chosen.append(at)
-    way = [states[i][k] for i, k in zip(chain, chosen[::-1], strict=True)]
+    at = int(np.argmin(chain[-1].cost))
+    way = [states[chain[-1].observation][at]]
+    for link, before in pairwise(chain[::-1]):
+        at = int(link.before[at])
+        way.append(states[before.observation][at])
+    way.reverse()
     edges = [way[0].edge]
-    seen = [Seen(chain[0], 0, way[0].offset_m)]
-    for observation, (one, other) in zip(chain[1:], pairwise(way), strict=True):
+    seen = [Seen(chain[0].observation, 0, way[0].offset_m)]
+    for link, (one, other) in zip(chain[1:], pairwise(way), strict=True):
         offset_m = other.offset_m
         if other.edge == one.edge and offset_m >= one.offset_m - BACKWARD_M:
             offset_m = max(offset_m, seen[-1].offset_m)
         else:
             edges += [*reach.between(one.edge, other.edge), other.edge]
-        seen.append(Seen(observation, len(edges) - 1, offset_m))
+        seen.append(Seen(link.observation, len(edges) - 1, offset_m))
     return Piece(tuple(edges), tuple(seen))

@@ -280,8 +280,11 @@ def _fit(
     bridges: set[str],
 ) -> Fit:
     """Compare a service with its shape between the first stop and the last, both ways."""
-    own = _part(np.concatenate([streets.lines[e] for e in way]), at_m[0], at_m[-1])
-    shape = _part(line.shape, float(line.distance_m[0]), float(line.distance_m[-1]))
+    drawn = np.concatenate([streets.lines[e] for e in way])
+    # Its polyline crosses junctions, which edges do not.
+    longer = along_line(drawn)[-1] / service.length_m
+    own = _sampled(drawn, at_m[0] * longer, at_m[-1] * longer)
+    shape = _sampled(line.shape, float(line.distance_m[0]), float(line.distance_m[-1]))
     off_m = np.concatenate([_apart(own, shape), _apart(shape, own)])
     return Fit(
         service.id,
@@ -292,17 +295,15 @@ def _fit(
     )
 
 
-def _part(line: Floats, start_m: float, end_m: float) -> Floats:
+def _sampled(line: Floats, start_m: float, end_m: float) -> Floats:
     """Points at equal distances on a polyline, between two distances along it."""
     along = along_line(line)
-    at_m = np.arange(start_m, max(end_m, start_m + 1e-6), SAMPLE_M)
+    at_m = np.linspace(start_m, end_m, max(int((end_m - start_m) / SAMPLE_M), 1) + 1)
     return np.stack([np.interp(at_m, along, line[:, k]) for k in (0, 1)], axis=1)
 
 
 def _apart(points: Floats, line: Floats) -> Floats:
     """The distance of each point to a polyline."""
-    if len(line) < 2:
-        return np.asarray(np.hypot(*(points - line[0]).T))
     start, step = line[:-1], np.diff(line, axis=0)
     square = np.maximum((step**2).sum(axis=1), 1e-12)
     offset = points[:, None, :] - start[None]

@@ -44,6 +44,6 @@ def matched(lines: Sequence[Line], origin: Origin, source: Map) -> Layout:
     links = Links()
     ways = [whole_way(streets, own, links) for own in sections]
     if links.connections:
-        network = with_links(network, links)
+        network = with_links(network, streets, links)
         streets = read_streets(network.content, network.placed, str(source.path))
     return laid_out(streets, lines, ways, set(links.edges), Carried(network.content))

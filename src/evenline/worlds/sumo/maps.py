@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from evenline.city.importers.matching import Floats
+from evenline.city.importers.matching import Floats, Streets
 from evenline.city.importers.sections import Links
 from evenline.city.importers.shapes import Origin
 from evenline.city.importers.timetable import EARTH_M
@@ -29,7 +29,7 @@ from evenline.worlds.sumo.streets import Placing, fitted, parsed, unpacked
 
 EXTRACTS = (".osm", ".osm.gz", ".osm.bz2", ".osm.pbf", ".pbf")
 NETWORKS = (".net.xml", ".net.xml.gz")
-MARGIN_M = 300.0  # streets this near to a line are kept
+MARGIN_M = 200.0  # streets this near to a line are kept
 CELL_M = 100.0
 LINK_SPEED_MPS = 13.9
 FARTHEST_OFF_M = 1.0  # of junctions, where they lie by the polynomial and on earth
@@ -176,8 +176,9 @@ def _on_earth(path: Path, content: bytes, folder: Path) -> dict[str, tuple[float
 # -- links ----------------------------------------------------------------------------------------
 
 
-def with_links(network: Network, links: Links) -> Network:
-    """A network with more links, each of one lane for buses."""
+def with_links(network: Network, streets: Streets, links: Links) -> Network:
+    """A network with more links, each of one lane for buses; they join its streets at the kerb."""
+    lane = dict(zip(streets.ids, streets.lanes, strict=True))
     spots = network.unplaced(np.array([*links.nodes.values()], float).reshape(-1, 2))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -190,7 +191,10 @@ def with_links(network: Network, links: Links) -> Network:
              "priority": 1, "allow": "bus"}
             for id, (start, end) in links.edges.items()
         ]  # fmt: skip
-        connections = [{"from": one, "to": other} for one, other in sorted(links.connections)]
+        connections = [
+            {"from": one, "to": other, "fromLane": lane.get(one, 0), "toLane": lane.get(other, 0)}
+            for one, other in sorted(links.connections)
+        ]
         content = _netconvert(
             Path("the bridged network"),
             folder,
