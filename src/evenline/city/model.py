@@ -136,6 +136,12 @@ class Journeys:
         return len(self.departure_s)
 
 
+def no_journeys() -> Journeys:
+    """Nobody travels."""
+    none, start = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    return Journeys(none, np.zeros(0), start, none, none, none, ())
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Cars: their routes with weights, and how many enter each hour."""
@@ -280,6 +286,12 @@ def _check_fleet(city: City) -> None:
                 f"trips row {row} ({trip.id}): vehicle {trip.vehicle} is not one of the "
                 f"{len(city.vehicles)} bus types; the first is 0"
             )
+
+
+def road_ways(city: City) -> dict[str, list[tuple[float, float]]]:
+    """The points of each road from its start to its end, in metres."""
+    nodes = {node.id: (node.x_m, node.y_m) for node in city.nodes}
+    return {r.id: [nodes[r.from_node], *r.shape, nodes[r.to_node]] for r in city.roads}
 
 
 def visit_offsets(city: City) -> Ints:

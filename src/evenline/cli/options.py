@@ -67,6 +67,14 @@ def widths_of(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
+def print_notes(city: str, world: str, calibration: Path | None) -> None:
+    """Print what a result of this city must say."""
+    from evenline.worlds.open import open_city
+
+    for note in open_city(city, calibration).notes(world):
+        print(f"note: {note}")
+
+
 def print_table(title: str, rows: dict[str, str]) -> None:
     """A table of names and values."""
     table = Table(title=title, title_justify="left", show_header=False)

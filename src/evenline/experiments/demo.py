@@ -65,6 +65,7 @@ def demo(
             for base, other in zip(jobs[BASE], jobs[OTHER], strict=True)
         ]
         made = _how_made(city_name, blocks, answers[every[0]])
+        made = " ".join([made, *(f"Note: {note}." for note in city.notes)])
         page = comparison_page(city.name, BASE, OTHER, pairs, _pictures(city, jobs), made)
         write_text(aside / "outcomes.json", to_json([answer_json(answers[job]) for job in every]))
         write_text(aside / PAGE, page)
