@@ -271,7 +271,7 @@ def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
     for day in days:
         title = f"service {shown}: {day.title}"
         panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = day.visits
-    return Picture(time_space_diagram(panels, shown), "time-space")
+    return Picture(time_space_diagram(panels, shown, city=days[0].city.city), "time-space")
 
 
 def network_map(city: OpenCity | str) -> Picture:

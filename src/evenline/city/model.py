@@ -294,6 +294,23 @@ def road_ways(city: City) -> dict[str, list[tuple[float, float]]]:
     return {r.id: [nodes[r.from_node], *r.shape, nodes[r.to_node]] for r in city.roads}
 
 
+def streets_of_routes(city: City) -> list[tuple[list[tuple[float, float]], set[str]]]:
+    """The streets that buses use, with the routes on each.
+
+    Both directions of a straight street are one.
+    """
+    ways, roads = road_ways(city), {road.id: road for road in city.roads}
+    found: dict[tuple[str, ...], tuple[list[tuple[float, float]], set[str]]] = {}
+    for service in city.services:
+        for road in map(roads.__getitem__, service.roads):
+            ends = sorted((road.from_node, road.to_node))
+            street = found.setdefault(
+                (road.id,) if road.shape else tuple(ends), (ways[road.id], set())
+            )
+            street[1].add(service.route)
+    return list(found.values())
+
+
 def visit_offsets(city: City) -> Ints:
     """The offset of each trip in a table of all stop visits, and their number."""
     stops = [len(city.services[trip.service].stops) for trip in city.trips]

@@ -60,5 +60,7 @@ def simulate(
         if notes := opened.notes(world):
             told["notes"] = notes
         write_text(aside / OUTCOME, to_json(told))
-        write_bytes(aside / "time_space.png", png(time_space_grid(read_visits(visits))))
+        write_bytes(
+            aside / "time_space.png", png(time_space_grid(read_visits(visits), city=opened.city))
+        )
     return answer

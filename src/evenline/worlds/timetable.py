@@ -10,7 +10,8 @@ from statistics import NormalDist
 import numpy as np
 
 from evenline.city.demand import service_stop_offsets
-from evenline.city.model import City, Floats, service_positions, visit_offsets
+from evenline.city.model import City, Floats, service_positions
+from evenline.city.schedule import scheduled_s
 from evenline.city.tables import network_digest
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import (
@@ -78,26 +79,16 @@ def _hourly_means(city: City) -> Floats:
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
     total, count = np.zeros((places, hours)), np.zeros((places, hours))
     dwell_s, least_s = mean_dwells(city), _least(city)
-    offsets, first = visit_offsets(city), service_stop_offsets(city)
-    assert city.due_s is not None
+    first = service_stop_offsets(city)
     for number, trip in enumerate(city.trips):
-        due_s = city.due_s[offsets[number] : offsets[number + 1]].astype(float)
-        start = int(first[trip.service])
+        due_s, start = scheduled_s(city, number), int(first[trip.service])
         along = np.arange(start, start + len(due_s) - 1)
-        spread_s = _spread(due_s, np.array(city.services[trip.service].distance_m))
         stands_s = np.append(dwell_s[along[1:]], 0.0)  # the last stop is due at arrival
-        runs_s = _running(np.diff(spread_s), stands_s, least_s[along])
+        runs_s = _running(np.diff(due_s), stands_s, least_s[along])
         hour = np.clip(due_s[:-1] // HOUR_S, 0, hours - 1).astype(int)
         total[along, hour] += runs_s
         count[along, hour] += 1
     return _filled(total, count)
-
-
-def _spread(due_s: Floats, distance_m: Floats) -> Floats:
-    """Times in whole minutes, spread along the distance where several stops have the same."""
-    rises = np.concatenate([[True], np.diff(due_s) > 0])
-    rises[-1] = True
-    return np.asarray(np.interp(distance_m, distance_m[rises], due_s[rises]))
 
 
 def _running(scheduled_s: Floats, stands_s: Floats, least_s: Floats) -> Floats:

@@ -7,7 +7,6 @@ has no passengers: demand comes from elsewhere. Whatever the city lacks of the f
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import numpy as np
 from evenline.city.importers.corridor import corridor
 from evenline.city.importers.feed import Feed, open_feed
 from evenline.city.importers.ids import clean_ids, said
+from evenline.city.importers.imported import Imported
 from evenline.city.importers.lines import Layout, Line
 from evenline.city.importers.shapes import (
     Floats,
@@ -37,14 +37,6 @@ FAR_M = 300.0  # a shape that is this far from most stops belongs to something e
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{0,100}")
 
 Lay = Callable[[Sequence[Line], Origin], Layout]
-
-
-@dataclass(frozen=True, eq=False)
-class Imported:
-    """A city made from other data, and lines that tell people what became of it."""
-
-    city: City
-    told: tuple[str, ...] = ()
 
 
 def read_gtfs(path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None) -> Imported:
