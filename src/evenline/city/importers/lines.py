@@ -67,3 +67,19 @@ class Layout:
             f"the map lacks {bridged_m / 1000:.1f} of {whole_m / 1000:.1f} km of the services; "
             "straight links close the gaps",
         )
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """How well each service fits its line, and what people should know of the stops."""
+        fits = [
+            f"{fit.service}: {fit.length_m / 1000:.1f} km of streets, from its shape "
+            f"{fit.median_m:.0f} m (median), {fit.p95_m:.0f} m (95th percentile)"
+            + (f"; {fit.bridged_m:,.0f} m are straight links" if fit.bridged_m else "")
+            for fit in self.fits
+        ]
+        split = (
+            f"stops on more than one street became several: {', '.join(self.split)}"
+            if self.split
+            else ""
+        )
+        return (*fits, *filter(None, [split]))
