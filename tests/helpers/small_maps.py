@@ -1,4 +1,8 @@
-"""Small maps: a grid of streets as arrays and as OpenStreetMap XML, with lines on them."""
+"""Small maps: a grid of streets as arrays and as OpenStreetMap XML, with lines on them; and the map
+of the small feed, which is `examples/map.osm`.
+
+`python tests/helpers/small_maps.py` writes the latter again.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -11,11 +15,13 @@ from evenline.city.importers.lines import Line
 from evenline.city.importers.matching import Streets
 from evenline.city.importers.shapes import Origin, along_shape
 from evenline.city.importers.timetable import Place
+from feeds import small_feed
 
 Floats = npt.NDArray[np.float64]
 Corner = tuple[int, int]
 
 ORIGIN = Origin(-30.05, -51.2)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "map.osm"
 BLOCK_M = 150.0
 KERB_M = 2.0  # from the middle of a street to the middle of the right-hand lane
 
@@ -107,26 +113,23 @@ def degrees(spot: Sequence[float]) -> tuple[float, float]:
     return ORIGIN.degrees(np.array(spot, float))
 
 
-def write_osm(
-    path: Path,
-    ways: Mapping[int, tuple[Sequence[Corner], Mapping[str, str]]],
-    signals: Iterable[Corner] = (),
-) -> Path:
-    """A map of ways through corners, each with its tags."""
-    nodes = {corner: n for n, corner in enumerate(
-        dict.fromkeys(c for way, _ in ways.values() for c in way), 1)}  # fmt: skip
+Ways = Mapping[int, tuple[Sequence[tuple[float, float]], Mapping[str, str]]]
+
+
+def osm_text(ways: Ways, signals: Iterable[tuple[float, float]] = ()) -> str:
+    """A map of ways through latitudes and longitudes, each with its tags."""
+    nodes = {spot: n for n, spot in enumerate(
+        dict.fromkeys(spot for way, _ in ways.values() for spot in way), 1)}  # fmt: skip
     lit = set(signals)
     lines = ["<?xml version='1.0' encoding='UTF-8'?>", '<osm version="0.6">']
-    for corner, n in nodes.items():
-        lat, lon = degrees((BLOCK_M * corner[0], BLOCK_M * corner[1]))
-        tag = '<tag k="highway" v="traffic_signals"/>' if corner in lit else ""
+    for (lat, lon), n in nodes.items():
+        tag = '<tag k="highway" v="traffic_signals"/>' if (lat, lon) in lit else ""
         lines.append(f'<node id="{n}" version="1" lat="{lat:.7f}" lon="{lon:.7f}">{tag}</node>')
     for id, (way, tags) in ways.items():
-        refs = "".join(f'<nd ref="{nodes[corner]}"/>' for corner in way)
+        refs = "".join(f'<nd ref="{nodes[spot]}"/>' for spot in way)
         said = "".join(f'<tag k="{key}" v="{value}"/>' for key, value in tags.items())
         lines.append(f'<way id="{id}" version="1">{refs}{said}</way>')
-    path.write_text("\n".join([*lines, "</osm>", ""]))
-    return path
+    return "\n".join([*lines, "</osm>", ""])
 
 
 def village(path: Path) -> Path:
@@ -139,11 +142,48 @@ def village(path: Path) -> Path:
     one_way = {"highway": "secondary", "maxspeed": "40", "oneway": "yes"}
     bus_lane = {**one_way, "lanes": "2", "busway:right": "lane"}
     tags = {2: bus_lane, 3: one_way}
-    ways = {}
+    ways: dict[int, tuple[list[Corner], dict[str, str]]] = {}
     for y in range(5):
         row = [(x, y) for x in range(5)]
         ways[100 + y] = (row[::-1] if y == 3 else row, tags.get(y, street))
     for x in range(5):
         ways[200 + x] = ([(x, y) for y in range(5)], street)
     ways[300] = ([(9, 2), (10, 2), (11, 2), (12, 2)], street)
-    return write_osm(path, ways, signals=[(2, 2)])
+    placed = {
+        id: ([degrees((BLOCK_M * x, BLOCK_M * y)) for x, y in way], said)
+        for id, (way, said) in ways.items()
+    }
+    lit = degrees((BLOCK_M * 2, BLOCK_M * 2))
+    path.write_text(osm_text(placed, [lit]))
+    return path
+
+
+def example_map() -> str:
+    """Streets for the small feed: a one-way pair along line 10, the ring of line 11, cross streets.
+
+    The town hall has signals.
+    """
+    shapes: dict[str, list[tuple[float, float]]] = {"s10": [], "s10b": []}
+    for row in small_feed()["shapes.txt"].splitlines()[1:]:
+        shape, lat, lon, _ = row.split(",")
+        shapes[shape].append((float(lat), float(lon)))
+    stops = {}
+    for row in small_feed()["stops.txt"].splitlines()[1:]:
+        stop, _, lat, lon = row.split(",")
+        stops[stop] = (float(lat), float(lon))
+    main = {"highway": "secondary", "maxspeed": "50", "oneway": "yes"}
+    side = {"highway": "residential", "maxspeed": "30"}
+    ways = {
+        10: (shapes["s10"], main),
+        11: (shapes["s10b"], main),
+        12: ([stops[stop] for stop in ("station", "mill", "park", "market")], side),
+    }
+    for number, stop in enumerate(("hall", "bridge", "clinic", "school"), 20):
+        lat, lon = stops[stop]
+        ways[number] = ([(lat - 0.003, lon), (lat, lon), (lat + 0.003, lon)], side)
+    return osm_text(ways, [stops["hall"]])
+
+
+if __name__ == "__main__":
+    EXAMPLE.write_text(example_map())
+    print(EXAMPLE)

@@ -12,7 +12,7 @@ import pytest
 
 from evenline.city.demand import Cell
 from evenline.city.importers.lines import Layout
-from evenline.city.model import City, Trip, Vehicle, no_journeys
+from evenline.city.model import Carried, City, Trip, Vehicle, no_journeys
 from evenline.city.tables import load_city, open_city, save_city
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.mapped import Map, matched
@@ -116,6 +116,23 @@ def test_buses_run_on_the_carried_network_without_a_teleport(
     assert outcome.decisions == city.decisions
 
 
+def test_a_city_that_does_not_fit_its_network_is_refused_with_its_row(layout: Layout) -> None:
+    city = city_of(layout)
+    lane = replace(city.stops[0], lane=7)
+    with pytest.raises(InputError, match=r"stop_details\.csv: stop a: road 102\S* has no lane 7"):
+        check_network(replace(city, stops=(lane, *city.stops[1:])))
+    text = unpacked(layout.carried.network).decode()  # type: ignore[union-attr]
+    first, second = city.services[0].roads[:2]
+    cut = text.replace(f'<connection from="{first}" to="{second}"', '<connection from="" to=""')
+    with pytest.raises(InputError, match=rf"row 1: road {first} does not lead into {second}"):
+        check_network(replace(city, carried=Carried(gzip.compress(cut.encode()))))
+    bare = text.replace(f'<lane id="{first}_', '<lane id="x_')
+    with pytest.raises(InputError, match=rf"row 1: the network of the city has no road {first}"):
+        check_network(replace(city, carried=Carried(gzip.compress(bare.encode()))))
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        check_network(replace(city, carried=Carried(b"not gzip")))
+
+
 def test_a_gap_is_refused_with_its_stops_and_place(osm: Path) -> None:
     with pytest.raises(
         InputError, match=r"village\.osm: no street connects M\.0 from 'Stop b' to 'Stop e'"
@@ -204,7 +221,8 @@ def test_streets_behind_the_lines_are_those_of_the_carried_network(layout: Layou
         ("map.net.xml.gz", b"\x1f\x8bno", "cannot be unpacked"),
         (
             "map.net.xml",
-            b'<net version="1.20"><location netOffset="0,0" projParameter="!"/></net>',
+            b'<net version="1.20"><location netOffset="0,0" convBoundary="0,0,1,1" '
+            b'origBoundary="0,0,1,1" projParameter="!"/></net>',
             "does not say where on earth",
         ),
     ],

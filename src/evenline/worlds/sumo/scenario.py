@@ -121,8 +121,9 @@ def _own_network(city: City, content: bytes) -> Path:
 
 
 def check_network(city: City) -> None:
-    """Compile the network and check that each road of a route leads into the next."""
-    network = compiled_network(city).read_text()
+    """Check that each road of a route leads into the next in the network, own or compiled."""
+    network = compiled_network(city).read_text(errors="replace")
+    _check_lanes(city, network)
     bus_lanes = {f"{road.id}_0" for road in city.roads if road.bus_lane}
     links = re.findall(
         r'<connection from="([^":][^"]*)" to="([^"]+)" fromLane="(\d+)" toLane="(\d+)"', network
@@ -142,8 +143,24 @@ def check_network(city: City) -> None:
                 if pair not in allowed:
                     raise InputError(
                         f"{table} row {row}: road {pair[0]} does not lead into {pair[1]} in the "
-                        "network that netconvert compiles; choose roads without a U-turn"
+                        + (
+                            "network that netconvert compiles; choose roads without a U-turn"
+                            if city.carried is None
+                            else "network of the city; choose roads that it connects"
+                        )
                     )
+
+
+def _check_lanes(city: City, network: str) -> None:
+    lanes = set(re.findall(r'<lane id="([^":][^"]*)"', network))
+    for row, road in enumerate(city.roads, 1):
+        if f"{road.id}_0" not in lanes:
+            raise InputError(f"roads.csv row {row}: the network of the city has no road {road.id}")
+    for stop in city.stops:
+        if f"{stop.road}_{stop.lane}" not in lanes:
+            raise InputError(
+                f"stop_details.csv: stop {stop.id}: road {stop.road} has no lane {stop.lane}"
+            )
 
 
 def first_error(city: City, text: str) -> str:
