@@ -2,16 +2,21 @@
 
 import gzip
 import hashlib
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evenline.city.demand import Cell
+from evenline.city.importers.gtfs import read_gtfs
 from evenline.city.importers.lines import Layout
+from evenline.city.importers.timetable import Wanted
 from evenline.city.model import Carried, City, Trip, Vehicle, no_journeys
 from evenline.city.tables import load_city, open_city, save_city
 from evenline.support.errors import InputError
@@ -251,3 +256,20 @@ def test_the_files_of_cities_without_a_network_are_what_they_were(tmp_path: Path
     for path in sorted(tmp_path.iterdir()):
         whole.update(path.name.encode() + path.read_bytes())
     assert whole.hexdigest() == "322ceb0d0f6687934420b0f57e49c6d49fa95e09267954428a98ee714de868bc"
+
+
+PORTO_ALEGRE = Path(__file__).parents[2].parent / "shared" / "data" / "porto-alegre"
+
+
+@pytest.mark.skipif(not PORTO_ALEGRE.is_dir(), reason="needs ../shared/data/porto-alegre")
+def test_a_real_line_lies_within_a_lane_or_two_of_its_shape() -> None:
+    wanted = Wanted(("510",), date(2019, 5, 14))
+    lay = partial(matched, source=Map(PORTO_ALEGRE / "osm.pbf"))
+    found = read_gtfs(PORTO_ALEGRE / "gtfs.zip", wanted, "porto-alegre", lay)
+    fits = [line for line in found.told if "(median)" in line]
+    assert len(fits) == len(found.city.services) == 2
+    for line in fits:
+        median_m, p95_m = map(float, re.findall(r"(\d+) m \(", line))
+        assert median_m <= 6.0
+        assert p95_m <= 15.0
+    check_network(found.city)
