@@ -34,6 +34,8 @@ def test_the_tables_have_the_figures_of_the_timetable(city: City) -> None:
     assert float(row["slowest"]) <= float(row["km/h"]) <= float(row["fastest"])
     assert headways.head[1:] == ("6 h", "7 h", "8 h", "9 h", "10 h")
     assert headways.rows[2] == ("11.0", "15", "15", "15", "15", "")
+    alone = replace(city, trips=city.trips[:1], due_s=None)
+    assert overview(alone).tables[1].rows[0] == ("10.0", "first")
     assert demand.rows == (("passengers", "0"),)
     assert blocks.rows == (("3", "21.3", "24", "0"),)
 
@@ -51,14 +53,14 @@ def test_too_fast_too_close_too_far_too_late(city: City) -> None:
     found = warnings(replace(city, trips=(first, close, *rest), due_s=None))
     assert found == ["10.0: headway of (nearly) zero: 1 trip less than 60 s before the next, "
                      "the first at 6:00"]  # fmt: skip
-    far = (replace(city.stops[0], x_m=9_000.0), *city.stops[1:])
-    assert warnings(replace(city, stops=far))[0].startswith("stop Station (station): 8,9")
+    far = (replace(city.stops[0], x_m=city.stops[0].x_m - 1_000), *city.stops[1:])
+    assert warnings(replace(city, stops=far))[0].startswith("stop Station (station): 9")
     assert "due after the day ends" in warnings(replace(city, horizon_s=int(np.max(due)) - 1))[0]
 
 
 def test_a_bus_in_two_places_and_a_stop_of_nobody(city: City) -> None:
     both = tuple(replace(trip, block="one") for trip in city.trips)
-    assert warnings(replace(city, trips=both))[0].startswith("block one: trip ")
+    assert warnings(replace(city, trips=both))[0].startswith("duty one: trip ")
     idle = replace(city.stops[0], id="idle")
     assert warnings(replace(city, stops=(*city.stops, idle))) == [
         "1 stop of no service, the first is Station (idle)"

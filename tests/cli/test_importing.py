@@ -37,7 +37,7 @@ def test_a_feed_with_demand_becomes_a_city_that_runs(run: Door, tmp_path: Path) 
     for note in opened.notes("fast"):
         assert f"note: {note}" in said
     told = json.loads((out / "outcome.json").read_text())
-    assert tuple(told["notes"]) == opened.notes("fast") and told["departed"] == 300
+    assert tuple(told["notes"]) == opened.notes("fast") and told["outcome"]["departed"] == 300
     said = run(
         "compare", "--city", mine, "--policies", "zero,headway", "--blocks", 1,
         "--out", tmp_path / "compared",
@@ -68,7 +68,7 @@ def test_check_shows_what_a_planner_looks_at(run: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     run(*gtfs(EXAMPLE, mine, "--patterns", "all")).done()
     said = run("city", "check", mine).done()
-    for words in ("10.0 10 to Lake", "minutes between trips", "6 h", "blocks", "2026-03-03"):
+    for words in ("10.0 10 to Lake", "minutes since", "6 h", "duties of vehicles", "2026-03-03"):
         assert words in said
     assert "warning: nobody travels; add passengers with: evenline city people" in said
 
@@ -115,10 +115,10 @@ def lacking(name: str) -> Tables:
     return {key: text for key, text in small_feed().items() if key != name}
 
 
-def with_text(name: str, old: str, new: str) -> Tables:
+def with_text(name: str, old: str, new: str, times: int = 1) -> Tables:
     tables = small_feed()
     assert old in tables[name]
-    return tables | {name: tables[name].replace(old, new, 1)}
+    return tables | {name: tables[name].replace(old, new, times)}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def with_text(name: str, old: str, new: str) -> Tables:
         (lacking("calendar.txt"), "has neither calendar.txt nor calendar_dates.txt"),
         (with_text("stops.txt", "stop_lat", "lat"), "stops.txt: no column stop_lat"),
         (with_text("stops.txt", "park,Park,", "gone,Park,"), "uses stop 'park'"),
-        (with_text("trips.txt", "s10\n", "s99\n"), "uses shape 's99', which shapes.txt lacks"),
+        (with_text("trips.txt", "s10\n", "s99\n", -1), "uses shape 's99', which shapes.txt lacks"),
         (with_text("stop_times.txt", "06:00:00,06:00:00", "6 am,6 am"), "'6 am' is not a time"),
         (with_text("stop_times.txt", "06:00:00,06:00:00", "09:00:00,09:00:00"), "go backward"),
         (with_text("stops.txt", "46.", "96."), "is not a latitude and a longitude"),
@@ -146,7 +146,7 @@ def test_a_malformed_feed_is_one_line(
 
 def test_a_bomb_is_refused(run: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds_read, "MOST_BYTES", 100_000)
-    tables = small_feed() | {"stop_times.txt": "\n" * 10_000_000}
+    tables = with_text("stop_times.txt", "\n", "\n" * 10_000_000)
     feed = write_feed(tmp_path / "feed.zip", tables)
     assert feed.stat().st_size < 100_000
     run(*gtfs(feed, tmp_path / "mine")).refused("too large")

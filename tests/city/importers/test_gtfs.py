@@ -2,6 +2,7 @@
 
 import datetime
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from evenline.city.model import City, visit_offsets
 from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity
 from evenline.worlds.sumo.scenario import check_network
-from feeds import EXAMPLE, Tables, feed_of, small_feed, write_feed
+from feeds import EXAMPLE, PLACES, Tables, feed_of, small_feed, time_of, write_feed, written
 
 TUESDAY = datetime.date(2026, 3, 3)
 REAL = Path(__file__).parents[4] / "shared" / "data"
@@ -151,6 +152,45 @@ def test_a_stop_listed_twice_in_a_row_is_served_once(tmp_path: Path) -> None:
                      )  # fmt: skip
     city = imported(write_feed(tmp_path / "f.zip", tables), "11").city
     assert len(city.services) == 1 and len(city.trips) == 16
+
+
+WAYS = st.lists(st.sampled_from(sorted(PLACES)), min_size=2, max_size=6).filter(
+    lambda way: all(first != second for first, second in pairwise(way))
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(WAYS, st.integers(0, 90_000)), min_size=1, max_size=6))
+def test_every_trip_of_a_generated_feed_is_in_the_city(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[list[str], int]]
+) -> None:
+    """Any sequences of stops, also past midnight and with loops, in one route."""
+    trips, calls = [], []
+    for number, (way, start) in enumerate(runs):
+        trips.append(("r10", "week", f"t{number}", number % 2))
+        calls += [
+            (f"t{number}", time_of(start + 90 * n), time_of(start + 90 * n), stop, n)
+            for n, stop in enumerate(way)
+        ]
+    tables = small_feed() | {
+        "trips.txt": written("route_id,service_id,trip_id,direction_id", trips),
+        "stop_times.txt": written(
+            "trip_id,arrival_time,departure_time,stop_id,stop_sequence", calls
+        ),
+    }
+    path = write_feed(tmp_path_factory.mktemp("feed") / "f", tables)
+    city = imported(path, "10", all_patterns=True).city
+    assert city.clock is not None and city.due_s is not None
+    ends, found = visit_offsets(city), {trip.source: n for n, trip in enumerate(city.trips)}
+    assert len(found) == len(runs)
+    for number, (way, start) in enumerate(runs):
+        trip = found[f"t{number}"]
+        service = city.services[city.trips[trip].service]
+        assert [city.stops[stop].source for stop in service.stops] == way
+        due = city.due_s[ends[trip] : ends[trip + 1]] + city.clock.start_s
+        late = int(due[0]) - start
+        assert 0 <= late < len(runs)  # trips of the same second follow each other
+        assert (np.diff(due) == 90).all() and due.max() < city.horizon_s + city.clock.start_s
 
 
 @settings(max_examples=60, deadline=None)
