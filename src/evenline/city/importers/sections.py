@@ -18,7 +18,7 @@ from evenline.city.importers.matching import (
     match,
     observations,
 )
-from evenline.city.importers.shapes import Origin
+from evenline.city.importers.shapes import Origin, straight
 
 END_M = 150.0  # that a map may lack at the end of a line without a gap
 SHORTEST_PIECE_M = 100.0  # of a line; shorter pieces between gaps are chance
@@ -52,15 +52,9 @@ class Way:
     stops: tuple[tuple[int, float], ...]
 
 
-def along_line(points: Floats) -> Floats:
-    """The distance of each point of a polyline from its start."""
-    steps = np.diff(points, axis=0)
-    return np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
-
-
 def point_at(points: Floats, at_m: float) -> Floats:
     """The point of a polyline at a distance from its start."""
-    along = along_line(points)
+    along = straight(points)
     return np.array([np.interp(at_m, along, points[:, k]) for k in (0, 1)])
 
 
@@ -214,7 +208,7 @@ def _bridge(
 
 def _step(line: Line, stop: int) -> Floats:
     """Half of a stop's link: along the shape, short enough for the stops around it."""
-    along, at_m = along_line(line.shape), line.distance_m[stop]
+    along, at_m = straight(line.shape), line.distance_m[stop]
     apart_m = float(np.abs(np.delete(line.distance_m, stop) - at_m).min())
     around = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along[-1])
     back, ahead = (point_at(line.shape, float(at)) for at in around)
