@@ -291,6 +291,7 @@ def city_data(city: City) -> dict[str, Any]:
     return {
         "name": city.name,
         "horizon_s": city.horizon_s,
+        "start_s": 0 if city.clock is None else city.clock.start_s,
         "streets": streets,
         "behind": [np.rint(line).astype(int).tolist() for line in background(city)],
         "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],

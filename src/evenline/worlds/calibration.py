@@ -204,9 +204,14 @@ def _slopes(place: Any, pace: Floats, rest: Floats, places: int) -> Floats:
 
 def _quantiles(y: Floats, count: int) -> Floats:
     """Quantiles at equal steps of probability; the outermost are means of their cells."""
+    return np.asarray(np.quantile(y, quantile_levels(count)))
+
+
+def quantile_levels(count: int) -> Floats:
+    """The probabilities of the quantiles in a calibration."""
     levels = np.linspace(0, 1, count)
     levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
-    return np.asarray(np.quantile(y, levels))
+    return levels
 
 
 def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:

@@ -20,6 +20,7 @@ from evenline.worlds.calibration import (
     PACE_QUANTILES,
     PHASES,
     Calibration,
+    quantile_levels,
 )
 
 FASTEST_MPS = 25.0
@@ -57,9 +58,7 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
 
 def _normal(count: int) -> Floats:
     """Quantiles of the normal distribution with mean 0 and deviation 1, for interpolation."""
-    levels = np.linspace(0, 1, count)
-    levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
-    return np.array([NormalDist().inv_cdf(level) for level in levels])
+    return np.array([NormalDist().inv_cdf(level) for level in quantile_levels(count)])
 
 
 def _gaps_m(city: City) -> Floats:

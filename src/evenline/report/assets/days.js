@@ -244,7 +244,7 @@ figure("timespace", ["service", "block"], (box) => {
     const x = scale(span, [inner.left, inner.right]);
     const km = scale([0, here.km.at(-1) * 1.03], [inner.bottom, inner.top]);
     xAxis(chart, x, { ticks: timeTicks(span, inner.width), format: clock,
-      label: last ? "time since the start of the day, h:mm" : "" });
+      label: !last ? "" : data.city.start_s ? "time of day, h:mm" : "time since the start of the day, h:mm" });
     yAxis(chart, km, { label: "km along the service" });
     if (data.city.named) nameStops(chart, km, here);
     drawBuses(chart, rows, x, km, here);
