@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from evenline.cli.importing import app as importing_app
 from evenline.cli.options import (
     AddressOption,
     CityOption,
@@ -17,6 +18,7 @@ from evenline.cli.options import (
 from evenline.support.progress import stderr
 
 app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
+app.add_typer(importing_app, name="import")
 runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other versions of SUMO.")
 
 Folder = Annotated[Path, typer.Argument(help="A city folder.")]
