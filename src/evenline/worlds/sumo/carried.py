@@ -13,12 +13,12 @@ from xml.etree.ElementTree import Element, tostring
 from xml.sax.saxutils import quoteattr
 
 from evenline.city.demand import AS_IMPORTED, Cell, carrying, realise
-from evenline.city.model import Carried, City, Service
+from evenline.city.model import Carried, City, Service, Stop
 from evenline.city.tables import NETWORK
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.config import OWN_SEED, check_harmless, check_options, parsed, unpacked
 
-PEOPLE = "people.rou.xml"
+PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
 BEFORE_END_M = 0.05  # people wait so far before the end of their stop
 NAMED = "~"  # the names of our people begin with this
 STAGES = ("walk", "ride", "stop", "tranship", "transport", "personTrip", "access")
@@ -37,7 +37,7 @@ class Halts(NamedTuple):
     """Where scenario and city meet: our stops by SUMO's id and by road, the lines of services."""
 
     by_id: Mapping[str, Sequence[int]]
-    by_road: Mapping[str, Sequence[int]]
+    by_road: Mapping[str, Sequence[tuple[float, int]]]  # with their positions
     services: Sequence[Service]
     lines: Sequence[frozenset[str]]  # what a ride may call the buses of a service
 
@@ -146,19 +146,21 @@ def halts_of(city: City) -> Halts:
         for content in city.carried.additional.values()
         for name, lane in _stop_lanes(content)
     }
-    return halts(by_id, roads, city.services, lines)
+    return halts(by_id, roads, city.stops, city.services, lines)
 
 
 def halts(
     by_id: Mapping[str, Sequence[int]],
     roads: Mapping[str, str],
+    stops: Sequence[Stop],
     services: Sequence[Service],
     lines: Iterable[set[str]],
 ) -> Halts:
     """The meeting points, given the road of each stop of SUMO."""
-    by_road: dict[str, list[int]] = {}
+    by_road: dict[str, list[tuple[float, int]]] = {}
     for name, own in by_id.items():
-        by_road.setdefault(roads.get(name, ""), []).extend(own)
+        here = by_road.setdefault(roads.get(name, ""), [])
+        here += [(stops[stop].pos_m, stop) for stop in own]
     return Halts(by_id, by_road, services, [frozenset(names - {""}) for names in lines])
 
 
@@ -191,10 +193,10 @@ def _has_people(content: bytes) -> bool:
 
 def _rides(person: Element, halts: Halts) -> tuple[Ride, ...]:
     stages = [stage for stage in person if stage.tag in STAGES]
-    found, place = [], _Place()
+    found, place = [], _Place(at_m=_metres(person.get("departPos")))
     for number, stage in enumerate(stages):
         place = place.start(stage)
-        end = _Place(stage.get("busStop", ""), _last_road(stage))
+        end = _Place(stage.get("busStop", ""), _last_road(stage), _metres(stage.get("arrivalPos")))
         if stage.tag == "ride":
             lines = frozenset(stage.get("lines", "ANY").split())
             ride = _ride(place.stops(halts), end.stops(halts), lines, halts)
@@ -209,13 +211,25 @@ class _Place(NamedTuple):
 
     stop: str = ""
     road: str = ""
+    at_m: float | None = None
 
     def start(self, stage: Element) -> "_Place":
         road = stage.get("from", "")
-        return self if not road or (self.stop and road == self.road) else _Place("", road)
+        return self if self.stop or not road else self._replace(road=road)
 
     def stops(self, halts: Halts) -> Sequence[int]:
-        return halts.by_id.get(self.stop, ()) if self.stop else halts.by_road.get(self.road, ())
+        """The stops where the person may be: on a road, the first that ends after the place."""
+        if self.stop:
+            return halts.by_id.get(self.stop, ())
+        here = halts.by_road.get(self.road, ())
+        return [stop for end_m, stop in sorted(here) if self.at_m is None or end_m >= self.at_m]
+
+
+def _metres(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:  # such as random
+        return None
 
 
 def _last_road(stage: Element) -> str:

@@ -134,7 +134,7 @@ def _city(config: Configuration, carried: Carried, seen: Watched) -> Imported:
     for index, stop in enumerate(stops):
         by_id[stop.source].append(index)
     roads = {halt.id: halt.lane.rpartition("_")[0] for halt in seen.halts.values()}
-    journeys, rides = _journeys(carried, halts(by_id, roads, services, lines), seen)
+    journeys, rides = _journeys(carried, halts(by_id, roads, stops, services, lines), seen)
     city = City(
         name=re.sub(r"[/\\]|\.\.", "-", config.path.parent.resolve().name or "scenario")[:100],
         horizon_s=seen.horizon_s,
@@ -422,7 +422,7 @@ def _journeys(carried: Carried, meeting: Halts, seen: Watched) -> tuple[Journeys
                 rides.append((start_s, legs))
     rng = np.random.Generator(np.random.PCG64([len(rides), 0x5C3A]))
     order = rng.permutation(len(rides)).tolist()
-    again = order[: round((MOST_DEMAND - 1) * len(rides))]
+    again = order[: int((MOST_DEMAND - 1) * len(rides))]
     rows = [
         (*rides[ride], round((rank + 1) / max(len(rides), 1), 6))
         for rank, ride in enumerate((*order, *again))
