@@ -21,11 +21,11 @@ import evenline
 from adversary import NUMERALS, TEXTS, Case, absent, records_in, stated, tried_numbers, unstated
 from adversary_files import File, every_file, put, table_files
 from door import Ended, door
-from evenline.city.tables import COLUMNS, RANGES, Words
+from evenline.city.ranges import COLUMNS, RANGES, Words
 from evenline.cli import main as cli
 from evenline.runs.job import Answer
 from evenline.support.records import Record
-from hamlet import HAMLET, cells_of, with_cell, write_hamlet
+from hamlet import DETAILS, HAMLET, cells_of, with_cell, write_detailed
 
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
@@ -161,14 +161,14 @@ def column_cases(name: str) -> Iterator[Case]:
         for value in tried:
             content = with_cell(name, 1, number, value).encode()
             yield Case(column, value, content, not stated(allowed, value))
-    key, cells = COLUMNS[name][0], cells_of(HAMLET[name])
+    key, cells = COLUMNS[name][0], cells_of((HAMLET | DETAILS)[name])
     if key == f"{name[:-5]}_id":
         yield Case(key, cells[1][0], with_cell(name, 2, 0, cells[1][0]).encode(), True)
 
 
 def test_every_key_and_column_of_a_city_has_a_range() -> None:
-    for name in HAMLET:
-        assert tuple(RANGES[name]) == tuple(cells_of(HAMLET[name])[0])
+    for name, text in (HAMLET | DETAILS).items():
+        assert tuple(RANGES[name]) == tuple(cells_of(text)[0])
 
 
 def test_a_damaged_column_is_refused_in_one_line(root: Path, table: Table) -> None:
@@ -176,7 +176,7 @@ def test_a_damaged_column_is_refused_in_one_line(root: Path, table: Table) -> No
         for case in column_cases(file.path.name):
             file.write(case.document)
             table.judge(file, case)
-        write_hamlet(file.path.parent)
+        write_detailed(file.path.parent)
     assert not table.wrong
     assert table.count >= 400
 

@@ -46,7 +46,7 @@ from evenline.trial.used import Ledger
 from evenline.trial.verify import verify
 from evenline.worlds import calibration
 from evenline.worlds.open import open_city
-from hamlet import DETAILS, HAMLET, MANIFEST, write_hamlet
+from hamlet import DETAILS, HAMLET, MANIFEST, write_detailed, write_hamlet
 from made import made_up
 from spoilt_bundles import rehash
 
@@ -178,7 +178,7 @@ def calibration_of(city: City) -> dict[str, Any]:
 
 
 def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
-    own, manifest = root / "fitted.json", write_hamlet(root / "sealed") / "manifest.json"
+    own, manifest = root / "fitted.json", write_detailed(root / "sealed") / "manifest.json"
     check = ("policy", "check", "zero", "--city", hamlet, "--calibration", own)
     first = {name: "0.0" if isinstance(fitted[name][0], list) else "0" for name in ARRAYS}
     ranges = {f"{name}.{first[name]}": Range(*ARRAYS[name]) for name in ARRAYS}
@@ -206,8 +206,7 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
 
 def table_files(root: Path) -> list[File]:
     """The tables of the hamlet; their cases are made from `RANGES`."""
-    details = {name: text.encode() for name, text in DETAILS.items()}
-    folder = write_hamlet(root / "edited", details)
+    folder = write_detailed(root / "edited")
     return [
         File(
             folder / name,

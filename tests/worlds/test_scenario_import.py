@@ -44,8 +44,8 @@ def config(original: City, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def imported(config: Path) -> City:
-    made = import_scenario(config)
-    assert made.left_out == ()
+    made = import_scenario(config, "streets")
+    assert len(made.told) == 2
     return made.city
 
 
@@ -96,8 +96,10 @@ def test_the_exact_day_is_the_original_day_in_every_sum(original: City, imported
 def test_sumo_alone_and_our_day_without_holds_agree(config: Path, imported: City) -> None:
     found = compare_with_sumo(config, imported)
     assert found.differences == 0 and found.first == ()
-    assert found.arrivals == found.of_trips == sum(
-        len(imported.services[trip.service].stops) for trip in imported.trips
+    assert (
+        found.arrivals
+        == found.of_trips
+        == sum(len(imported.services[trip.service].stops) for trip in imported.trips)
     )
 
 
@@ -130,7 +132,7 @@ def test_the_folder_restores_the_city(imported: City, tmp_path: Path) -> None:
     check_network(again)
 
 
-# -- what a scenario may say ------------------------------------------------------------------------
+# -- what a scenario may say ----------------------------------------------------------------------
 
 SETTINGS = {"begin": "0", "end": "1200", "seed": "7", "step-length": "1"}
 BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><additional>&c;</additional>'
@@ -191,7 +193,7 @@ def test_a_malformed_scenario_is_refused_in_one_line(
         '<stop busStop="s000" duration="5"/></flow></routes>'
     )
     with pytest.raises(InputError) as caught:
-        import_scenario(configured(tmp_path, SETTINGS | change))
+        import_scenario(configured(tmp_path, SETTINGS | change), "spoilt")
     assert said in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
@@ -200,7 +202,7 @@ def test_an_unknown_stop_is_refused_in_one_line(config: Path, tmp_path: Path) ->
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "stops.add.xml").write_text("<additional/>")
     with pytest.raises(InputError, match=r"^[^\n]*SUMO refused: [^\n]*$"):
-        import_scenario(configured(tmp_path, SETTINGS))
+        import_scenario(configured(tmp_path, SETTINGS), "spoilt")
 
 
 @pytest.mark.parametrize("forged", [{"tripinfo-output": "/tmp/x"}, {"load-state": "x"}])
@@ -227,8 +229,8 @@ def test_a_city_that_carries_a_writing_file_does_not_start(imported: City) -> No
 def test_the_first_minutes_of_a_real_scenario_agree(name: str, lines: set[str]) -> None:
     if not (DATA / name).is_file():
         pytest.skip(f"{DATA / name} is absent")
-    made = import_scenario(DATA / name, end_s=40)
+    made = import_scenario(DATA / name, "hamburg", end_s=40)
     assert lines <= {service.route for service in made.city.services}
-    assert made.left_out and "serve a single stop" in made.left_out[0]
+    assert "serve a single stop" in made.told[-1]
     found = compare_with_sumo(DATA / name, made.city)
     assert found.arrivals > 5 and found.differences == 0

@@ -136,6 +136,12 @@ class Journeys:
         return len(self.departure_s)
 
 
+def no_journeys() -> Journeys:
+    """Nobody travels."""
+    none, start = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    return Journeys(none, np.zeros(0), start, none, none, none, ())
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Cars: their routes with weights, and how many enter each hour."""
@@ -287,6 +293,29 @@ def _check_fleet(city: City) -> None:
                 f"trips row {row} ({trip.id}): vehicle {trip.vehicle} is not one of the "
                 f"{len(city.vehicles)} bus types; the first is 0"
             )
+
+
+def road_ways(city: City) -> dict[str, list[tuple[float, float]]]:
+    """The points of each road from its start to its end, in metres."""
+    nodes = {node.id: (node.x_m, node.y_m) for node in city.nodes}
+    return {r.id: [nodes[r.from_node], *r.shape, nodes[r.to_node]] for r in city.roads}
+
+
+def streets_of_routes(city: City) -> list[tuple[list[tuple[float, float]], set[str]]]:
+    """The streets that buses use, with the routes on each.
+
+    Both directions of a straight street are one.
+    """
+    ways, roads = road_ways(city), {road.id: road for road in city.roads}
+    found: dict[tuple[str, ...], tuple[list[tuple[float, float]], set[str]]] = {}
+    for service in city.services:
+        for road in map(roads.__getitem__, service.roads):
+            ends = sorted((road.from_node, road.to_node))
+            street = found.setdefault(
+                (road.id,) if road.shape else tuple(ends), (ways[road.id], set())
+            )
+            street[1].add(service.route)
+    return list(found.values())
 
 
 def visit_offsets(city: City) -> Ints:

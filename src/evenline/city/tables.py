@@ -115,6 +115,11 @@ def open_city(name_or_folder: str) -> City:
     return load_city(folder)
 
 
+def city_notes(folder: Path) -> tuple[str, ...]:
+    """The sentences that every result of a city folder repeats."""
+    return _read_manifest(folder).notes
+
+
 def digest(city: City) -> str:
     """The SHA-256 of the city's manifest, which identifies the city."""
     return hashlib.sha256(to_json(plain(_manifest(city, _files(city)))).encode()).hexdigest()

@@ -18,6 +18,7 @@ from evenline.cli.options import (
     WorkersOption,
     WorldOption,
     executor_of,
+    print_notes,
     print_table,
 )
 from evenline.support.errors import InputError
@@ -66,6 +67,7 @@ def simulate(
             "decisions": f"{outcome.decisions:,}",
         },
     )
+    print_notes(city, world, calibration)
     print(folder)
 
 

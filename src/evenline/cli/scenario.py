@@ -6,59 +6,45 @@ from typing import Annotated
 import typer
 
 from evenline.cli.options import CityOption, ForceOption, print_table
-from evenline.support.progress import progress_bar, stderr
+from evenline.cli.people import PassengersOption, SeedOption
+from evenline.support.progress import progress_bar
 
 ConfigArgument = Annotated[Path, typer.Argument(help="The scenario's .sumocfg file.")]
 
 
 def import_sumo(
     config: ConfigArgument,
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: Annotated[Path, typer.Option(help="The city folder to write.")],
     end: Annotated[
         int | None, typer.Option(help="Second at which the day ends (default: the scenario's).")
     ] = None,
+    demand: Annotated[
+        str | None,
+        typer.Option(help="Other people: gravity, or a CSV file (default: the scenario's own)."),
+    ] = None,
+    passengers: PassengersOption = None,
+    seed: SeedOption = 1,
     name: Annotated[
-        str | None, typer.Option(help="Name of the city (default: its folder).")
+        str | None, typer.Option(help="Name of the city (default: that of the folder).")
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Make a city from a SUMO scenario: its network, signals, stops, buses, people and traffic.
+    """Import a SUMO scenario as a city folder: network, signals, stops, buses, people, traffic.
 
-    SUMO runs the scenario once, to see its buses and people.
+    SUMO runs the scenario once, to see its buses and people. What is left out is listed.
     """
-    from dataclasses import replace
-
-    from evenline.city.tables import save_city
-    from evenline.support.files import result_folder
+    from evenline.cli.importing import finish
     from evenline.worlds.sumo.importing import import_scenario
 
     with progress_bar(counted=False) as bar:
         task = bar.add_task(f"SUMO runs {config.name}", total=None)
 
-        def told(now_s: int, left: int) -> None:
-            said = f"SUMO runs {config.name}, {now_s:,} s, {left:,} on the way"
-            bar.update(task, total=end, completed=now_s, description=said)
+        def told(now_s: int, left: int, end_s: int | None) -> None:
+            said = f"SUMO runs {config.name}: {now_s:,} s, {left:,} on the way"
+            bar.update(task, total=end_s, completed=now_s, description=said)
 
-        made = import_scenario(config, end, told)
-    city = replace(made.city, name=name or made.city.name)
-    with result_folder(out, force) as aside:
-        save_city(city, aside)
-    for line in made.left_out:
-        stderr.print(line, markup=False, highlight=False, soft_wrap=True)
-    lines = dict.fromkeys(service.route for service in city.services)
-    print_table(
-        f"{config}: imported",
-        {
-            "lines": f"{len(lines):,}: {', '.join(lines)}",
-            "services": f"{len(city.services):,}",
-            "stops": f"{len(city.stops):,}",
-            "trips": f"{len(city.trips):,}",
-            "bus types": f"{len(city.vehicles):,}",
-            "rides at demand 1.00": f"{int((city.journeys.min_demand <= 1).sum()):,}",
-            "horizon, s": f"{city.horizon_s:,}",
-        },
-    )
-    print(out)
+        found = import_scenario(config, name or out.resolve().name, end, told)
+    finish(found, out, demand, passengers, seed, force=force)
 
 
 def audit_scenario(config: ConfigArgument, city: CityOption) -> None:

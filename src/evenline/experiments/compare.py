@@ -128,6 +128,7 @@ class Comparison:
     cells: tuple[Cell, ...]
     digests: dict[str, str]
     days: Days
+    notes: tuple[str, ...] = ()
 
     @property
     def policies(self) -> list[str]:
@@ -163,7 +164,7 @@ class Comparison:
                 }
                 for policy in self.policies
             ],
-        }
+        } | ({"notes": self.notes} if self.notes else {})
 
 
 def named_policies(policies: str) -> list[str]:
@@ -230,7 +231,7 @@ def compare(
     ]
     found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
-    comparison = Comparison(opened.name, world, cells, digests, days)
+    comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world))
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
     _write(comparison, out, docs, command, force)
@@ -350,6 +351,8 @@ def text_table(comparison: Comparison) -> str:
             lines.append("  ".join([row[0].ljust(widths[0]), *cells[1:]]))
     if not deltas:
         lines += ["", f"no differences: {base} is the only policy; name another one to compare"]
+    if comparison.notes:
+        lines += ["", *(f"note: {note}" for note in comparison.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -369,6 +372,7 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
         [
             f"Made by `evenline compare {command}` (Evenline {evenline.__version__}), "
             f"{len(comparison.cells)} days on the {PURPOSE} seeds.",
+            *(f"Note: {note}." for note in comparison.notes),
             "",
             *lines(means, range(1, len(head))),
             "",

@@ -65,6 +65,7 @@ def demo(
             for base, other in zip(jobs[BASE], jobs[OTHER], strict=True)
         ]
         made = _how_made(city_name, blocks, answers[every[0]])
+        made = " ".join([made, *(f"Note: {note}." for note in city.notes)])
         page = comparison_page(city.name, BASE, OTHER, pairs, _pictures(city, jobs), made)
         write_text(aside / "outcomes.json", to_json([answer_json(answers[job]) for job in every]))
         write_text(aside / PAGE, page)
@@ -72,10 +73,10 @@ def demo(
 
 
 def _pictures(city: City, jobs: dict[str, list[Job]]) -> list[Picture]:
-    return [_time_space(jobs), _headways(jobs), _waiting(city, jobs)]
+    return [_time_space(city, jobs), _headways(jobs), _waiting(city, jobs)]
 
 
-def _time_space(jobs: dict[str, list[Job]]) -> Picture:
+def _time_space(city: City, jobs: dict[str, list[Job]]) -> Picture:
     """The most bunched service of the first day at demand 1.00, under both policies."""
     shown = {policy: _at_demand_one(row)[0] for policy, row in jobs.items()}
     panels = {policy: read_visits(_named(job.visits)) for policy, job in shown.items()}
@@ -86,7 +87,7 @@ def _time_space(jobs: dict[str, list[Job]]) -> Picture:
         f"{cell.demand:.2f}. Lines that touch are buses that run together.",
         alt=f"Two time-space diagrams of service {service}: above with {BASE}, below with {OTHER}, "
         "where holds are marked.",
-        draw=lambda theme: figures.time_space_diagram(panels, service, theme, width_in=5.8),
+        draw=lambda theme: figures.time_space_diagram(panels, service, theme, 5.8, city),
     )
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 LONGEST = 40  # two ids and a word fit into the id of a road
+LONGEST_SAID = 200
 _REFUSED = re.compile(r"[\s/\\|;,'\"<>&]|[^ -~\u00a1-\ud7ff]")
 _RESERVED = re.compile(r"ANY|car?\d+")  # any bus, and our cars
 
@@ -30,6 +31,12 @@ def free_id(wanted: str, taken: set[str]) -> str:
         own = f"{wanted}~{number}"
     taken.add(own)
     return own
+
+
+def said(text: str) -> str:
+    """Text as people read it: on one line, not too long."""
+    words = "".join(c if c.isprintable() else " " for c in text).split()
+    return " ".join(words)[:LONGEST_SAID].strip()
 
 
 def _clean(source: str) -> str:

@@ -84,19 +84,16 @@ def _in_order(cost: Floats, position: Floats) -> npt.NDArray[np.int64]:
     """The segment of each stop: least cost in all, later stops farther along."""
     stops, segments = cost.shape
     total, best = cost[0].copy(), np.zeros((stops, segments), np.int64)
+    number = np.arange(segments)
     for i in range(1, stops):
-        least, at = np.inf, 0
-        following = np.full(segments, np.inf)
-        for j in range(segments):
-            # From an earlier segment any position will do; from the same one only an earlier one.
-            # If both cost the same, the stop before lies as early as possible.
-            if position[i, j] > position[i - 1, j] + GAP_M and total[j] < least:
-                following[j], best[i, j] = total[j] + cost[i, j], j
-            else:
-                following[j], best[i, j] = least + cost[i, j], at
-            if total[j] < least:
-                least, at = float(total[j]), j
-        total = following
+        # From an earlier segment any position will do; from the same one only an earlier one.
+        # If both cost the same, the stop before lies as early as possible.
+        least = np.concatenate([[np.inf], np.minimum.accumulate(total)[:-1]])
+        at = np.maximum.accumulate(np.where(total < least, number, 0))
+        at = np.concatenate([[0], at[:-1]])
+        same = (position[i] > position[i - 1] + GAP_M) & (total < least)
+        best[i] = np.where(same, number, at)
+        total = np.where(same, total, least) + cost[i]
     chosen = np.zeros(stops, np.int64)
     chosen[-1] = int(np.argmin(total))
     for i in range(stops - 1, 0, -1):

@@ -7,7 +7,7 @@ What the city leaves out is said.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +16,7 @@ from statistics import median_low
 import numpy as np
 
 from evenline.city.importers.ids import clean_ids, free_id
+from evenline.city.importers.imported import Imported
 from evenline.city.model import (
     Carried,
     City,
@@ -30,22 +31,13 @@ from evenline.city.model import (
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.carried import Halts, halts, plan_of, read_plans
 from evenline.worlds.sumo.config import Configuration, packed, parsed, read_configuration
-from evenline.worlds.sumo.watched import Bus, Halt, Watched, watch
+from evenline.worlds.sumo.watched import Bus, Halt, Progress, Watched, watch
 
 MOST_DEMAND = 1.25
 ROUND_S = 600  # a day without an end is this much rounded up, so that held buses arrive too
 _LINE_IN_ID = re.compile(r"(?:bus|tram|line|linie|metro)[_-]?((\d+)\w*)", re.I)
-Progress = Callable[[int, int], None]
 Point = tuple[float, float]
 Leg = tuple[int, int, tuple[int, ...]]  # board, alight, services
-
-
-@dataclass(frozen=True, eq=False)
-class Imported:
-    """A city, and what of its scenario the city does not operate."""
-
-    city: City
-    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +62,7 @@ class _Pattern:
 
 
 def import_scenario(
-    path: Path, end_s: int | None = None, progress: Progress = lambda now_s, left: None
+    path: Path, name: str, end_s: int | None = None, progress: Progress = lambda *_: None
 ) -> Imported:
     """Read a configuration, run it once, and make its city; `end_s` ends it earlier or later."""
     config = read_configuration(path)
@@ -95,7 +87,7 @@ def import_scenario(
         raise InputError(f"{path}: {error}") from None
     if end_s is None:
         seen.horizon_s = (seen.horizon_s // ROUND_S + 1) * ROUND_S
-    return _city(config, carried, seen)
+    return _city(config, carried, seen, name)
 
 
 def refuse_random_buses(config: Configuration) -> None:
@@ -117,7 +109,7 @@ def refuse_random_buses(config: Configuration) -> None:
                 )
 
 
-def _city(config: Configuration, carried: Carried, seen: Watched) -> Imported:
+def _city(config: Configuration, carried: Carried, seen: Watched, name: str) -> Imported:
     net = _network(config)
     patterns, left_out = _patterns(seen.buses, net, seen.halts)
     if not patterns:
@@ -136,7 +128,7 @@ def _city(config: Configuration, carried: Carried, seen: Watched) -> Imported:
     roads = {halt.id: halt.lane.rpartition("_")[0] for halt in seen.halts.values()}
     journeys, rides = _journeys(carried, halts(by_id, roads, stops, services, lines), seen)
     city = City(
-        name=re.sub(r"[/\\]|\.\.", "-", config.path.parent.resolve().name or "scenario")[:100],
+        name=name,
         horizon_s=seen.horizon_s,
         vehicle=vehicles[0],
         nodes=tuple(net.nodes.values()),
@@ -150,7 +142,13 @@ def _city(config: Configuration, carried: Carried, seen: Watched) -> Imported:
         notes=_notes(rides),
         carried=carried,
     )
-    return Imported(city, tuple(left_out))
+    routes = dict.fromkeys(service.route for service in services)
+    said = (
+        f"{len(routes):,} lines: {', '.join(routes)}",
+        f"{len(services):,} services, {len(stops):,} stops, {len(trips):,} trips of "
+        f"{len(vehicles):,} bus types, {rides:,} rides, a day of {city.horizon_s:,} s",
+    )
+    return Imported(city, (*said, *left_out))
 
 
 def _notes(rides: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
-from evenline.city.model import Carried, City, Node, Road, Service, Stop, Trip
+from evenline.city.model import Carried, City, Node, Road, Service, Stop, Trip, road_ways
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder, new_folder, write_text
 from evenline.worlds.sumo.carried import exact_cell, own_options, write_own
@@ -220,13 +220,15 @@ def _nodes_xml(city: City) -> str:
 
 
 def _edges_xml(city: City) -> str:
-    lines = []
+    lines, ways = [], road_ways(city)
     for road in city.roads:
         head = (
             f'<edge id="{road.id}" from="{road.from_node}" to="{road.to_node}" '
             f'numLanes="{2 if road.bus_lane else 1}" speed="{SPEED_LIMIT_MPS}" '
             f'length="{road.length_m}" priority="2"'
         )
+        if road.shape:
+            head += f' shape="{" ".join(f"{x},{y}" for x, y in ways[road.id])}"'
         lane = '><lane index="0" allow="bus"/></edge>' if road.bus_lane else "/>"
         lines.append(head + lane)
     return _document("edges", lines)
@@ -257,19 +259,17 @@ def _connections_xml(city: City) -> str:
 
 def _turns_back(city: City) -> set[tuple[str, str]]:
     """Pairs of roads that a service takes one after the other though they lead back."""
-    nodes = {node.id: (node.x_m, node.y_m) for node in city.nodes}
-    roads = {road.id: road for road in city.roads}
+    ways = road_ways(city)
 
-    def course(road: Road, end: bool) -> float:
-        way = [nodes[road.from_node], *road.shape, nodes[road.to_node]]
-        (x, y), (x2, y2) = way[-2:] if end else way[:2]
+    def course(way: Sequence[tuple[float, float]]) -> float:
+        (x, y), (x2, y2) = way
         return math.atan2(y2 - y, x2 - x)
 
     pairs = {pair for service in city.services for pair in pairwise(service.roads)}
     return {
         (first, second)
         for first, second in pairs
-        if math.cos(course(roads[second], False) - course(roads[first], True)) < TURNED_BACK
+        if math.cos(course(ways[second][:2]) - course(ways[first][-2:])) < TURNED_BACK
     }
 
 

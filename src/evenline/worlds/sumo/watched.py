@@ -23,7 +23,8 @@ from evenline.worlds.sumo.world import check_alone, silent
 PUBLIC = ("bus", "coach", "tram", "rail", "rail_urban", "rail_electric", "rail_fast", "subway")
 RIDING, AT_BUS_STOP = 3, 8  # as SUMO numbers stages and kinds of stops
 LONGEST_S = 6 * 86_400
-Progress = Callable[[int, int], None]  # seconds simulated, and vehicles and people still to come
+# Seconds simulated, vehicles and people still to come, and the end if it is known.
+Progress = Callable[[int, int, int | None], None]
 
 
 @dataclass
@@ -118,7 +119,7 @@ def _run(begin_s: int, end_s: int | None, progress: Progress) -> Watched:
                 bus.reached_s = now_s
         now_s += 1
         if now_s % 100 == 0:
-            progress(now_s - begin_s, left)
+            progress(now_s - begin_s, left, None if end_s is None else end_s - begin_s)
     seen.horizon_s = now_s - begin_s
     with suppress(Exception):  # a network need not say where on earth it lies
         lon, lat = sumo.simulation_convertGeo(0.0, 0.0)
