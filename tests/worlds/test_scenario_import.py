@@ -205,13 +205,22 @@ def test_an_unknown_stop_is_refused_in_one_line(config: Path, tmp_path: Path) ->
         import_scenario(configured(tmp_path, SETTINGS), "spoilt")
 
 
-@pytest.mark.parametrize("forged", [{"tripinfo-output": "/tmp/x"}, {"load-state": "x"}])
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        ({"tripinfo-output": "/tmp/x"}, "is not one that a city may carry"),
+        ({"load-state": "x"}, "is not one that a city may carry"),
+        ({"ignore-route-errors": "--tripinfo-output=/tmp/x"}, "cannot be '--tripinfo-output"),
+        ({"end": "never"}, "end 'never' must be a whole number"),
+        ({"seed": "1e9"}, "seed '1e9' must be a whole number"),
+    ],
+)
 def test_a_city_that_carries_a_forged_option_does_not_start(
-    imported: City, forged: dict[str, str]
+    imported: City, forged: dict[str, str], said: str
 ) -> None:
     assert imported.carried is not None
     options = {**imported.carried.options, **forged}
-    with pytest.raises(InputError, match="is not one that a city may carry"):
+    with pytest.raises(InputError, match=said):
         day(replace(imported, carried=replace(imported.carried, options=options)), CELL)
 
 

@@ -16,7 +16,15 @@ from evenline.city.demand import AS_IMPORTED, Cell, carrying, realise
 from evenline.city.model import Carried, City, Service, Stop
 from evenline.city.tables import NETWORK
 from evenline.support.errors import InputError
-from evenline.worlds.sumo.config import OWN_SEED, check_harmless, check_options, parsed, unpacked
+from evenline.worlds.sumo.config import (
+    OWN_SEED,
+    WHOLE,
+    check_harmless,
+    check_options,
+    parsed,
+    unpacked,
+    whole_option,
+)
 
 PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
 BEFORE_END_M = 0.05  # people wait so far before the end of their stop
@@ -54,7 +62,8 @@ def exact_cell(city: City) -> Cell:
     """The day that the scenario itself describes."""
     if city.carried is None or not city.own_buses:
         raise InputError(f"{city.name} is not a SUMO scenario; leave out --exact")
-    return Cell(int(city.carried.options.get("seed", OWN_SEED)), AS_IMPORTED, 1.0)
+    options = {"seed": str(OWN_SEED), **city.carried.options}
+    return Cell(whole_option(options, "seed", "carried.options"), AS_IMPORTED, 1.0)
 
 
 def write_own(city: City, cell: Cell, folder: Path) -> tuple[str, ...]:
@@ -88,8 +97,8 @@ def carried_options(
     carried: Carried, seed: int, network: Path, folder: Path, more: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """The options to start SUMO on a scenario's files; those that we add only keep it quiet."""
-    own = {name: value for name, value in carried.options.items() if name not in ("seed", "end")}
-    check_options(own, "carried.options")
+    check_options(carried.options, "carried.options")
+    own = {name: value for name, value in carried.options.items() if name not in WHOLE}
     end = carried.options.get("end")
     lists = {
         "--additional-files": carried.additional,
@@ -99,7 +108,7 @@ def carried_options(
     return (
         *("--net-file", str(network)),
         *(word for kind, names in files if names for word in (kind, names)),
-        *("--begin", str(carried.begin_s), *(("--end", str(int(end))) if end else ())),
+        *("--begin", str(carried.begin_s), *(("--end", end) if end else ())),
         *("--seed", str(seed)),
         *(word for name, value in sorted(own.items()) for word in (f"--{name}", value)),
         *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),

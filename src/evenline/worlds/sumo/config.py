@@ -51,6 +51,8 @@ _LEFT_OUT = re.compile(
     r"emissions|tripinfo|vehroute|ssm|bt(sender|receiver))\.|remote-port|num-clients|output\."
     r"|tripinfo|vehroute|fcd|stop-output|edgedata-files|selection-file|demo$|game"
 )
+_VALUE = re.compile(r"-?[0-9.]+|[A-Za-z0-9_][\w .,:;#()/-]{0,1000}")
+WHOLE = ("seed", "end")  # carried too, and set by the cell
 _WRITES = re.compile(rb"""(\s(?:file|output|dest)\s*=\s*)("[^"]*"|'[^']*')""")
 _READS = re.compile(rb"<(rerouter|variableSpeedSign)\b[^>]*\sfile\s*=|<include\b|\shref\s*=")
 _FILE_PARAM = re.compile(rb"""\skey\s*=\s*["'][^"']*(file|output)[^"']*["']""", re.I)
@@ -109,15 +111,27 @@ def read_configuration(path: Path) -> Configuration:
         options=_kept(path, said),
         begin_s=int(begin),
         end_s=int(end) if end >= 0 else None,
-        seed=_seed(path, said.get("seed", str(OWN_SEED))),
+        seed=whole_option({"seed": str(OWN_SEED), **said}, "seed", str(path)),
     )
 
 
 def check_options(options: Mapping[str, str], where: str) -> None:
-    """Refuse a setting that we would not have kept."""
-    for name in options:
-        if not _KEPT.match(name):
+    """Refuse a setting that we would not have kept, or that hides another one in its value."""
+    for name, value in options.items():
+        if name in WHOLE:
+            whole_option(options, name, where)
+        elif not _KEPT.match(name):
             raise InputError(f"{where}: option {name!r} is not one that a city may carry")
+        elif not _VALUE.fullmatch(value):
+            raise InputError(f"{where}: option {name} cannot be {value!r}")
+
+
+def whole_option(options: Mapping[str, str], name: str, where: str) -> int:
+    """The seed or the end of a scenario."""
+    value = options[name]
+    if not re.fullmatch(r"[0-9]{1,10}", value) or int(value) >= 2**31:
+        raise InputError(f"{where}: {name} {value!r} must be a whole number from 0 to 2147483647")
+    return int(value)
 
 
 def parsed(content: bytes, where: str) -> Element:
@@ -217,7 +231,7 @@ def _free_name(file: str, taken: set[str]) -> str:
 
 
 def _kept(path: Path, said: Mapping[str, str]) -> dict[str, str]:
-    read = {*FILES.values(), "step-length", "seed", "random"}
+    read = {*FILES.values(), *WHOLE, "step-length", "random"}
     kept = {}
     for name, value in said.items():
         if name in read or not value:
@@ -226,6 +240,7 @@ def _kept(path: Path, said: Mapping[str, str]) -> dict[str, str]:
             kept[name] = value
         elif not _LEFT_OUT.match(name):
             raise InputError(f"{path}: option {name} is not supported; remove it")
+    check_options(kept, str(path))
     return kept
 
 
@@ -239,9 +254,3 @@ def _seconds(path: Path, said: Mapping[str, str], name: str, default: str) -> fl
     except ValueError:
         raise InputError(f"{path}: {name} {value!r} is not a time in seconds") from None
     return total
-
-
-def _seed(path: Path, value: str) -> int:
-    if not value.isdigit() or int(value) >= 2**31:
-        raise InputError(f"{path}: seed {value!r} must be a whole number from 0 to 2147483647")
-    return int(value)
