@@ -80,7 +80,7 @@ def test_people_come_back_as_journeys(original: City, imported: City) -> None:
 
     own = journeys(imported, exact_cell(imported))
     assert own and own == journeys(original, CELL)
-    assert len(journeys(imported, Cell(1, 1, 1.25))) == int(1.25 * len(own))
+    assert len(journeys(imported, Cell(1, 1, 1.25))) == round(1.25 * len(own))
 
 
 def test_the_exact_day_is_the_original_day_in_every_sum(original: City, imported: City) -> None:

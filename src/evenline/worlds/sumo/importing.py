@@ -15,12 +15,14 @@ from statistics import median_low
 
 import numpy as np
 
+from evenline.city.demand import gathered
+from evenline.city.importers.demand import NOTE
 from evenline.city.importers.ids import clean_ids, free_id
 from evenline.city.importers.imported import Imported
+from evenline.city.importers.people import Person, extra, levelled
 from evenline.city.model import (
     Carried,
     City,
-    Journeys,
     Node,
     Road,
     Service,
@@ -33,11 +35,9 @@ from evenline.worlds.sumo.carried import Halts, halts, plan_of, read_plans
 from evenline.worlds.sumo.config import Configuration, packed, parsed, read_configuration
 from evenline.worlds.sumo.watched import Bus, Halt, Progress, Watched, watch
 
-MOST_DEMAND = 1.25
 ROUND_S = 600  # a day without an end is this much rounded up, so that held buses arrive too
 _LINE_IN_ID = re.compile(r"(?:bus|tram|line|linie|metro)[_-]?((\d+)\w*)", re.I)
 Point = tuple[float, float]
-Leg = tuple[int, int, tuple[int, ...]]  # board, alight, services
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def _city(config: Configuration, carried: Carried, seen: Watched, name: str) -> 
     for index, stop in enumerate(stops):
         by_id[stop.source].append(index)
     roads = {halt.id: halt.lane.rpartition("_")[0] for halt in seen.halts.values()}
-    journeys, rides = _journeys(carried, halts(by_id, roads, stops, services, lines), seen)
+    people = _people(carried, halts(by_id, roads, stops, services, lines), seen)
     city = City(
         name=name,
         horizon_s=seen.horizon_s,
@@ -136,30 +136,19 @@ def _city(config: Configuration, carried: Carried, seen: Watched, name: str) -> 
         stops=stops,
         services=services,
         trips=trips,
-        journeys=journeys,
+        journeys=gathered((), services),
         more_vehicles=tuple(vehicles[1:]),
         origin=seen.origin if net.shift == (0.0, 0.0) else None,
-        notes=_notes(rides),
+        notes=("network, stops, buses and traffic are those of a SUMO scenario",),
         carried=carried,
     )
     routes = dict.fromkeys(service.route for service in services)
     said = (
         f"{len(routes):,} lines: {', '.join(routes)}",
         f"{len(services):,} services, {len(stops):,} stops, {len(trips):,} trips of "
-        f"{len(vehicles):,} bus types, {rides:,} rides, a day of {city.horizon_s:,} s",
+        f"{len(vehicles):,} bus types, {len(people):,} rides, a day of {city.horizon_s:,} s",
     )
-    return Imported(city, (*said, *left_out))
-
-
-def _notes(rides: int) -> tuple[str, ...]:
-    own = "network, stops, buses and traffic are those of a SUMO scenario"
-    if not rides:
-        return (own, "the scenario has no passengers")
-    return (
-        own,
-        f"passengers at demand 1.00 are the {rides:,} rides of the scenario; above 1.00, some of "
-        "them travel twice",
-    )
+    return Imported(_with_rides(city, people), (*said, *left_out))
 
 
 # -- the network ----------------------------------------------------------------------------------
@@ -399,45 +388,35 @@ def _trips(
 # -- people ---------------------------------------------------------------------------------------
 
 
-def _journeys(carried: Carried, meeting: Halts, seen: Watched) -> tuple[Journeys, int]:
-    """The rides of the scenario as journeys, and their number.
+def _people(carried: Carried, meeting: Halts, seen: Watched) -> list[Person]:
+    """The rides of the scenario, from the second at which people waited for them.
 
-    People wait from the second at which they did in the scenario. Rides with a walk between them
-    belong to two passengers. For demand above 1.00, some travel twice.
+    Rides with a walk between them belong to two passengers.
     """
     plans = read_plans(carried, meeting)
-    rides: list[tuple[int, list[Leg]]] = []
+    people = []
     for person, since in seen.since.items():
-        legs: list[Leg] = []
+        trips: list[tuple[int | None, list[tuple[int, int]]]] = []
         for ride in plan_of(plans, person):
-            leg = (ride.board, ride.alight, ride.services)
-            if legs and legs[-1][1] == ride.board:
-                legs.append(leg)
-                continue
-            legs = [leg]
-            start_s = since[-ride.left] if ride.left <= len(since) else None
-            if start_s is not None and 0 <= start_s < seen.horizon_s:
-                rides.append((start_s, legs))
-    rng = np.random.Generator(np.random.PCG64([len(rides), 0x5C3A]))
-    order = rng.permutation(len(rides)).tolist()
-    again = order[: int((MOST_DEMAND - 1) * len(rides))]
-    rows = [
-        (*rides[ride], round((rank + 1) / max(len(rides), 1), 6))
-        for rank, ride in enumerate((*order, *again))
-    ]
-    return _columns(sorted(rows, key=lambda row: (row[0], row[2]))), len(rides)
+            leg = (ride.board, ride.alight)
+            if trips and trips[-1][1][-1][1] == ride.board:
+                trips[-1][1].append(leg)
+            else:
+                trips.append((since[-ride.left :][0], [leg]))
+        people += [
+            Person(start_s, tuple(legs), (start_s, start_s + 1))
+            for start_s, legs in trips
+            if start_s is not None and 0 <= start_s < seen.horizon_s
+        ]
+    return people
 
 
-def _columns(rows: Sequence[tuple[int, list[Leg], float]]) -> Journeys:
-    flat = [leg for _, legs, _ in rows for leg in legs]
-    sets = sorted({leg[2] for leg in flat})
-    number = {carriers: i for i, carriers in enumerate(sets)}
-    return Journeys(
-        departure_s=np.array([row[0] for row in rows], np.int32),
-        min_demand=np.array([row[2] for row in rows], np.float64),
-        leg_start=np.concatenate([[0], np.cumsum([len(row[1]) for row in rows])]).astype(np.int32),
-        leg_board=np.array([leg[0] for leg in flat], np.int32),
-        leg_alight=np.array([leg[1] for leg in flat], np.int32),
-        leg_carriers=np.array([number[leg[2]] for leg in flat], np.int32),
-        carriers=tuple(sets),
-    )
+def _with_rides(city: City, people: Sequence[Person]) -> City:
+    """The city with its people; at levels above 1.00, some of them travel twice."""
+    if not people:
+        return city
+    rng = np.random.Generator(np.random.PCG64([len(people), 0x5C3A]))
+    more = [people[i] for i in rng.integers(len(people), size=extra(len(people)))]
+    note = f"{NOTE}is the {len(people):,} rides of the scenario; above 1.00, some travel twice"
+    journeys = levelled(people, more, city, rng)
+    return replace(city, journeys=journeys, notes=(*city.notes, note))
