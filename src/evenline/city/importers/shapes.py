@@ -32,6 +32,12 @@ class Origin(NamedTuple):
         east = degrees[:, 1] * per_degree * math.cos(math.radians(self.lat))
         return np.stack([east, degrees[:, 0] * per_degree], axis=1)
 
+    def degrees(self, point: Floats) -> tuple[float, float]:
+        """A point in metres as latitude and longitude."""
+        per_degree = math.radians(1.0) * EARTH_M
+        east_per_degree = per_degree * math.cos(math.radians(self.lat))
+        return self.lat + float(point[1]) / per_degree, self.lon + float(point[0]) / east_per_degree
+
 
 class Along(NamedTuple):
     """Where stops lie on a polyline: metres from its start, and metres beside it."""

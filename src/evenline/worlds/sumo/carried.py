@@ -22,9 +22,9 @@ from evenline.worlds.sumo.config import (
     check_harmless,
     check_options,
     parsed,
-    unpacked,
     whole_option,
 )
+from evenline.worlds.sumo.streets import unpacked
 
 PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
 BEFORE_END_M = 0.05  # people wait so far before the end of their stop

@@ -7,7 +7,6 @@ refused. Nothing that a scenario says makes SUMO write a file.
 
 import gzip
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,9 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from evenline.support.errors import InputError
+from evenline.worlds.sumo.streets import unpacked
 
-MOST_BYTES = 2**30  # of one file, unpacked
+GZIPPED = b"\x1f\x8b"  # how such files begin
 OWN_SEED = 23423  # SUMO's seed where a configuration names none
 FILES = {
     "n": "net-file",
@@ -164,22 +164,6 @@ def check_harmless(content: bytes, where: str) -> None:
             raise InputError(f"{where}: writes to {name}; a city's files may not write")
 
 
-def unpacked(content: bytes, where: str) -> bytes:
-    """The content of a file that may be gzipped."""
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    stream = zlib.decompressobj(wbits=31)
-    try:
-        text = stream.decompress(content, MOST_BYTES)
-    except zlib.error as error:
-        raise InputError(f"{where}: cannot be unpacked ({error})") from None
-    if stream.unconsumed_tail:
-        raise InputError(f"{where}: is larger than {MOST_BYTES:,} bytes unpacked")
-    if not stream.eof:
-        raise InputError(f"{where}: ends too early")
-    return text
-
-
 def packed(content: bytes) -> bytes:
     """Gzipped, with the same bytes every time."""
     return gzip.compress(content, mtime=0)
@@ -211,7 +195,9 @@ def _file(config: Path, name: str) -> bytes:
     where = str(config.parent / name)
     if not place.is_file():
         raise InputError(f"{where}: no such file; {config.name} names it")
-    content = unpacked(place.read_bytes(), where)
+    content = place.read_bytes()
+    if content.startswith(GZIPPED):
+        content = unpacked(content, where)
     content = _WRITES.sub(lambda found: bytes(found.group(1)) + NOWHERE, content)
     check_harmless(content, where)
     return content

@@ -146,7 +146,7 @@ def _city(config: Configuration, carried: Carried, seen: Watched, name: str) -> 
     said = (
         f"{len(routes):,} lines: {', '.join(routes)}",
         f"{len(services):,} services, {len(stops):,} stops, {len(trips):,} trips of "
-        f"{len(vehicles):,} bus types, {len(people):,} rides, a day of {city.horizon_s:,} s",
+        f"{len(vehicles):,} bus types, {len(people):,} journeys, a day of {city.horizon_s:,} s",
     )
     return Imported(_with_rides(city, people), (*said, *left_out))
 
@@ -417,6 +417,6 @@ def _with_rides(city: City, people: Sequence[Person]) -> City:
         return city
     rng = np.random.Generator(np.random.PCG64([len(people), 0x5C3A]))
     more = [people[i] for i in rng.integers(len(people), size=extra(len(people)))]
-    note = f"{NOTE}is the {len(people):,} rides of the scenario; above 1.00, some travel twice"
+    note = f"{NOTE}is the {len(people):,} journeys of the scenario; above 1.00, some travel twice"
     journeys = levelled(people, more, city, rng)
     return replace(city, journeys=journeys, notes=(*city.notes, note))

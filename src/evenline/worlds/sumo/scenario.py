@@ -1,7 +1,7 @@
 """The files SUMO reads: network, stops, buses, cars and people of one cell.
 
-The network depends only on the city, and netconvert compiles it once into a cache that you may
-delete at any time. All other files are written per cell in well under a second.
+The network depends only on the city: its own, or one that netconvert compiles. It lies in a cache
+that you may delete at any time. All other files are written per cell in well under a second.
 """
 
 import hashlib
@@ -32,9 +32,11 @@ from evenline.city.model import (
     road_ways,
 )
 from evenline.support.errors import InputError
-from evenline.support.files import ScratchFolder, new_folder, write_text
+from evenline.support.files import ScratchFolder, new_folder, write_bytes, write_text
 from evenline.worlds.sumo.carried import exact_cell, own_options, write_own
+from evenline.worlds.sumo.config import check_harmless
 from evenline.worlds.sumo.runtime import binary, runtime_version
+from evenline.worlds.sumo.streets import unpacked
 
 STOP_LENGTH_M = 30.0
 BAY_LENGTH_M = 200.0
@@ -93,7 +95,9 @@ def cache_folder() -> Path:
 
 
 def compiled_network(city: City) -> Path:
-    """The city's network as SUMO reads it, compiled at first use."""
+    """The city's network as SUMO reads it: its own, or compiled at first use."""
+    if city.carried is not None:
+        return _own_network(city, city.carried.network)
     nodes, edges, connections = _nodes_xml(city), _edges_xml(city), _connections_xml(city)
     recipe = "\n".join((nodes, edges, connections, runtime_version()))
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
@@ -120,6 +124,18 @@ def compiled_network(city: City) -> Path:
             raise InputError(f"netconvert rejected the roads of {city.name}: {reason}")
         text = (aside / "city.net.xml").read_text()
         write_text(aside / "city.net.xml", _with_offsets(text, city.nodes))
+    return network
+
+
+def _own_network(city: City, content: bytes) -> Path:
+    """The network that a city carries, unpacked at first use."""
+    folder = cache_folder() / f"network-{city.name}-{hashlib.sha256(content).hexdigest()[:16]}"
+    network = folder / "city.net.xml"
+    if not network.exists():
+        with new_folder(folder) as aside:
+            text = unpacked(content, f"network of {city.name}")
+            check_harmless(text, f"network of {city.name}")
+            write_bytes(aside / network.name, text)
     return network
 
 
@@ -294,7 +310,7 @@ def _stops_xml(city: City) -> str:
             _element(
                 "busStop",
                 id=stop.id,
-                lane=f"{stop.road}_0",
+                lane=f"{stop.road}_{stop.lane}",
                 startPos=max(0.0, round(stop.pos_m - STOP_LENGTH_M, 1)),
                 endPos=stop.pos_m,
                 parkingLength=BAY_LENGTH_M,
@@ -314,10 +330,11 @@ def _buses_xml(city: City) -> str:
         lines.append(_route(city, service, city.vehicle, f'id="{service.id}" '))
     for trip in sorted(city.trips, key=lambda trip: (trip.departure_s, trip.id)):
         service = city.services[trip.service]
+        lane = city.stops[service.stops[0]].lane
         named = "" if trip.vehicle else f' route="{service.id}"'
         head = (
             f'<vehicle id="{trip.id}" type="{_type_id(trip.vehicle)}"{named} line="{service.id}" '
-            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"'
+            f'depart="{trip.departure_s}" departPos="stop" departLane="{lane}" departSpeed="0"'
         )
         own = _route(city, service, city.vehicles[trip.vehicle])
         lines.append(f"{head}>{own}</vehicle>" if trip.vehicle else f"{head}/>")
