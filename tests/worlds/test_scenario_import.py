@@ -21,6 +21,7 @@ from scenarios import configured, written
 from small_cities import streets
 
 CELL = Cell(7, 8, 1.0)
+SETTINGS = {"begin": "0", "end": "1200", "seed": "7", "step-length": "1"}
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
@@ -132,9 +133,61 @@ def test_the_folder_restores_the_city(imported: City, tmp_path: Path) -> None:
     check_network(again)
 
 
+@pytest.fixture(scope="module")
+def lively(original: City, config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Flows without lines, two bus types, stops with a timetable, a loop, and people who walk."""
+    folder = tmp_path_factory.mktemp("lively")
+    for path in config.parent.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    first, second = original.services
+    names = [[original.stops[s].id for s in service.stops] for service in (first, second)]
+    halts = "".join(f'<stop busStop="{s}" until="{40 + 90 * i}"/>' for i, s in enumerate(names[0]))
+    stands = "".join(f'<stop busStop="{s}" duration="9"/>' for s in names[1])
+    (folder / "buses.rou.xml").write_text(
+        "<routes>"
+        '<vType id="small" vClass="bus" personCapacity="3" length="9" boardingDuration="3"/>'
+        '<vType id="large" vClass="bus" personCapacity="70" length="18"/>'
+        f'<route id="a" edges="{" ".join(first.roads)}">{halts}</route>'
+        f'<route id="b" edges="{" ".join(second.roads)}">{stands}</route>'
+        '<flow id="flow_bus7H" type="small" route="a" begin="10" end="700" period="150"/>'
+        f'<vehicle id="once" type="large" depart="20"><route edges="{" ".join(first.roads)}"/>'
+        f'<stop busStop="{names[0][1]}" duration="5"/></vehicle>'
+        '<flow id="late" line="x 9" type="large" route="b" begin="30" end="700" number="4"/>'
+        "</routes>"
+    )
+    roads = [original.stops[s].road for s in first.stops]
+    walk = f'<walk edges="{roads[0]}" busStop="{names[0][0]}"/>'
+    (folder / "people.rou.xml").write_text(
+        '<routes><person id="stroller" depart="1">'
+        f'<walk edges="{" ".join(first.roads)}"/></person>'
+        f'<person id="w.1" depart="2" departPos="1">{walk}<ride busStop="{names[0][2]}"/>'
+        f'<walk edges="{roads[2]}" arrivalPos="-1"/></person>'
+        f'<personFlow id="crowd" begin="5" end="600" number="20" departPos="1">{walk}'
+        f'<ride busStop="{names[0][2]}" lines="ANY"/></personFlow></routes>'
+    )
+    return configured(folder, SETTINGS | {"begin": "0", "pedestrian.model": "nonInteracting"})
+
+
+def test_flows_types_walks_and_timetables_agree(lively: Path) -> None:
+    made = import_scenario(lively, "lively")
+    city = made.city
+    assert [service.id for service in city.services] == ["7H", "x-9"]
+    assert city.services[0].route == "7" and city.services[1].source == "x 9"
+    assert sorted(v.capacity for v in city.vehicles) == [3, 70]
+    assert "1 buses serve a single stop" in made.told[-1]
+    assert int((city.journeys.min_demand <= 1).sum()) == 21, "who only walks is no passenger"
+    found = compare_with_sumo(lively, city)
+    assert found.differences == 0 and found.arrivals == found.of_trips + 1
+    outcome, visits = day(city, exact_cell(city))
+    assert outcome.departed == 21 and outcome.denied_boardings > 0
+    assert sum(v.boarded for v in visits) == sum(v.alighted for v in visits) == outcome.completed
+    assert all(v.departure_s - v.arrival_s >= v.base_dwell_s for v in visits)
+    waited = [v for v in visits if v.base_dwell_s > 40]
+    assert waited, "a bus ahead of its timetable stands until its time"
+
+
 # -- what a scenario may say ----------------------------------------------------------------------
 
-SETTINGS = {"begin": "0", "end": "1200", "seed": "7", "step-length": "1"}
 BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><additional>&c;</additional>'
 WRITES = '<additional><e1Detector id="d" lane="x_0" pos="1" freq="9" file="/etc/x"/></additional>'
 
@@ -172,6 +225,7 @@ def test_outputs_of_a_scenario_are_discarded(config: Path, tmp_path: Path) -> No
         ({"additional-files": "ssm.add.xml"}, "a parameter names an output file"),
         ({"route-files": "cars.rou.xml"}, "no bus serves two stops"),
         ({"route-files": "chance.rou.xml"}, "has random departures"),
+        ({"route-files": "unrouted.rou.xml"}, "has people without a route"),
         ({"additional-files": "torn.add.xml.gz"}, "cannot be unpacked"),
     ],
 )
@@ -187,6 +241,10 @@ def test_a_malformed_scenario_is_refused_in_one_line(
     (tmp_path / "more.add.xml").write_text('<additional><include href="x"/></additional>')
     (tmp_path / "ssm.add.xml").write_text(
         '<additional><vType id="b"><param key="device.ssm.file" value="x"/></vType></additional>'
+    )
+    (tmp_path / "unrouted.rou.xml").write_text(
+        '<routes><person id="p" depart="0"><personTrip from="a" to="b" modes="public"/></person>'
+        "</routes>"
     )
     (tmp_path / "chance.rou.xml").write_text(
         '<routes><flow id="f" begin="0" end="9" probability="0.1" from="a" to="b">'

@@ -28,6 +28,7 @@ from evenline.worlds.sumo.streets import unpacked
 
 PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
 BEFORE_END_M = 0.05  # people wait so far before the end of their stop
+FLOW = "."  # stands between the name of a flow and a person's number
 NAMED = "~"  # the names of our people begin with this
 STAGES = ("walk", "ride", "stop", "tranship", "transport", "personTrip", "access")
 
@@ -180,9 +181,9 @@ def _stop_lanes(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def read_plans(carried: Carried, halts: Halts) -> Plans:
-    """The rides of the scenario's own people; a flow of people is listed under its own name."""
+    """The rides of the scenario's own people; those of a flow have one entry, named `ID.`."""
     return {
-        person.get("id", ""): rides
+        person.get("id", "") + (FLOW if person.tag == "personFlow" else ""): rides
         for name, content in {**carried.additional, **carried.routes}.items()
         if _has_people(content)
         for person in parsed(content, name).iter()
@@ -193,7 +194,7 @@ def read_plans(carried: Carried, halts: Halts) -> Plans:
 def plan_of(plans: Plans, person: str) -> tuple[Ride, ...]:
     """The rides of a person, who may belong to a flow."""
     own = plans.get(person)
-    return own if own is not None else plans.get(person.rpartition(".")[0], ())
+    return own if own is not None else plans.get(person.rpartition(FLOW)[0] + FLOW, ())
 
 
 def _has_people(content: bytes) -> bool:

@@ -69,7 +69,7 @@ def import_scenario(
     end_s = config.end_s if end_s is None else end_s
     if end_s is not None and end_s <= config.begin_s:
         raise InputError(f"end {end_s} s: must be after the begin at {config.begin_s} s")
-    refuse_random_buses(config)
+    _refuse_unplanned(config)
     options = {**config.options, "seed": str(config.seed)}
     if end_s is not None:
         options["end"] = str(end_s)
@@ -90,23 +90,26 @@ def import_scenario(
     return _city(config, carried, seen, name)
 
 
-def refuse_random_buses(config: Configuration) -> None:
-    """Refuse flows whose buses depend on the seed: a timetable must be the same every day."""
+def _refuse_unplanned(config: Configuration) -> None:
+    """Refuse buses whose departures depend on the seed, and people who choose their bus on the way:
+    a timetable and its journeys must be the same every day.
+    """
     for name, content in {**config.additional, **config.routes}.items():
-        if b"<flow" not in content:
+        if b"<flow" not in content and b"<personTrip" not in content:
             continue
-        root = parsed(content, name)
+        where, root = config.path.parent / name, parsed(content, name)
         serving = {
             route.get("id") for route in root.iter("route") if route.find("stop") is not None
         }
         for flow in root.iter("flow"):
             serves = flow.find(".//stop") is not None or flow.get("route") in serving
-            chance = flow.get("probability") or "exp" in flow.get("period", "")
-            if chance and serves:
+            if serves and (flow.get("probability") or "exp" in flow.get("period", "")):
                 raise InputError(
-                    f"{config.path.parent / name}: flow {flow.get('id')} has random departures; "
-                    "give its buses a period or a number"
+                    f"{where}: flow {flow.get('id')} has random departures; give its buses a "
+                    "period or a number"
                 )
+        if any("public" in trip.get("modes", "") for trip in root.iter("personTrip")):
+            raise InputError(f"{where}: has people without a route; route them with duarouter")
 
 
 def _city(config: Configuration, carried: Carried, seen: Watched, name: str) -> Imported:
