@@ -171,6 +171,7 @@ def calibration_of(city: City) -> dict[str, Any]:
         "noise_s": [[0.0] * calibration.NOISE_QUANTILES] * 6,
         "least_s": [1.0] * 6,
         "pace": [0.0] * calibration.PACE_QUANTILES,
+        "note": "made up",
         "follow": 0.25,
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},

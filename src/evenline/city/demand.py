@@ -67,7 +67,16 @@ def check_demand(city: City, demand: float) -> None:
     """Refuse a demand level above the highest one that the city has journeys for."""
     most = max(1.0, float(city.journeys.min_demand.max(initial=0.0)))
     if demand > most + 1e-9:
+        check_somebody(city)
         raise InputError(f"demand {demand}: {city.name} has journeys up to demand {most:.2f}")
+
+
+def check_somebody(city: City) -> None:
+    """Refuse a city without passengers."""
+    if not len(city.journeys):
+        raise InputError(
+            f"nobody travels in {city.name}; add passengers with: evenline city people"
+        )
 
 
 def check_some_demand(demand: float) -> None:

@@ -1,4 +1,4 @@
-"""What a planner looks at first in a city: routes, headways, speeds, demand, blocks; and warnings.
+"""What a planner looks at first in a city: routes, headways, speeds, demand, duties; and warnings.
 
 A warning names a service, stop or trip that looks wrong. It is not an error: the city can be used.
 """
@@ -99,16 +99,20 @@ def _speed_cells(city: City, service: int, speeds: Sequence[Floats]) -> list[str
 
 
 def _headways(city: City) -> Table:
-    """The mean minutes between trips that start in an hour; of a single trip, only a mark."""
+    """The mean minutes to the trip before, of the trips that start in an hour."""
     hours = sorted({trip.departure_s // HOUR_S for trip in city.trips})
     rows = []
     for number, service in enumerate(city.services):
         starts = np.array([city.trips[trip].departure_s for trip in city.trips_of[number]])
-        counts = [int(np.sum(starts // HOUR_S == hour)) for hour in hours]
-        cells = [f"{60 / n:.0f}" if n > 1 else ("one" if n else "") for n in counts]
+        gaps_min, hour_of = np.diff(starts) / 60, starts[1:] // HOUR_S
+        cells = []
+        for hour in hours:
+            here = gaps_min[hour_of == hour]
+            first = len(starts) and starts[0] // HOUR_S == hour
+            cells.append(f"{here.mean():.0f}" if len(here) else ("first" if first else ""))
         rows.append((service.id, *cells))
     head = ("service", *(_hour(city, hour) for hour in hours))
-    return Table("minutes between trips, by hour of the start", head, tuple(rows))
+    return Table("minutes since the trip before, by hour of the start", head, tuple(rows))
 
 
 def _demand(city: City) -> Table:
@@ -131,8 +135,8 @@ def _blocks(city: City) -> list[Table]:
         return []
     counts = [len(each) for each in trips.values()]
     row = (f"{len(counts)}", f"{np.mean(counts):.1f}", f"{max(counts)}", f"{free}")
-    head = ("blocks", "trips of one, mean", "most", "trips without a block")
-    return [Table("blocks", head, (row,))]
+    head = ("duties", "trips of one, mean", "most", "trips without one")
+    return [Table("duties of vehicles (block_id)", head, (row,))]
 
 
 def _hour(city: City, hour: int) -> str:
@@ -211,7 +215,7 @@ def _late(city: City) -> Iterable[str]:
 
 
 def _overlapping(city: City) -> Iterable[str]:
-    """Blocks in which a trip starts before the one before it is due to end."""
+    """Duties in which a trip starts before the one before it is due to end."""
     if city.due_s is None:
         return
     ends_s = city.due_s[visit_offsets(city)[1:] - 1]
@@ -223,7 +227,7 @@ def _overlapping(city: City) -> Iterable[str]:
         for (_, first), (start_s, second) in pairwise(sorted(trips)):
             if start_s < ends_s[first]:
                 yield (
-                    f"block {block}: trip {city.trips[second].id} starts before "
+                    f"duty {block}: trip {city.trips[second].id} starts before "
                     f"{city.trips[first].id} is due to end"
                 )
                 break

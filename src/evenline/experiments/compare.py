@@ -18,7 +18,7 @@ from scipy import stats
 
 import evenline
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import Cell
+from evenline.city.demand import Cell, check_somebody
 from evenline.city.model import City, Floats, Ints
 from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
@@ -210,6 +210,7 @@ def compare(
     refuse_foreign(out, PLAN, force=force)
     refuse_changed_files(out, (PLAN, PICTURE, TEXT, RESULT), force)
     opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
+    check_somebody(opened.city)
     digests = {source: policy_digest(source) for source in sources}
     refuse_same(digests)
     if world == "fast":

@@ -11,6 +11,7 @@ import numpy as np
 
 import evenline
 from evenline.city.cells import PURPOSES
+from evenline.city.demand import check_somebody
 from evenline.city.model import City, Floats
 from evenline.city.tables import open_city
 from evenline.control.visits import read_visits
@@ -44,6 +45,7 @@ def demo(
     An earlier result is replaced if nothing in its folder was added or changed, or by `force`.
     """
     city, cells = open_city(city_name), PURPOSES["demo"].cells(blocks)
+    check_somebody(city)
     with result_folder(out, force) as aside:
         jobs = {
             policy: [

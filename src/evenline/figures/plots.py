@@ -119,8 +119,8 @@ def _draw_routes(axes: Axes, city: City, gap_m: float) -> None:
         )
     for name, x_m, y_m in _stop_names(city, 3 * gap_m):
         axes.annotate(
-            name, (x_m, y_m), (0, -11), textcoords="offset points", color=LIGHT.ink, fontsize=7,
-            ha="center", zorder=6,
+            name, (x_m, y_m), (0, -18), textcoords="offset points", color=LIGHT.ink, fontsize=7,
+            ha="center", zorder=6, bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.5, "lw": 0},
         )  # fmt: skip
     for route, x_m, y_m in _terminals(city, 3 * gap_m):
         box = {"boxstyle": "round,pad=0.25", "facecolor": routes[route], "edgecolor": "white"}
@@ -258,7 +258,7 @@ def time_space_diagram(
     figure = _figure(width_in, 2.9 * len(panels) + 0.5, theme)
     all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (title, visits) in zip(all_axes, panels.items(), strict=True):
-        _draw_trips(axes, visits, service, theme)
+        _draw_trips(axes, visits, service, theme, city)
         _label(axes, theme, title=title, y="km along the route")
         _name_stops(axes, city, service, theme)
     _label(all_axes[-1], theme, x="time of day (h:mm)")
@@ -297,7 +297,7 @@ def time_space_grid(visits: pa.Table, theme: Theme = LIGHT, city: City | None = 
     for axes in grid.flat[len(services) :]:
         axes.set_axis_off()
     for axes, service in zip(grid.flat, services, strict=False):
-        _draw_trips(axes, visits, service, theme)
+        _draw_trips(axes, visits, service, theme, city)
         _label(axes, theme, title=f"service {service}")
         _name_stops(axes, city, service, theme)
     for axes in grid[:, 0]:
@@ -308,7 +308,9 @@ def time_space_grid(visits: pa.Table, theme: Theme = LIGHT, city: City | None = 
     return figure
 
 
-def _draw_trips(axes: Axes, visits: pa.Table, service: str, theme: Theme) -> None:
+def _draw_trips(
+    axes: Axes, visits: pa.Table, service: str, theme: Theme, city: City | None
+) -> None:
     here = column(visits, "service").astype(str) == service
     trip, bunched = column(visits, "trip")[here], headway_ratios(visits)[here] < BUNCHED
     arrival_h, departure_h = (
@@ -331,16 +333,20 @@ def _draw_trips(axes: Axes, visits: pa.Table, service: str, theme: Theme) -> Non
         markeredgewidth=1.0, zorder=4,
     )  # fmt: skip
     axes.set_ylim(0, max(km, default=1.0) * 1.03)
-    _clock(axes, max(departure_h, default=1.0) * 1.01)
+    last_h = float(column(visits, "departure_s").max(initial=3600)) / 3600
+    begins_s = 0 if city is None or city.clock is None else city.clock.start_s
+    _clock(axes, last_h * 1.01, begins_s / 3600)
 
 
-def _clock(axes: Axes, end_h: float) -> None:
-    """A time axis from the start of the day, in hours and minutes."""
+def _clock(axes: Axes, end_h: float, begins_h: float = 0.0) -> None:
+    """A time axis from the start of the day, in hours and minutes; the day begins at `begins_h`."""
     axes.set_xlim(0, end_h)
     axes.xaxis.set_major_locator(MultipleLocator(1.0 if end_h > 3 else 0.25))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda hour, _: f"{int(hour)}:{round(hour % 1 * 60):02d}")
-    )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: _hours_minutes(hour + begins_h)))
+
+
+def _hours_minutes(hour: float) -> str:
+    return f"{int(hour)}:{round(hour % 1 * 60):02d}"
 
 
 def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:

@@ -114,7 +114,8 @@ def _filled(total: Floats, count: Floats) -> Floats:
 def mean_dwells(city: City) -> Floats:
     """The seconds that a bus is expected to stand at each service-stop, at demand 1.00.
 
-    A leg that several services carry counts for each by its share of trips.
+    A leg that several services carry counts for each by its share of trips. A service has the
+    doors of its first bus.
     """
     first = service_stop_offsets(city)
     people, place = np.zeros(int(first[-1])), service_positions(city.services)
@@ -129,5 +130,9 @@ def mean_dwells(city: City) -> Floats:
             for service in services:
                 for stop in (int(journeys.leg_board[leg]), int(journeys.leg_alight[leg])):
                     people[first[service] + place[service, stop]] += share
-    vehicle = city.vehicle
-    return np.maximum(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * people)
+    least, each = np.zeros(len(people)), np.zeros(len(people))
+    for service, own in enumerate(city.trips_of):
+        vehicle = city.vehicle_of(own[0]) if own else city.vehicle
+        here = slice(first[service], first[service + 1])
+        least[here], each[here] = vehicle.min_dwell_s, vehicle.exchange_s_per_passenger
+    return np.maximum(least, each * people)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 LONGEST = 40  # two ids and a word fit into the id of a road
 LONGEST_SAID = 200
-_REFUSED = re.compile(r"[\s/\\|;,'\"<>&]|[^ -~\u00a1-\ud7ff]")
+_REFUSED = re.compile(r"[\s/\\|;,'\"<>&]")
 _RESERVED = re.compile(r"ANY|car?\d+")  # any bus, and our cars
 
 
@@ -40,7 +40,8 @@ def said(text: str) -> str:
 
 
 def _clean(source: str) -> str:
-    text = _REFUSED.sub("-", source).replace("..", ".-")[:LONGEST].lstrip(":!")
+    text = "".join(c if c.isprintable() else "-" for c in source)
+    text = _REFUSED.sub("-", text).replace("..", ".-")[:LONGEST].lstrip(":!")
     if not text:
         return "x"
     return f"{text}-" if _RESERVED.fullmatch(text) or text.endswith(".") else text

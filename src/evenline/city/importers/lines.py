@@ -46,7 +46,11 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The streets, stops and services of a city. `split` are stops that became several."""
+    """The streets, stops and services of a city.
+
+    `split` are stops that became several, because lines pass on different streets; `far` tells of
+    stops that lie far from their street.
+    """
 
     nodes: tuple[Node, ...]
     roads: tuple[Road, ...]
@@ -55,6 +59,7 @@ class Layout:
     carried: Carried | None = None
     fits: tuple[Fit, ...] = ()
     split: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -82,4 +87,4 @@ class Layout:
             if self.split
             else ""
         )
-        return (*fits, *filter(None, [split]))
+        return (*fits, *filter(None, [split]), *self.far)

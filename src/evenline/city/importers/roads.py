@@ -23,6 +23,7 @@ from evenline.support.errors import InputError
 FROM_START_M, FROM_END_M = 30.0, 15.0  # of a stop's end, if its road is long enough
 SHIFT_M = 40.0  # along its line, that a stop may move to share a road or to leave a short one
 SHORT_M = 25.0
+FAR_M = 100.0  # of a stop from its street
 CLOSEST_M = 5.0  # two stops of a line
 SAMPLE_M = 10.0  # of a line and its shape, to measure how far apart they are
 
@@ -80,12 +81,13 @@ def laid_out(
         services.append(service)
         fits.append(_fit(streets, line, way, at_m, service, bridges))
     used = dict.fromkeys(road for service in services for road in service.roads)
-    nodes, roads = _roads(streets, [streets.number[road] for road in used])
+    nodes, roads = _roads(streets, [streets.number[road] for road in used], bridges)
     places = defaultdict(set)
     for stop in stops:
         places[stop.source].add(stop.road)
     split = tuple(sorted(stop for stop, own in places.items() if len(own) > 1))
-    return Layout(nodes, roads, tuple(stops), tuple(services), carried, tuple(fits), split)
+    far = tuple(filter(None, (_astray(streets, stop) for stop in stops)))
+    return Layout(nodes, roads, tuple(stops), tuple(services), carried, tuple(fits), split, far)
 
 
 def _check_connected(streets: Streets, line: Line, way: Sequence[int]) -> None:
@@ -97,7 +99,18 @@ def _check_connected(streets: Streets, line: Line, way: Sequence[int]) -> None:
             )
 
 
-def _roads(streets: Streets, edges: Sequence[int]) -> tuple[tuple[Node, ...], tuple[Road, ...]]:
+def _astray(streets: Streets, stop: Stop) -> str:
+    """A complaint about a stop that is far from its street; empty if it is not."""
+    line = streets.lines[streets.number[stop.road]]
+    far_m = float(_apart(np.array([[stop.x_m, stop.y_m]]), line)[0])
+    if far_m <= FAR_M:
+        return ""
+    return f"stop {stop.id} ({stop.name}) is {far_m:,.0f} m from its street"
+
+
+def _roads(
+    streets: Streets, edges: Sequence[int], bridges: set[str]
+) -> tuple[tuple[Node, ...], tuple[Road, ...]]:
     """The roads of some edges, and their junctions."""
     ends = dict.fromkeys(node for e in edges for node in (streets.starts[e], streets.ends[e]))
     ids = clean_ids(ends)
@@ -116,7 +129,7 @@ def _roads(streets: Streets, edges: Sequence[int]) -> tuple[tuple[Node, ...], tu
             ids[streets.starts[e]],
             ids[streets.ends[e]],
             round(float(streets.lengths[e]), 2),
-            streets.bus_lanes[e],
+            streets.bus_lanes[e] and streets.ids[e] not in bridges,
             tuple((round(float(x), 1), round(float(y), 1)) for x, y in streets.lines[e]),
         )
         for e in edges
@@ -247,7 +260,7 @@ def _rows(
             index[key] = len(stops)
             first = source not in named
             named.add(source)
-            own = ids[source] if first else free_id(f"{ids[source]}~2", taken)
+            own = ids[source] if first else free_id(ids[source], taken)
             stops.append(_stop(streets, own, visit, here))
         if visit.line == len(chosen):
             chosen.append([])

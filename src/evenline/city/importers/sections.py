@@ -11,7 +11,6 @@ import numpy as np
 
 from evenline.city.importers.lines import Line
 from evenline.city.importers.matching import (
-    SKIPPED_M,
     Floats,
     Observation,
     Piece,
@@ -21,6 +20,7 @@ from evenline.city.importers.matching import (
 )
 from evenline.city.importers.shapes import Origin
 
+END_M = 150.0  # that a map may lack at the end of a line without a gap
 SHORTEST_PIECE_M = 100.0  # of a line; shorter pieces between gaps are chance
 STOP_LINK_M = 40.0  # of a stop that the map lacks
 NAMED_GAPS = 3  # in an error
@@ -77,11 +77,11 @@ def sections_of(streets: Streets, line: Line) -> list[Section | Gap]:
         # What the first state that fits misses of the line is too little for a gap.
         start_m, end_m = _start_m(seen, piece), _end_m(seen, piece)
         inside = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] < start_m]
-        if found or start_m - last_m > SKIPPED_M:
+        if found or start_m - last_m > END_M:
             found.append(Gap(line, last_m, start_m, tuple(inside)))
             done += len(inside)
         own = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] <= end_m]
-        if piece is pieces[-1] and line.distance_m[-1] - end_m <= SKIPPED_M:
+        if piece is pieces[-1] and line.distance_m[-1] - end_m <= END_M:
             own = list(range(done, len(line.distance_m)))
         found.append(_section(streets, line, seen, piece, own))
         done, last_m = done + len(own), end_m

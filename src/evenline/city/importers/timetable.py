@@ -99,6 +99,8 @@ def read_timetable(feed: Feed, wanted: Wanted) -> Timetable:
     if sum(len(pattern.runs) for pattern in patterns) > MOST_TRIPS:
         raise InputError(f"{feed.path}: more than {MOST_TRIPS:,} trips; choose fewer routes")
     main = patterns if wanted.all_patterns else _main(patterns)
+    rank = {route: number for number, route in enumerate(routes)}
+    main.sort(key=lambda pattern: (rank[pattern.route], pattern.direction))
     left_out = tuple(pattern for pattern in patterns if pattern not in main)
     used = {stop for pattern in main for stop in pattern.stops}
     return Timetable(tuple(main), left_out, {id: places[id] for id in sorted(used)}, routes)

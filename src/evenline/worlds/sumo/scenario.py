@@ -140,14 +140,15 @@ def _own_network(city: City, content: bytes) -> Path:
 
 
 def check_network(city: City) -> None:
-    """Compile the network and check that each road of a route leads into the next.
+    """Check that each road of a route leads into the next in the network, own or compiled.
 
     A scenario's own files are used as they are; SUMO must load them.
     """
     if city.carried is not None and city.own_buses:
         _check_loads(city, city.carried)
         return
-    network = compiled_network(city).read_text()
+    network = compiled_network(city).read_text(errors="replace")
+    _check_lanes(city, network)
     bus_lanes = {f"{road.id}_0" for road in city.roads if road.bus_lane}
     links = re.findall(
         r'<connection from="([^":][^"]*)" to="([^"]+)" fromLane="(\d+)" toLane="(\d+)"', network
@@ -167,7 +168,11 @@ def check_network(city: City) -> None:
                 if pair not in allowed:
                     raise InputError(
                         f"{table} row {row}: road {pair[0]} does not lead into {pair[1]} in the "
-                        "network that netconvert compiles; choose roads without a U-turn"
+                        + (
+                            "network that netconvert compiles; choose roads without a U-turn"
+                            if city.carried is None
+                            else "network of the city; choose roads that it connects"
+                        )
                     )
 
 
@@ -178,6 +183,18 @@ def _check_loads(city: City, carried: Carried) -> None:
         options = write_own(replace(city, carried=short), exact_cell(city), Path(folder))
         if said := loading_error(city, options):
             raise InputError(f"SUMO does not load the scenario: {said}")
+
+
+def _check_lanes(city: City, network: str) -> None:
+    lanes = set(re.findall(r'<lane id="([^":][^"]*)"', network))
+    for row, road in enumerate(city.roads, 1):
+        if f"{road.id}_0" not in lanes:
+            raise InputError(f"roads.csv row {row}: the network of the city has no road {road.id}")
+    for stop in city.stops:
+        if f"{stop.road}_{stop.lane}" not in lanes:
+            raise InputError(
+                f"stop_details.csv: stop {stop.id}: road {stop.road} has no lane {stop.lane}"
+            )
 
 
 def first_error(city: City, text: str) -> str:

@@ -5,6 +5,7 @@ For matching lines to a map, and for drawing streets behind the lines of a city.
 
 import gzip
 import io
+import re
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from evenline.support.errors import InputError
 MOST_BYTES = 2**31  # of a network, unpacked
 BUS = "bus"
 CARS = "passenger"
+KERB = re.compile(r'<lane id="[^":][^"]*_0"([^>]*) shape="([^"]+)"')
+JUNCTION = re.compile(r'<junction id="([^":][^"]*)" type="[^"]*" x="([^"]+)" y="([^"]+)"')
 Placing = Callable[[Floats], Floats]  # points of the network in metres from the city's origin
 
 
@@ -66,16 +69,24 @@ def background(city: City, near_m: float = 400.0) -> list[Floats]:
     """The streets of a city's own network near its lines, as polylines in the city's metres."""
     if city.carried is None:
         return []
-    net = parsed(city.carried.network, city.name)
-    placed = _as_in_city(net, city)
-    if placed is None:
+    # sumolib would take seconds.
+    text = unpacked(city.carried.network, city.name).decode(errors="replace")
+    placed = _as_in_city(text, city)
+    lanes = [_points(shape) for said, shape in KERB.findall(text) if _for_road_traffic(said)]
+    if placed is None or not lanes:
         return []
-    lines = _placed_lines(
-        [_line(edge) for edge in net.getEdges(withInternal=False) if edge.allows(CARS)], placed
-    )
     ends = [(node.x_m, node.y_m) for node in city.nodes]
     tree = cKDTree(np.array(ends + [point for road in city.roads for point in road.shape]))
-    return [line for line in lines if tree.query(line)[0].min() <= near_m]
+    return [line for line in _placed_lines(lanes, placed) if tree.query(line)[0].min() <= near_m]
+
+
+def _points(shape: str) -> Floats:
+    return np.array([point.split(",")[:2] for point in shape.split()], float)
+
+
+def _for_road_traffic(said: str) -> bool:
+    allowed = re.search(r' allow="([^"]*)"', said)
+    return allowed is None or not {BUS, CARS}.isdisjoint(allowed[1].split())
 
 
 def parsed(network: bytes, where: str) -> Any:
@@ -127,9 +138,9 @@ def _onward(edge: Any, number: dict[str, int]) -> tuple[tuple[int, bool], ...]:
     return tuple(sorted(found.items()))
 
 
-def _as_in_city(net: Any, city: City) -> Placing | None:
+def _as_in_city(network: str, city: City) -> Placing | None:
     """From the network's coordinates to the city's, by the junctions that both have."""
-    known = {node.getID(): node.getCoord()[:2] for node in net.getNodes()}
+    known = {id: (float(x), float(y)) for id, x, y in JUNCTION.findall(network)}
     common = [node for node in city.nodes if node.id in known]
     if len(common) < 3:
         return None
