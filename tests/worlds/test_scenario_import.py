@@ -1,5 +1,6 @@
 """A SUMO scenario as a city: the same buses, the same people, the same day."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,10 +136,8 @@ def test_the_folder_restores_the_city(imported: City, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lively(original: City, config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Flows without lines, two bus types, stops with a timetable, a loop, and people who walk."""
-    folder = tmp_path_factory.mktemp("lively")
-    for path in config.parent.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
+    """Flows without lines, two bus types, stops with a timetable, and people who walk."""
+    folder = shutil.copytree(config.parent, tmp_path_factory.mktemp("lively") / "copy")
     first, second = original.services
     names = [[original.stops[s].id for s in service.stops] for service in (first, second)]
     halts = "".join(f'<stop busStop="{s}" until="{40 + 90 * i}"/>' for i, s in enumerate(names[0]))
@@ -193,10 +192,7 @@ WRITES = '<additional><e1Detector id="d" lane="x_0" pos="1" freq="9" file="/etc/
 
 
 def test_outputs_of_a_scenario_are_discarded(config: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    folder.mkdir()
-    for path in config.parent.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
+    folder = shutil.copytree(config.parent, tmp_path / "copy")
     (folder / "stops.add.xml").write_text(WRITES)
     read = read_configuration(folder / "day.sumocfg")
     assert b'file="NUL"' in read.additional["stops.add.xml"]
@@ -232,8 +228,7 @@ def test_outputs_of_a_scenario_are_discarded(config: Path, tmp_path: Path) -> No
 def test_a_malformed_scenario_is_refused_in_one_line(
     config: Path, tmp_path: Path, change: dict[str, str], said: str
 ) -> None:
-    for path in config.parent.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(config.parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / "bomb.add.xml").write_text(BOMB)
     (tmp_path / "torn.add.xml").write_text("<additional><busStop")
     (tmp_path / "torn.add.xml.gz").write_bytes(b"\x1f\x8b\x08torn")
@@ -256,8 +251,7 @@ def test_a_malformed_scenario_is_refused_in_one_line(
 
 
 def test_an_unknown_stop_is_refused_in_one_line(config: Path, tmp_path: Path) -> None:
-    for path in config.parent.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(config.parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / "stops.add.xml").write_text("<additional/>")
     with pytest.raises(InputError, match=r"^[^\n]*SUMO refused: [^\n]*$"):
         import_scenario(configured(tmp_path, SETTINGS), "spoilt")
