@@ -191,7 +191,12 @@ def cells_of(text: str) -> list[list[str]]:
 
 def with_cell(name: str, row: int, column: int, value: str) -> str:
     """A table of the hamlet with one value changed; row 0 is the header."""
-    cells = cells_of((HAMLET | DETAILS)[name])
+    return in_cell((HAMLET | DETAILS)[name], row, column, value)
+
+
+def in_cell(text: str, row: int, column: int, value: str) -> str:
+    """A table with one value changed; row 0 is the header."""
+    cells = cells_of(text)
     cells[row][column] = value
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(cells)

@@ -38,7 +38,7 @@ def first_bus(city: City, board: int, alight: int, at_s: int) -> Bus | None:
             leaves = int(city.due_s[first + stops.index(board)])
             arrives = int(city.due_s[first + stops.index(alight)])
             found.append((leaves, arrives, trip.service))
-    return min((bus for bus in found if bus[0] >= at_s), default=None)
+    return min((bus for bus in found if at_s <= bus[0] < city.horizon_s), default=None)
 
 
 def ways(

@@ -443,7 +443,7 @@ def notices(folder: Path) -> list[str]:
     told, world = [], read_registered(folder).plan.world
     if world != "sumo":
         told.append(f"run in the world {world!r}, not in SUMO")
-    told += _notes(folder / INPUTS / "city", world)
+    told += input_notes(folder / INPUTS / "city", world)
     for event in journal(folder):
         if isinstance(event, Deviation):
             files = ", ".join(event.source) or "no source file"
@@ -455,7 +455,7 @@ def notices(folder: Path) -> list[str]:
     return told
 
 
-def _notes(city: Path, world: str) -> list[str]:
+def input_notes(city: Path, world: str) -> list[str]:
     """What the city says of itself, and in the fast world its calibration."""
     told = list(city_notes(city))
     if world == "fast":

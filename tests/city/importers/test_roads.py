@@ -10,7 +10,7 @@ import pytest
 from evenline.city.importers.lines import Layout, Line
 from evenline.city.importers.matching import Streets
 from evenline.city.importers.roads import laid_out
-from evenline.city.importers.sections import Gap, Links, Section, refusal, sections_of, whole_way
+from evenline.city.importers.sections import Gap, Links, Way, refusal, sections_of, whole_way
 from evenline.city.model import Carried
 from small_maps import BLOCK_M, ORIGIN, corners, edge_id, grid, line_along, streets_between
 
@@ -113,7 +113,7 @@ def test_a_gap_is_named_by_its_stops_and_place() -> None:
     stops = {"a": beside(0.5), "b": beside(1.5), "in": beside(4.5), "c": beside(6.5),
              "d": beside(7.5)}  # fmt: skip
     sections = sections_of(ISLANDS, line_along(way, stops))
-    assert [type(part) for part in sections] == [Section, Gap, Section]
+    assert [type(part) for part in sections] == [Way, Gap, Way]
     gap = sections[1]
     assert isinstance(gap, Gap)
     assert gap.stops == (2,)

@@ -1,4 +1,4 @@
-"""A way is what somebody with the timetable in hand would find: against all ways, in small cities."""
+"""A way is what somebody who has the timetable finds: against all ways, in small cities."""
 
 from dataclasses import replace
 

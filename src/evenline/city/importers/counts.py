@@ -12,23 +12,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import block_array, coo_array, eye_array
 
 from evenline.city.demand import RATE_BIN_S
+from evenline.city.importers.fitting import Indices, fitted, rounded
 from evenline.city.importers.gravity import LONE_GAP_S, ride_weight
 from evenline.city.importers.people import LeftOut, Person, half_hour, whole
 from evenline.city.importers.ways import Ways
 from evenline.city.model import Floats
 
-ROUNDS = 2_000
-CLOSE = 1e-6  # people; where fitting ends
-WHOLE = 1e-9  # nearer to a whole number than this, a cell is one
-MISSED = 1e4  # the price of one alighting that is not met; any rounding costs far less
-
 Count = tuple[int, str, int]  # service, place, half hour by its number
-Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -58,65 +50,6 @@ class Residual(NamedTuple):
     mean: float
 
 
-# -- fitting --------------------------------------------------------------------------------------
-
-
-def fitted(prior: Floats, row: Indices, column: Indices, rows: Floats, columns: Floats) -> Floats:
-    """Scale the cells of a sparse table to its sums by row and by column, in turn.
-
-    Sums by row are met at the end, those by column as far as they can be.
-    """
-    cells = prior.astype(np.float64)
-    for _ in range(ROUNDS):
-        sums = np.bincount(column, cells, len(columns))
-        cells = cells * np.divide(columns, sums, out=np.zeros_like(sums), where=sums > 0)[column]
-        sums = np.bincount(row, cells, len(rows))
-        cells = cells * np.divide(rows, sums, out=np.zeros_like(sums), where=sums > 0)[row]
-        if np.abs(np.bincount(column, cells, len(columns)) - columns).max(initial=0.0) < CLOSE:
-            break
-    return cells
-
-
-def rounded(
-    cells: Floats,
-    row: Indices,
-    column: Indices,
-    rows: Floats,
-    columns: Floats,
-    rng: np.random.Generator,
-) -> Floats:
-    """Round each cell up or down at random, so that whole sums by row and by column stay.
-
-    Independent rounding is the best solution of a linear programme without the sums; with them,
-    its vertices are still whole. A sum by column that the cells miss stays missed.
-    """
-    floor = np.floor(cells + WHOLE)
-    part = cells - floor
-    split = np.flatnonzero(part > WHOLE)
-    if not len(split):
-        return floor
-    worth = np.log(part[split]) - np.log1p(-part[split]) + rng.logistic(size=len(split))
-    ones, number, gaps = np.ones(len(split)), np.arange(len(split)), 2 * len(columns)
-    by_row = coo_array((ones, (row[split], number)), (len(rows), len(split)))
-    by_column = coo_array((ones, (column[split], number)), (len(columns), len(split)))
-    gap = eye_array(len(columns))  # more, and less, than the sum by column
-    found = linprog(
-        np.concatenate([-worth, np.full(gaps, MISSED)]),
-        A_eq=block_array([[by_row, None, None], [by_column, -gap, gap]]),
-        b_eq=np.concatenate(
-            [
-                np.rint(rows - np.bincount(row, floor, len(rows))),
-                np.rint(columns - np.bincount(column, floor, len(columns))),
-            ]
-        ),
-        bounds=[(0, 1)] * len(split) + [(0, None)] * gaps,
-        method="highs-ds",  # ends at a vertex
-    )
-    assert found.success, found.message  # any rounding that keeps the rows is a solution
-    floor[split] += np.rint(found.x[: len(split)])
-    return floor
-
-
 # -- from counts to people ------------------------------------------------------------------------
 
 
@@ -138,23 +71,19 @@ def people_of(
 
 def _cells(counts: Counts, ways: Ways, service: int) -> dict[Cell, list[int]]:
     """The cells of a service in which people were counted, each with the trips that carry them."""
-    halves = (ways.due_s[service] - counts.phase_s) // RATE_BIN_S
+    due_s, horizon_s = ways.due_s[service], ways.city.horizon_s
     places = [ways.places[stop] for stop in ways.city.services[service].stops]
     found: dict[Cell, list[int]] = defaultdict(list)
-    for trip, row in enumerate(halves.tolist()):
-        visits = list(enumerate(zip(places, row, strict=True)))
-        on = [
-            (i, half) for i, (place, half) in visits if counts.boardings.get((service, place, half))
-        ]
-        off = [
-            (i, half)
-            for i, (place, half) in visits
-            if counts.alightings.get((service, place, half))
-        ]
-        for board, boarded in on:
-            for alight, alighted in off:
+    for trip, moments in enumerate(due_s.tolist()):
+        halves = [(moment - counts.phase_s) // RATE_BIN_S for moment in moments]
+        keys = [(service, place, half) for place, half in zip(places, halves, strict=True)]
+        off = [i for i, key in enumerate(keys) if counts.alightings.get(key)]
+        for board, key in enumerate(keys):
+            if not counts.boardings.get(key) or moments[board] >= horizon_s:
+                continue
+            for alight in off:
                 if alight > board and places[alight] != places[board]:
-                    found[Cell(board, alight, boarded, alighted)].append(trip)
+                    found[Cell(board, alight, halves[board], halves[alight])].append(trip)
     return dict(found)
 
 

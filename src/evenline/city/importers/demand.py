@@ -7,6 +7,7 @@ notes say where the demand comes from.
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ from evenline.support.errors import InputError
 
 GRAVITY = "gravity"
 NOTE = "demand "  # how every note of ours begins
+_DIRECTION = re.compile(r".+\.([01])(\.\d+)?")  # of a service id, with the number of its pattern
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Report:
 
     @property
     def lost(self) -> float:
-        """How many people are left out."""
-        return sum(each.passengers for each in self.left_out)
+        """How many passengers are left out; alightings alone are listed, not counted again."""
+        return sum(each.passengers for each in self.left_out if each.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +137,7 @@ def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
         ends = row.values["origin"], row.values["destination"]
         wishes.append(Wish(at_s, *ends, half_hour(at_s, table.start_s), level))
     people, left_out = carried(wishes, ways)
+    _check_some(table, people, left_out, ways.city)
     note = f"{NOTE}comes from a table of {len(wishes):,} journeys ({table.path.name})"
     if "min_demand" in table.columns:
         return _found(people, [], ways, rng, [note], left_out)
@@ -160,6 +163,7 @@ def _from_matrix(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
         for at_s in rng.integers(from_s, to_s, count).tolist()
     ]
     people, left_out = carried(wishes, ways)
+    _check_some(table, people, left_out, ways.city)
     note = f"{NOTE}comes from an origin-destination matrix ({table.path.name})"
     return _found(people, _more(people, ways, rng), ways, rng, [note], left_out)
 
@@ -181,6 +185,19 @@ def _check_total(table: Table, people: float) -> None:
         raise InputError(f"{table.path}: has {people:,.0f} people; at most {MOST_PEOPLE:,}")
 
 
+def _check_some(
+    table: Table, people: Sequence[Person], left_out: Sequence[LeftOut], city: City
+) -> None:
+    """Refuse a table of which nobody is carried; most often its stops have other ids."""
+    if not people and not left_out:
+        raise InputError(f"{table.path}: has no people; every number is 0")
+    if not people:
+        raise InputError(
+            f"{table.path}: no bus of {city.name} carries any of these people; the first go "
+            f"{left_out[0].said}: {left_out[0].why}"
+        )
+
+
 # -- stop counts ----------------------------------------------------------------------------------
 
 
@@ -188,6 +205,8 @@ def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
     counts, unknown = _read_counts(table, ways)
     _check_total(table, sum(counts.boardings.values()))
     people, left_out = people_of(counts, ways, table.start_s, rng)
+    left_out = (*unknown, *left_out)
+    _check_some(table, people, left_out, ways.city)
     boarded, alighted = timetable_counts(people, ways, counts.phase_s)
     notes = [
         f"{NOTE}comes from stop counts ({table.path.name}), balanced by iterative proportional "
@@ -203,7 +222,7 @@ def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
         ways,
         rng,
         notes,
-        (*unknown, *left_out),
+        left_out,
         residual(boarded, counts.boardings),
         residual(alighted, counts.alightings),
     )
@@ -243,20 +262,28 @@ def _line(row: Row) -> str:
 
 
 def _service(row: Row, city: City) -> int | None:
-    """The service of a row: by its id here or in the source, or by route and direction.
+    """The service of a row: by its id, or by route (as here or in the source) and direction.
 
-    Direction 0 is the first service of the route, and direction 1 the second.
+    An id such as `10.1` tells the direction, as imported ones do; else the first service of a route
+    is direction 0 and the second is direction 1.
     """
     if "service_id" in row.values:
         name = row.values["service_id"]
-        return next((i for i, s in enumerate(city.services) if name in (s.id, s.source)), None)
-    route = [i for i, s in enumerate(city.services) if s.route == row.values["route_id"]]
-    if len(route) > 2:
+        return next((i for i, s in enumerate(city.services) if s.id == name), None)
+    name, direction = row.values["route_id"], int(row.number("direction_id"))
+    route = [i for i, s in enumerate(city.services) if name in (s.route, s.source)]
+    told = [_DIRECTION.fullmatch(city.services[i].id) for i in route]
+    found = [
+        service
+        for order, (service, own) in enumerate(zip(route, told, strict=True))
+        if direction == (int(own[1]) if own else order)
+    ]
+    if len(found) > 1:
         raise InputError(
-            f"{row.where}: route {row.values['route_id']} has {len(route)} services; "
+            f"{row.where}: route {name} has {len(found)} services in direction {direction}; "
             "count by service_id instead of route_id and direction_id"
         )
-    return dict(enumerate(route)).get(int(row.number("direction_id")))
+    return found[0] if found else None
 
 
 def _places(ways: Ways, service: int) -> set[str]:
@@ -277,15 +304,10 @@ def _found(
     alightings: Residual | None = None,
 ) -> Found:
     """The journeys of people and of those that higher levels add."""
-    if not people:
-        first = left_out[0]
-        raise InputError(
-            f"no bus of {ways.city.name} carries any of these people; the first go "
-            f"{first.said}: {first.why}"
-        )
     usual = [person for person in people if person.min_demand is None or person.min_demand <= 1]
     transfers = sum(len(person.legs) > 1 for person in usual)
     report = Report(len(usual), transfers, tuple(left_out), boardings, alightings)
     if report.lost:
-        notes.append(f"{NOTE}leaves out {report.lost:,.0f} people whom no bus can carry")
+        passengers = f"{report.lost:,.0f} passenger{'s' * (report.lost != 1)}"
+        notes.append(f"{NOTE}leaves out {passengers} whom no bus can carry")
     return Found(levelled(people, more, ways.city, rng), tuple(notes), report)

@@ -45,7 +45,7 @@ def gravity(
             found += _drawn(ways, *ends, clocks[origin], start_s, rng)
         if not found:
             raise InputError(
-                f"gravity: hardly any bus of {ways.city.name} runs in these hours; change --hours"
+                f"gravity: hardly any bus of {ways.city.name} runs in its day, or in these hours"
             )
         people += found
     return people

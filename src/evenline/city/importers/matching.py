@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
+from evenline.city.importers.shapes import straight
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -58,13 +60,6 @@ class Streets:
     @cached_property
     def segments(self) -> "Segments":
         return Segments.of(self)
-
-    def at(self, edge: int, offset_m: float) -> Floats:
-        """The point of an edge at some metres of its length."""
-        line = self.lines[edge]
-        along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
-        part = offset_m / self.lengths[edge] * along[-1]
-        return np.array([np.interp(part, along, line[:, k]) for k in (0, 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +141,7 @@ def observations(
 ) -> list[Observation]:
     """Points along a shape, closely spaced, with its stops; without a shape only the stops."""
     steps = np.diff(shape, axis=0)
-    along = np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
+    along = straight(shape)
     first, last = float(stop_at_m[0]), float(stop_at_m[-1])
     count = max(2, math.ceil((last - first) / STEP_M) + 1) if shaped else 0
     at_m = [(float(at), -1) for at in np.linspace(first, last, count)]

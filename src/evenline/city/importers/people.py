@@ -73,11 +73,12 @@ def carried(wishes: Iterable[Wish], ways: Ways) -> tuple[list[Person], tuple[Lef
         why = _refused(wish, known, ways.city.horizon_s)
         if why is None:
             ends = known[wish.origin], known[wish.destination]
-            legs = ways.find(*ends, wish.departure_s)
+            connected = ways.connects(*ends)  # remembered; a long search in vain is not repeated
+            legs = ways.find(*ends, wish.departure_s) if connected else None
             if legs is not None:
                 people.append(Person(wish.departure_s, legs, wish.band_s, wish.min_demand))
                 continue
-            why = "no bus is left" if ways.connects(*ends) else "no way with two transfers or fewer"
+            why = "no bus is left" if connected else "no way with two transfers or fewer"
         others[wish.origin, wish.destination, wish.band_s[0], why] += 1
     return people, tuple(
         LeftOut(origin, destination, from_s, count, why)

@@ -15,7 +15,8 @@ import numpy as np
 from evenline.city.importers.ids import clean_ids, free_id
 from evenline.city.importers.lines import Fit, Layout, Line
 from evenline.city.importers.matching import Floats, Streets
-from evenline.city.importers.sections import Way, along_line
+from evenline.city.importers.sections import Way
+from evenline.city.importers.shapes import straight
 from evenline.city.importers.timetable import Place
 from evenline.city.model import Carried, Node, Road, Service, Stop
 from evenline.support.errors import InputError
@@ -295,7 +296,7 @@ def _fit(
     """Compare a service with its shape between the first stop and the last, both ways."""
     drawn = np.concatenate([streets.lines[e] for e in way])
     # Its polyline crosses junctions, which edges do not.
-    longer = along_line(drawn)[-1] / service.length_m
+    longer = straight(drawn)[-1] / service.length_m
     own = _sampled(drawn, at_m[0] * longer, at_m[-1] * longer)
     shape = _sampled(line.shape, float(line.distance_m[0]), float(line.distance_m[-1]))
     off_m = np.concatenate([_apart(own, shape), _apart(shape, own)])
@@ -310,7 +311,7 @@ def _fit(
 
 def _sampled(line: Floats, start_m: float, end_m: float) -> Floats:
     """Points at equal distances on a polyline, between two distances along it."""
-    along = along_line(line)
+    along = straight(line)
     at_m = np.linspace(start_m, end_m, max(int((end_m - start_m) / SAMPLE_M), 1) + 1)
     return np.stack([np.interp(at_m, along, line[:, k]) for k in (0, 1)], axis=1)
 

@@ -18,7 +18,7 @@ from evenline.city.importers.matching import (
     match,
     observations,
 )
-from evenline.city.importers.shapes import Origin
+from evenline.city.importers.shapes import Origin, straight
 
 END_M = 150.0  # that a map may lack at the end of a line without a gap
 SHORTEST_PIECE_M = 100.0  # of a line; shorter pieces between gaps are chance
@@ -37,44 +37,31 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of a line on connected streets: their ids, and where its stops are."""
-
-    edges: tuple[str, ...]
-    stops: tuple[tuple[int, int, float], ...]  # stop, position of its edge, metres along it
-
-
-@dataclass(frozen=True)
 class Way:
-    """The edges of a line, and for each stop the position of its edge and the metres along it."""
+    """The streets of a line or a part of it, and for each stop the position of its street and the
+    metres along it.
+    """
 
     edges: tuple[str, ...]
     stops: tuple[tuple[int, float], ...]
 
 
-def along_line(points: Floats) -> Floats:
-    """The distance of each point of a polyline from its start."""
-    steps = np.diff(points, axis=0)
-    return np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
-
-
 def point_at(points: Floats, at_m: float) -> Floats:
     """The point of a polyline at a distance from its start."""
-    along = along_line(points)
+    along = straight(points)
     return np.array([np.interp(at_m, along, points[:, k]) for k in (0, 1)])
 
 
-def sections_of(streets: Streets, line: Line) -> list[Section | Gap]:
+def sections_of(streets: Streets, line: Line) -> list[Way | Gap]:
     """A line in order: parts on connected streets, and the gaps between them."""
     seen = observations(line.shape, line.distance_m, line.spots, line.shaped)
     pieces = [
         piece for piece in match(streets, seen, line.spots)
         if _end_m(seen, piece) - _start_m(seen, piece) >= SHORTEST_PIECE_M
     ]  # fmt: skip
-    found: list[Section | Gap] = []
+    found: list[Way | Gap] = []
     last_m, done = float(line.distance_m[0]), 0
     for piece in pieces:
-        # What the first state that fits misses of the line is too little for a gap.
         start_m, end_m = _start_m(seen, piece), _end_m(seen, piece)
         inside = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] < start_m]
         if found or start_m - last_m > END_M:
@@ -105,18 +92,16 @@ def _section(
     seen: Sequence[Observation],
     piece: Piece,
     stops: Sequence[int],
-) -> Section:
+) -> Way:
     """A matched piece, with its stops between the observations around them."""
     begins = [0.0, *accumulate(float(streets.lengths[edge]) for edge in piece.edges)]
     line_m = [seen[each.observation].along_m for each in piece.seen]
     way_m = [begins[each.position] + each.offset_m for each in piece.seen]
     placed = []
-    for stop, at_m in zip(
-        stops, np.interp(line.distance_m[list(stops)], line_m, way_m), strict=True
-    ):
+    for at_m in np.interp(line.distance_m[list(stops)], line_m, way_m).tolist():
         position = min(int(np.searchsorted(begins, at_m, side="left")) or 1, len(piece.edges)) - 1
-        placed.append((stop, position, float(at_m) - begins[position]))
-    return Section(tuple(streets.ids[edge] for edge in piece.edges), tuple(placed))
+        placed.append((position, at_m - begins[position]))
+    return Way(tuple(streets.ids[edge] for edge in piece.edges), tuple(placed))
 
 
 def refusal(gaps: Sequence[Gap], origin: Origin) -> str:
@@ -169,17 +154,17 @@ class Links:
         return self._known[key]
 
 
-def whole_way(streets: Streets, sections: Sequence[Section | Gap], links: Links) -> Way:
+def whole_way(streets: Streets, sections: Sequence[Way | Gap], links: Links) -> Way:
     """The edges of a whole line; gaps are closed by links, which are added to those there are."""
     edges: list[str] = []
     stops: list[tuple[int, float]] = []
     for number, part in enumerate(sections):
-        if isinstance(part, Section):
-            stops += [(len(edges) + position, offset_m) for _, position, offset_m in part.stops]
+        if isinstance(part, Way):
+            stops += [(len(edges) + position, offset_m) for position, offset_m in part.stops]
             edges += part.edges
             continue
         following = sections[number + 1] if number + 1 < len(sections) else None
-        head = following.edges[0] if isinstance(following, Section) else None
+        head = following.edges[0] if isinstance(following, Way) else None
         own, places = _bridge(streets, part, edges[-1] if edges else None, head, links)
         stops += [(len(edges) + place, STOP_LINK_M) for place in places]
         edges += own
@@ -214,7 +199,7 @@ def _bridge(
 
 def _step(line: Line, stop: int) -> Floats:
     """Half of a stop's link: along the shape, short enough for the stops around it."""
-    along, at_m = along_line(line.shape), line.distance_m[stop]
+    along, at_m = straight(line.shape), line.distance_m[stop]
     apart_m = float(np.abs(np.delete(line.distance_m, stop) - at_m).min())
     around = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along[-1])
     back, ahead = (point_at(line.shape, float(at)) for at in around)

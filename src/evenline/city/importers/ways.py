@@ -108,14 +108,15 @@ class Ways:
         return [sorted(after & hubs) for after in self._after]
 
     def rides(self, leg: Leg) -> Rides:
-        """The buses of all services that carry a leg."""
+        """The buses of all services that carry a leg and leave before the day ends."""
         if leg not in self._rides:
             alight = dict(self.calls[leg[1]])
             buses: list[tuple[int, int, int]] = []
             for index, position in self.calls[leg[0]]:
                 if alight.get(index, -1) > position:
                     due_s = self.due_s[index][:, [position, alight[index]]]
-                    buses += ((*pair, index) for pair in due_s.tolist())
+                    in_time = due_s[due_s[:, 0] < self.city.horizon_s]
+                    buses += ((*pair, index) for pair in in_time.tolist())
             buses.sort()
             self._rides[leg] = Rides(*([bus[column] for bus in buses] for column in range(3)))
         return self._rides[leg]
