@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from evenline.cli.options import ForceOption
 from evenline.cli.people import PassengersOption, SeedOption, show_people
+from evenline.cli.scenario import import_sumo
 from evenline.support.errors import InputError
 from evenline.support.own import is_own
 from evenline.support.progress import stderr
@@ -37,7 +38,7 @@ class Formats(TyperGroup):
 app = typer.Typer(
     cls=Formats,
     no_args_is_help=True,
-    help="Import a city: from a GTFS feed, or by your own function FILE.py:NAME of a source.",
+    help="Import a city: from a GTFS feed, a SUMO scenario, or by your own function FILE.py:NAME.",
 )
 
 OutFolder = Annotated[Path, typer.Option("--out", help="The city folder to write.")]
@@ -106,6 +107,9 @@ def gtfs(
     finish(found, out, demand, passengers, seed, variation, force)
 
 
+app.command("sumo")(import_sumo)
+
+
 @app.command(OWN, hidden=True)
 def own(
     function: Annotated[str, typer.Argument(help="Your function: FILE.py:NAME.")],
@@ -148,7 +152,7 @@ def finish(
         print(f"and {len(found.told) - SHOWN:,} lines more of this kind")
     if people is not None:
         show_people(people)
-    else:
+    elif not len(opened.city.journeys):
         print(
             f"nobody travels in this city yet; add passengers with: evenline city people {out} "
             "--demand gravity --passengers N --out FOLDER"

@@ -11,7 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -20,9 +20,21 @@ import numpy as np
 
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
-from evenline.city.model import City, Node, Road, Service, Stop, Trip, Vehicle, road_ways
+from evenline.city.model import (
+    Carried,
+    City,
+    Node,
+    Road,
+    Service,
+    Stop,
+    Trip,
+    Vehicle,
+    road_ways,
+)
 from evenline.support.errors import InputError
-from evenline.support.files import new_folder, write_bytes, write_text
+from evenline.support.files import ScratchFolder, new_folder, write_bytes, write_text
+from evenline.worlds.sumo.carried import exact_cell, own_options, write_own
+from evenline.worlds.sumo.config import check_harmless
 from evenline.worlds.sumo.runtime import binary, runtime_version
 from evenline.worlds.sumo.streets import unpacked
 
@@ -30,6 +42,7 @@ STOP_LENGTH_M = 30.0
 BAY_LENGTH_M = 200.0
 SPEED_LIMIT_MPS = 13.9
 TURNED_BACK = math.cos(math.radians(140))  # netconvert avoids turns of this size
+NO_ERROR = ("Quitting", "Warning", "pj_obj_create")  # beginnings of lines beside an error
 CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
 
 
@@ -43,6 +56,8 @@ class Scenario:
 
 def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
     """Write a cell's files to a folder and return the options to start SUMO on them."""
+    if city.own_buses:
+        return Scenario(options=write_own(city, cell, folder), folder=folder)
     network = compiled_network(city)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stops.add.xml").write_text(_stops_xml(city))
@@ -54,6 +69,8 @@ def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
 
 def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[str, ...]:
     """The options to start SUMO on a cell's files."""
+    if city.own_buses:
+        return own_options(city, cell, network, folder)
     routes = ",".join(str(folder / f"{kind}.rou.xml") for kind in ("buses", "cars", "people"))
     return (
         *("--net-file", str(network)),
@@ -116,12 +133,20 @@ def _own_network(city: City, content: bytes) -> Path:
     network = folder / "city.net.xml"
     if not network.exists():
         with new_folder(folder) as aside:
-            write_bytes(aside / network.name, unpacked(content, f"network of {city.name}"))
+            text = unpacked(content, f"network of {city.name}")
+            check_harmless(text, f"network of {city.name}")
+            write_bytes(aside / network.name, text)
     return network
 
 
 def check_network(city: City) -> None:
-    """Check that each road of a route leads into the next in the network, own or compiled."""
+    """Check that each road of a route leads into the next in the network, own or compiled.
+
+    A scenario's own files are used as they are; SUMO must load them.
+    """
+    if city.carried is not None and city.own_buses:
+        _check_loads(city, city.carried)
+        return
     network = compiled_network(city).read_text(errors="replace")
     _check_lanes(city, network)
     bus_lanes = {f"{road.id}_0" for road in city.roads if road.bus_lane}
@@ -151,6 +176,15 @@ def check_network(city: City) -> None:
                     )
 
 
+def _check_loads(city: City, carried: Carried) -> None:
+    """Let SUMO load a scenario and stop at once."""
+    short = replace(carried, options={**carried.options, "end": str(carried.begin_s + 1)})
+    with ScratchFolder() as folder:
+        options = write_own(replace(city, carried=short), exact_cell(city), Path(folder))
+        if said := loading_error(city, options):
+            raise InputError(f"SUMO does not load the scenario: {said}")
+
+
 def _check_lanes(city: City, network: str) -> None:
     lanes = set(re.findall(r'<lane id="([^":][^"]*)"', network))
     for row, road in enumerate(city.roads, 1):
@@ -166,7 +200,7 @@ def _check_lanes(city: City, network: str) -> None:
 def first_error(city: City, text: str) -> str:
     """The first error that a SUMO program printed, with the table and row that it names."""
     lines = (line.removeprefix("Error: ").strip() for line in text.splitlines())
-    line = next((line for line in lines if line and not line.startswith("Quitting")), "")
+    line = next((line for line in lines if line and not line.startswith(NO_ERROR)), "")
     tables: dict[str, tuple[str, Sequence[Node | Road | Stop | Service | Trip]]] = {
         "edge": ("roads.csv", city.roads),
         "node": ("nodes.csv", city.nodes),
@@ -188,7 +222,7 @@ def loading_error(city: City, options: Sequence[str]) -> str:
     with suppress(subprocess.TimeoutExpired):
         command = [binary("sumo"), *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        return first_error(city, done.stderr)
+        return first_error(city, done.stderr) if done.returncode else ""
     return ""
 
 
