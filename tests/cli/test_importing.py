@@ -12,6 +12,8 @@ from evenline.city.importers import feed as feeds_read
 from evenline.city.tables import load_city
 from evenline.worlds.open import open_city
 from feeds import DATE, EXAMPLE, Tables, small_feed, write_feed
+from small_maps import EXAMPLE as MAP
+from small_maps import example_map
 
 
 @pytest.fixture
@@ -41,6 +43,25 @@ def test_a_feed_with_demand_becomes_a_city_that_runs(run: Door, tmp_path: Path) 
         "--out", tmp_path / "compared",
     ).done()  # fmt: skip
     assert "note: demand is synthetic (gravity, 300 passengers)" in said
+
+
+def test_a_feed_on_a_map_has_its_streets(run: Door, tmp_path: Path) -> None:
+    pytest.importorskip("osmium", reason="maps of OpenStreetMap need evenline[import]")
+    mine = tmp_path / "mine"
+    said = run(*gtfs(EXAMPLE, mine, "--roads", MAP)).done()
+    for service in ("10.0", "10.1", "11.0"):
+        assert f"{service}: " in said
+    city = load_city(mine)
+    assert city.carried is not None
+    ways = {service.id: [road.split("#")[0] for road in service.roads] for service in city.services}
+    assert set(ways["10.0"]) == {"10"}  # each direction on its own one-way street
+    assert set(ways["10.1"]) == {"11"}
+    assert set(ways["11.0"]) == {"12", "11"}
+    assert run("city", "check", mine).code == 0
+
+
+def test_the_map_in_the_examples_is_the_one_that_we_make() -> None:
+    assert MAP.read_text() == example_map()
 
 
 def test_check_shows_what_a_planner_looks_at(run: Door, tmp_path: Path) -> None:
@@ -78,6 +99,8 @@ def test_another_city_is_not_replaced(run: Door, tmp_path: Path) -> None:
         (("--variation", "7"), "variation 7.0: must be from 0 to 1"),
         (("--passengers", "10"), "--passengers needs a demand"),
         (("--demand", "nobody.csv"), "nobody.csv"),
+        (("--bridge",), "--bridge and --lefthand need a map; add --roads MAP"),
+        (("--roads", "nowhere.osm"), "nowhere.osm: no such map"),
         (("--hours", "2-3"), "no trip starts in the window"),
     ],
 )

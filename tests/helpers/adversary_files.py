@@ -534,6 +534,7 @@ def journal_files(trial: Trial) -> list[File]:
         records.Quarantined(job=SHA, name="a", errors=("b",)),
         records.Released(job=SHA, name="a"),
         records.Peek(records=1),
+        records.Withdrawn(method="other", why="a", by="b"),
     )
     status = ("trial", "status", trial.folder)
 

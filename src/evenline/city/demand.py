@@ -24,6 +24,7 @@ DEMAND_LEVELS = (0.75, 1.00, 1.25)
 DEPARTURE_SHIFT_S = 120
 RATE_BIN_S = 1800
 ABSENT_S = 2**30  # in place of a shift: the passenger does not travel in this cell
+AS_IMPORTED = 0  # the demand seed of a scenario's own people at their own times
 Level = Annotated[float, Meta(ge=0.0, le=1_000.0)]  # of demand
 
 
@@ -91,6 +92,8 @@ def check_some_demand(demand: float) -> None:
 
 def departure_shifts(city: City, cell: Cell) -> Ints:
     """The shift of each passenger's departure in a block, in whole seconds."""
+    if city.own_buses and cell.demand_seed == AS_IMPORTED:
+        return np.zeros(len(city.journeys), np.int32)
     rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
     uniform = rng.random(len(city.journeys))
     return np.rint((2 * uniform - 1) * DEPARTURE_SHIFT_S).astype(np.int32)

@@ -185,8 +185,9 @@ class Carried:
     """Files of SUMO that a city brings along; they are used as they are.
 
     `network` is always there, as gzipped XML. `additional` and `routes` are further files of a
-    scenario, by name; with `own_buses` they contain the stops and buses of the city too. The
-    scenario's own clock shows `begin_s` when the city's day begins.
+    scenario, by name; with `own_buses` they contain the stops and buses of the city too, and
+    `options` are the settings of SUMO with which the scenario runs. The scenario's own clock shows
+    `begin_s` when the city's day begins.
     """
 
     network: bytes
@@ -194,6 +195,7 @@ class Carried:
     routes: Mapping[str, bytes] = field(default_factory=dict)
     own_buses: bool = False
     begin_s: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +251,11 @@ class City:
     def vehicles(self) -> tuple[Vehicle, ...]:
         """Every bus type; most cities have one."""
         return (self.vehicle, *self.more_vehicles)
+
+    @property
+    def own_buses(self) -> bool:
+        """Whether the city is a scenario of SUMO that runs its own buses."""
+        return self.carried is not None and self.carried.own_buses
 
     def vehicle_of(self, trip: int) -> Vehicle:
         """The bus type of a trip."""

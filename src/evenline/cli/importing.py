@@ -13,11 +13,13 @@ from typer.core import TyperGroup
 
 from evenline.cli.options import ForceOption
 from evenline.cli.people import PassengersOption, SeedOption, show_people
+from evenline.cli.scenario import import_sumo
 from evenline.support.errors import InputError
 from evenline.support.own import is_own
 from evenline.support.progress import stderr
 
 if TYPE_CHECKING:
+    from evenline.city.importers.gtfs import Lay
     from evenline.city.importers.imported import Imported
 
 SHOWN = 20  # lines about what is left out
@@ -36,7 +38,7 @@ class Formats(TyperGroup):
 app = typer.Typer(
     cls=Formats,
     no_args_is_help=True,
-    help="Import a city: from a GTFS feed, from records, or by your own FILE.py:NAME of a source.",
+    help="Import a city: from GTFS, a SUMO scenario, records, or by your own FILE.py:NAME.",
 )
 
 OutFolder = Annotated[Path, typer.Option("--out", help="The city folder to write.")]
@@ -49,6 +51,16 @@ DemandOption = Annotated[
         "--demand",
         help="gravity, or a CSV file of journeys, an OD matrix or counts (default: nobody yet).",
     ),
+]
+RoadsOption = Annotated[
+    Path | None,
+    typer.Option("--roads", help="A map: .osm or .osm.pbf of OpenStreetMap, or a SUMO .net.xml."),
+]
+BridgeOption = Annotated[
+    bool, typer.Option("--bridge", help="Close gaps of the map by straight links.")
+]
+LefthandOption = Annotated[
+    bool, typer.Option("--lefthand", help="Traffic keeps to the left on this map.")
 ]
 VariationOption = Annotated[
     float,
@@ -68,6 +80,9 @@ def gtfs(
     patterns: Annotated[
         str, typer.Option(help="main: one pattern per route and direction; or all.")
     ] = "main",
+    roads: RoadsOption = None,
+    bridge: BridgeOption = False,
+    lefthand: LefthandOption = False,
     demand: DemandOption = None,
     passengers: PassengersOption = None,
     seed: SeedOption = 1,
@@ -77,7 +92,7 @@ def gtfs(
 ) -> None:
     """Import some routes of a GTFS feed on a day as a city folder.
 
-    Roads follow the shapes of the lines. What is left out is listed.
+    Without a map, roads follow the shapes of the lines. What is left out is listed.
     """
     from evenline.city.importers.gtfs import read_gtfs
     from evenline.city.importers.timetable import Wanted
@@ -88,7 +103,7 @@ def gtfs(
     chosen = tuple(filter(None, (route.strip() for route in routes.split(","))))
     wanted = Wanted(chosen, _date(date), start_s, end_s, patterns == "all")
     with stderr.status(f"reading {feed}"):
-        found = read_gtfs(feed, wanted, name or out.resolve().name)
+        found = read_gtfs(feed, wanted, name or out.resolve().name, _lay(roads, bridge, lefthand))
     finish(found, out, demand, passengers, seed, variation, force)
 
 
@@ -130,6 +145,9 @@ def records(
     for note in (*city.notes, made.fitted.calibration.note):
         print(f"note: {note}")
     print(out)
+
+
+app.command("sumo")(import_sumo)
 
 
 @app.command(OWN, hidden=True)
@@ -174,7 +192,7 @@ def finish(
         print(f"and {len(found.told) - SHOWN:,} lines more of this kind")
     if people is not None:
         show_people(people)
-    else:
+    elif not len(opened.city.journeys):
         print(
             f"nobody travels in this city yet; add passengers with: evenline city people {out} "
             "--demand gravity --passengers N --out FOLDER"
@@ -183,6 +201,19 @@ def finish(
         if people is None or note not in people.notes:
             print(note)
     print(out)
+
+
+def _lay(roads: Path | None, bridge: bool, lefthand: bool) -> "Lay | None":
+    """How lines get their roads: from a map, if there is one."""
+    from functools import partial
+
+    from evenline.worlds.sumo.mapped import Map, matched
+
+    if roads is None:
+        if bridge or lefthand:
+            raise InputError("--bridge and --lefthand need a map; add --roads MAP")
+        return None
+    return partial(matched, source=Map(roads, bridge, lefthand))
 
 
 def _date(text: str) -> datetime.date:

@@ -28,6 +28,7 @@ from evenline.figures.measure import (
     people_setting_out,
     rides_of,
 )
+from evenline.worlds.sumo.streets import background
 
 ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", (0, (4, 1.5)))
@@ -83,6 +84,8 @@ def network_map(city: City) -> Figure:
 
 
 def _draw_streets(axes: Axes, city: City) -> None:
+    behind = background(city)
+    axes.add_collection(LineCollection(behind, colors=LIGHT.faint, linewidths=0.6, zorder=-1))
     ways = road_ways(city)
     lanes = [ways[road.id] for road in city.roads if road.bus_lane]
     axes.add_collection(LineCollection(lanes, colors="#f0e442", linewidths=15, alpha=0.6, zorder=0))

@@ -27,6 +27,7 @@ from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoi
 from evenline.trial.packed import unpacked
 from evenline.trial.records import JobRecord
 from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
+from evenline.worlds.sumo.streets import background
 
 Part = dict[str, Any] | None
 LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
@@ -292,6 +293,7 @@ def city_data(city: City) -> dict[str, Any]:
         "horizon_s": city.horizon_s,
         "start_s": 0 if city.clock is None else city.clock.start_s,
         "streets": streets,
+        "behind": [np.rint(line).astype(int).tolist() for line in background(city)],
         "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],
         "stops": [[stop.name or stop.id, stop.x_m, stop.y_m] for stop in city.stops],
         "named": any(stop.name for stop in city.stops),

@@ -63,11 +63,11 @@ def read_gtfs(path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None
         due_s=due_s,
         origin=Place(origin.lat, origin.lon),
         clock=Clock(date, start_s, time_zone(feed)),
-        notes=_notes(timetable),
+        notes=(*_notes(timetable), *layout.notes),
         carried=layout.carried,
     )
-    told = (*left_out(timetable), *unfit, *shifted, *overtaking(timetable.patterns, lines))
-    return Imported(city, told)
+    passing = overtaking(timetable.patterns, lines)
+    return Imported(city, (*left_out(timetable), *unfit, *shifted, *passing, *layout.told))
 
 
 def time_zone(feed: Feed) -> str:

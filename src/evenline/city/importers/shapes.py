@@ -17,6 +17,7 @@ from evenline.support.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 GAP_M = 1.0  # between two stops on one segment
+ASTRAY_M = 200.0  # a stop that is farther from its shape is an error, and moves no other stop
 
 
 class Origin(NamedTuple):
@@ -31,6 +32,12 @@ class Origin(NamedTuple):
         per_degree = math.radians(1.0) * EARTH_M
         east = degrees[:, 1] * per_degree * math.cos(math.radians(self.lat))
         return np.stack([east, degrees[:, 0] * per_degree], axis=1)
+
+    def degrees(self, point: Floats) -> tuple[float, float]:
+        """A point in metres as latitude and longitude."""
+        per_degree = math.radians(1.0) * EARTH_M
+        east_per_degree = per_degree * math.cos(math.radians(self.lat))
+        return self.lat + float(point[1]) / per_degree, self.lon + float(point[0]) / east_per_degree
 
 
 class Along(NamedTuple):
@@ -75,7 +82,12 @@ def along_shape(shape: Floats, stops: Floats) -> Along:
     beside = offset - share[..., None] * steps
     aside = np.hypot(beside[..., 0], beside[..., 1])
     position = begins + share * lengths
-    chosen = _in_order(aside**2, position)
+    # A stop that is astray may lie anywhere on a segment, behind the stop before it.
+    ends = np.append((begins + lengths)[:-1], np.inf)
+    for i in range(1, len(stops)):
+        behind = np.minimum(np.maximum(position[i], position[i - 1] + 2 * GAP_M), ends)
+        position[i] = np.where(aside[i] > ASTRAY_M, behind, position[i])
+    chosen = _in_order(np.minimum(aside, ASTRAY_M) ** 2, position)
     rows = np.arange(len(stops))
     return Along(position[rows, chosen], aside[rows, chosen])
 

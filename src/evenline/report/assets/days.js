@@ -34,6 +34,10 @@ function mapFrame(city, box) {
 
 function drawMap(city, root, frame) {
   const { x, y } = frame, gap = Math.max(2.6, frame.width / 240);
+  if (city.behind.length) {
+    root.append(svg("path", { class: "street behind",
+      d: city.behind.map((line) => "M" + line.map(([px, py]) => `${x(px).toFixed(1)},${y(py).toFixed(1)}`).join("L")).join("") }));
+  }
   for (const [x1, y1, x2, y2, lane] of city.streets) {
     const ends = { x1: x(x1), y1: y(y1), x2: x(x2), y2: y(y2) };
     if (lane) root.prepend(svg("line", { class: "buslane", "stroke-width": 5 * gap, ...ends }));
