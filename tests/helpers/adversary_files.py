@@ -178,7 +178,6 @@ def calibration_of(city: City) -> dict[str, Any]:
         "follow": 0.25,
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},
-        "note": "fitted to nothing",
         "lateness_s": [[0.0] * calibration.LATE_QUANTILES] * 2,
     }
 
