@@ -10,7 +10,7 @@ import evenline
 
 ROOMS = (
     *("support", "city", "control", "rules", "worlds", "policies", "replay", "runs", "learn"),
-    *("checks", "figures", "experiments", "trial", "report", "study", "bench", "cli"),
+    *("checks", "figures", "experiments", "trial", "live", "report", "study", "bench", "cli"),
     *("front", "gym"),
 )
 PACKAGE = Path(evenline.__file__).parent
