@@ -13,7 +13,7 @@ from evenline.city.importers.timetable import EARTH_M
 from evenline.city.model import City, Clock, Origin
 from evenline.support.errors import InputError
 
-NOWHERE = Origin(0.0, 0.0)
+NOWHERE = Origin(45.0, 0.0)
 SOME_DAY = Clock("2026-01-01", 6 * 3600, "UTC")
 METRES_PER_DEGREE = math.radians(1.0) * EARTH_M
 
@@ -24,6 +24,7 @@ class Frame(NamedTuple):
     lat: float
     lon: float
     begin_s: float
+    start_s: int  # seconds after midnight
     date: str  # service date, as feeds write it: YYYYMMDD
     zone: str
 
@@ -66,6 +67,7 @@ def frame_of(city: City) -> Frame:
         origin.lat,
         origin.lon,
         midnight_s + clock.start_s,
+        clock.start_s,
         clock.date.replace("-", ""),
         clock.zone,
     )
