@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evenline.cli import audit, bench, city, days, learning, policy, report, study, trial
+from evenline.cli import audit, bench, city, days, learning, live, policy, report, study, trial
 from evenline.support.errors import InputError
 
 # Click's UsageError; newer versions of Typer contain Click, older ones import it.
@@ -34,6 +34,8 @@ for name, room in (
     ("policy", policy.app),
     ("trial", trial.app),
     ("study", study.app),
+    ("shadow", live.app),
+    ("feed", live.feed_app),
 ):
     app.add_typer(room, name=name)
 

@@ -164,6 +164,8 @@ class Shadow:
         events = self.tracks.take(snapshot.positions, self.now_s)
         for event in events:
             self._event(event)
+        for trip in [t for t, p in self.paths.items() if p[-1][0] < self.now_s - KEPT_S]:
+            del self.paths[trip]
         for trip, track in self.tracks.running.items():
             path = self.paths.setdefault(trip, deque(maxlen=800))
             if not path or path[-1] != track.place:
@@ -262,7 +264,7 @@ class Shadow:
         if not asked:
             return []
         asked.sort(key=lambda row: (self.city.trips[row[0]].service, row[0]))
-        order = self._order()
+        order = self.order()
         rows = np.array([self._raw(*row, order) for row in asked])
         trips = [row[0] for row in asked]
         may = [self._may(track, stop) for _, stop, _, track in asked]
@@ -284,7 +286,7 @@ class Shadow:
             and (not self.rules.stops or place.id in self.rules.stops)
         )
 
-    def _order(self) -> dict[int, list[Track]]:
+    def order(self) -> dict[int, list[Track]]:
         """The running buses of each service, the first one first."""
         order: dict[int, list[Track]] = {}
         for trip, track in self.tracks.running.items():
