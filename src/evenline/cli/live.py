@@ -1,5 +1,6 @@
 """Commands for live feeds: record and simulate them, and run a shadow beside them."""
 
+import contextlib
 import json
 import sys
 import time
@@ -55,11 +56,8 @@ def feed_record(
     from evenline.live.record import record
 
     poller, until_s = Poller(url, every, headers_of(header)), time.time() + 3600 * hours
-    with stderr.status(url) as status:
-        try:
-            record(poller, out, until_s, lambda line: status.update(f"{url}: {line}"))
-        except KeyboardInterrupt:
-            pass
+    with stderr.status(url) as status, contextlib.suppress(KeyboardInterrupt):
+        record(poller, out, until_s, lambda line: status.update(f"{url}: {line}"))
     print(out)
 
 

@@ -42,7 +42,7 @@ def url_polls(
     if speed != 1 and not on_this_machine(poller.url):
         raise InputError(f"speed {speed:g}: a feed elsewhere runs in real time; leave --speed out")
     shift_s: float | None = None
-    began_s = time.monotonic()
+    real, began_s = speed == 1, time.monotonic()
     while not ended.is_set():
         content, failure = None, ""
         try:
@@ -53,13 +53,14 @@ def url_polls(
         if content is not None:
             header_s = read_message(content).at_s
             if shift_s is None:
-                real = speed == 1 and abs(header_s - clock()) < OURS_S
-                shift_s = (clock() if real or not header_s else header_s) - passed_s
-            shift_s = max(shift_s, header_s - passed_s) if header_s else shift_s
+                real = real and (not header_s or abs(header_s - clock()) < OURS_S)
+                shift_s = (clock() if real else header_s) - passed_s
+            if not real:
+                shift_s = max(shift_s, header_s - passed_s)
         if shift_s is not None:
             yield Polled(shift_s + passed_s, content, failure)
-        elif failure:
-            yield Polled(clock(), None, failure)
+        else:
+            yield Polled(0.0, None, failure)  # no time is known yet
         ended.wait(poller.wait_s / speed)
 
 

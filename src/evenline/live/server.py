@@ -42,7 +42,7 @@ def page(running: Running, nonce: str) -> str:
         nonce=nonce,
         style=Markup(own["page.css"]),
         script=Markup(own["page.js"]),
-        data=running.fixed,
+        data=running.fixed | {"view": running.view(-1e9)},
     )
 
 

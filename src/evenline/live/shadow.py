@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 import evenline
 from evenline.city.tables import digest
-from evenline.control.event import Array, headway_behind, new_headways
+from evenline.control.event import BUS_AHEAD, BUS_BEHIND, Array, headway_behind, new_headways
 from evenline.live import advice as a
 from evenline.live.advice import Advice, Controller
 from evenline.live.entries import (
@@ -374,7 +374,8 @@ class Shadow:
                 saves_s=UNSET if answer.saves_s is None else round(answer.saves_s, 1),
             )
         )
-        if not (allowed and worth):
+        neighbour = raw[BUS_AHEAD] or raw[BUS_BEHIND]  # without one there is no headway to even
+        if not (allowed and worth and neighbour):
             return None
         caught = self.people.caught(city.trips[trip].service, stop, at_s, answer.hold_s)
         given = Advice(

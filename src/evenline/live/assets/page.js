@@ -302,4 +302,5 @@ for (const id of ["service", "span"]) by(id).addEventListener("change", draw);
 addEventListener("resize", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 setInterval(() => view && drawFeed(), 5000);
+take(fixed.view);
 listen();
