@@ -52,8 +52,7 @@ def play_street(
                     shadow.answer(advice.number, True)
                     street.holds[advice.trip, advice.stop] = advice.until_s
         street.advance(street.city.horizon_s)
-        seen = np.asarray(shadow._headways.visited_s)
-        return Played(shadow, street.outcome(), seen, street.arrivals_s())
+        return Played(shadow, street.outcome(), shadow.seen_s, street.arrivals_s())
     finally:
         street.close()
         shadow.close()

@@ -40,7 +40,8 @@ class People:
     def waiting(self, place: int, second: float, headway_s: float) -> float:
         """Who waits for a service at a place; before its first bus, those of one headway."""
         since_s = self._since_s[place]
-        since_s = since_s if since_s >= 0 else max(second - headway_s, 0.0)
+        if since_s < 0:  # the first trip of the day takes all who have come
+            since_s = max(second - headway_s, 0.0) if headway_s > 0 else 0.0
         came = self._until(place, second) - self._until(place, since_s) if second > since_s else 0.0
         return float(self._left[place] + max(came, 0.0))
 

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import UNSET
 
 import evenline
+from evenline.city.model import Ints
 from evenline.city.tables import digest
 from evenline.control.event import BUS_AHEAD, BUS_BEHIND, Array, headway_behind, new_headways
 from evenline.live import advice as a
@@ -43,7 +44,7 @@ from evenline.policies.bundle import Bundle, open_policy, policy_digest, read_po
 from evenline.support.errors import InputError, choice
 from evenline.worlds.open import OpenCity
 
-MATCHED = ("trip", "block", "place", "same")
+MATCHED = ("trip", "block", "place", "same", "trip is over")
 KEPT_S = 5400.0  # of the paths that the page shows
 
 
@@ -179,6 +180,9 @@ class Shadow:
         track = self.tracks.running.get(event.trip)
         occupied = track.occupied if track is not None else -1.0
         self._note(event, occupied)
+        line = self.lines[self.city.trips[event.trip].service]
+        if event.kind == ARRIVES and event.stop == line.last and event.trip in self.paths:
+            self.paths[event.trip].append((event.at_s, line.stops_m[line.last]))
         self._write(
             EventEntry(
                 what="arrives" if event.kind == ARRIVES else "leaves",
@@ -218,6 +222,11 @@ class Shadow:
             self._become(advice, a.DONE, f"left at {self.frame.clock(at_s)} ({late_s:+d} s)")
         else:
             self._become(advice, a.WITHDRAWN, "the bus has left")
+
+    @property
+    def seen_s(self) -> Ints:
+        """When each trip was seen to reach each of its stops, one entry per visit; -1 if not."""
+        return self._headways.visited_s
 
     # -- questions --------------------------------------------------------------------------------
 

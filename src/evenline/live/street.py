@@ -129,15 +129,10 @@ class FastStreet:
 
     def _known(self) -> bool:
         """Whether the next arrival of every bus that drives is known."""
-        arrived = self._fleet.arrivals_s(0)
-        for trip in range(len(self.city.trips)):
-            first, end = int(self._first[trip]), int(self._first[trip + 1])
-            part = arrived[first:end]
-            seen = int((part >= 0).sum())
-            past = int(((part >= 0) & (part <= self._now_s)).sum())
-            if 0 < past < end - first and seen == past:
-                return False
-        return True
+        arrived, first = self._fleet.arrivals_s(0), self._first[:-1]
+        seen = np.add.reduceat(arrived >= 0, first, dtype=np.int32)
+        past = np.add.reduceat((arrived >= 0) & (arrived <= self._now_s), first, dtype=np.int32)
+        return not ((past > 0) & (past < np.diff(self._first)) & (seen == past)).any()
 
     def buses(self) -> list[Bus]:
         arrived, found = self._arrivals_ahead(), []

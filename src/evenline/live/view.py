@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from evenline.figures.measure import BUNCHED
 from evenline.live.events import Track
 from evenline.live.shadow import KEPT_S, MATCHED, Shadow
 
 SHOWN = 40  # answered or withdrawn advice that stays on the page
 Point = tuple[float, float]  # second, metres along the line
-BUNCHED, GAPPED = 0.5, 1.5  # of the target headway
+GAPPED = 1.5  # of the target headway
 
 
 def fixed_view(shadow: Shadow) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import evenline
 from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.control.visits import Visit, visit_table
+from evenline.figures.measure import BUNCHED
 from evenline.figures.page import Numbers, Picture, simple_page
 from evenline.figures.plots import headway_histogram, time_space_diagram
 from evenline.live.entries import (
@@ -33,7 +34,7 @@ from evenline.live.entries import (
 from evenline.live.frame import Frame, frame_of
 from evenline.live.log import read_log
 from evenline.live.shadow import MATCHED
-from evenline.live.view import BUNCHED, GAPPED
+from evenline.live.view import GAPPED
 from evenline.support.errors import InputError
 from evenline.support.files import write_text
 from evenline.worlds.open import OpenCity
@@ -305,9 +306,11 @@ def pictures(city: City, frame: Frame, seen: Seen) -> list[Picture]:
         Picture(
             f"Ladder of {name}",
             f"Every line is a bus as the shadow saw it; the axis begins at {frame.clock(begin_s)}. "
-            "Dots are advice, accepted or not.",
+            "Dots are advice, accepted or not; nobody was held by this program.",
             f"Paths of the buses of {name} over time, with the advice.",
-            lambda theme: time_space_diagram({name: visits}, service.id, theme),
+            lambda theme: time_space_diagram(
+                {name: visits}, service.id, theme, dots="advised (area: how long)"
+            ),
         ),
         Picture(
             "Headways",

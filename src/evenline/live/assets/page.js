@@ -123,7 +123,7 @@ function drawLines() {
 function drawFeed() {
   const feed = view.feed;
   const silent = (Date.now() - heard) / 1000;
-  const others = Object.entries(feed.states).filter(([n]) => !["trip", "block", "place", "same"].includes(n));
+  const others = Object.entries(feed.states).filter(([n]) => !["trip", "block", "place", "same", "trip is over"].includes(n));
   const rows = [
     ["Time", view.clock], ["Feed age", feed.age > 9999 ? "no data" : feed.age + " s", feed.age > 75],
     ["Buses", feed.vehicles], ["Matched", feed.matched === null ? "–" : Math.round(100 * feed.matched) + " %"],
@@ -190,10 +190,11 @@ function drawLadder() {
       pen.fillText(text === name ? name : text + "…", 6, y(metres) + 4);
     }
   }
-  const step = past > 3000 ? 900 : 300;
+  const apart = (end - begin) * 52 / (width - left - 8); // seconds between two labels at least
+  const step = [300, 600, 900, 1800, 3600].find((s) => s >= apart) || 7200;
   for (let s = Math.ceil((begin + fixed.midnight) / step) * step - fixed.midnight; s < end; s += step) {
     pen.beginPath(); pen.moveTo(x(s), top); pen.lineTo(x(s), bottom); pen.stroke();
-    pen.fillText(clock(s), x(s) - 15, height - 7);
+    if (x(s) < width - 24) pen.fillText(clock(s), x(s) - 15, height - 7);
   }
   pen.strokeStyle = colour("ink");
   pen.setLineDash([4, 4]);
@@ -227,7 +228,7 @@ function drawLadder() {
     pen.fillStyle = colour(spacing(bus));
     pen.beginPath(); pen.arc(...spot, 5, 0, 7); pen.fill();
     pen.fillStyle = colour("ink");
-    const text = bus.vehicle.slice(-8);
+    const text = bus.vehicle.slice(-12);
     pen.fillText(text, Math.min(spot[0] + 8, width - 8 - pen.measureText(text).width), spot[1] - 6);
   }
   pen.restore();
