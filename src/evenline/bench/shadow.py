@@ -84,7 +84,7 @@ def _measure(
     lines, frame = lines_of(city, None), frame_of(city)
     trips = len(city.trips)
     each = len(city.trips) // (len(city.services) // len(open_city(NAME).city.services))
-    took_ms, shown_ms, counts, cpu_s = [], [], [], 0.0
+    took_ms, used_ms, shown_ms, counts, cpu_s = [], [], [], [], 0.0
     for number in range(polls + 1):
         second = begin_s + number * every_s
         reports = []
@@ -99,11 +99,12 @@ def _measure(
         polled, began_cpu = Polled(frame.moment(second), message), time.process_time()
         began = time.perf_counter()
         shadow.take(polled)
-        middle = time.perf_counter()
+        middle, middle_cpu = time.perf_counter(), time.process_time()
         json.dumps(moving_view(shadow, second - 2 * every_s))
         ended = time.perf_counter()
         if number > 0:  # the first poll compiles
             took_ms.append(1000 * (middle - began))
+            used_ms.append(1000 * (middle_cpu - began_cpu))
             shown_ms.append(1000 * (ended - middle))
             counts.append(len(reports))
             cpu_s += time.process_time() - began_cpu
@@ -115,6 +116,8 @@ def _measure(
         "every_s": every_s,
         "poll_to_advice_p50_ms": round(float(p50), 1),
         "poll_to_advice_p99_ms": round(float(p99), 1),
+        "poll_to_advice_cpu_p50_ms": round(float(np.percentile(used_ms, 50)), 1),
+        "poll_to_advice_cpu_p99_ms": round(float(np.percentile(used_ms, 99)), 1),
         "view_p99_ms": round(float(np.percentile(shown_ms, 99)), 1),
         "share_of_one_core": round(cpu_s / (polls * every_s), 4),
         "advice": len(shadow.advice),

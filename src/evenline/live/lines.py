@@ -4,7 +4,9 @@ Made once for a city. `project` finds a place along a line; `usual_s` and `due_s
 needs and when a trip is due, from the calibration, the schedule, or a plain speed.
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -36,7 +38,12 @@ class Line:
     near_m: tuple[float, ...]  # a bus this close to a stop may stand there
     run_s: Floats  # stop, hour
 
-    @property
+    @cached_property
+    def points_m(self) -> tuple[float, ...]:
+        """The same as `along_m`, quicker to search."""
+        return tuple(self.along_m.tolist())
+
+    @cached_property
     def last(self) -> int:
         return len(self.stops_m) - 1
 
@@ -47,8 +54,7 @@ class Line:
 
     def segment(self, along_m: float) -> int:
         """The last stop before a place, or the first stop."""
-        found = int(np.searchsorted(self.stops_m, along_m, side="right")) - 1
-        return min(max(found, 0), self.last - 1)
+        return min(max(bisect_right(self.stops_m, along_m) - 1, 0), self.last - 1)
 
     def travel_s(self, from_m: float, to_m: float, second: float) -> float:
         """The usual time to drive from one place to another, without standing at stops."""
@@ -67,13 +73,14 @@ class Line:
         """The nearest place on a part of the line. Where it passes a place several times, the
         `expected_m` decides: 50 m too far along weighs as much as 1 m beside it.
         """
-        first = max(int(np.searchsorted(self.along_m, low_m, side="right")) - 1, 0)
-        end = min(int(np.searchsorted(self.along_m, high_m)) + 1, len(self.along_m))
-        first = min(first, end - 2)
+        end = min(bisect_left(self.points_m, high_m) + 1, len(self.points_m))
+        end = max(end, 2)
+        first = min(max(bisect_right(self.points_m, low_m) - 1, 0), end - 2)
         x, y, along = self.x_m[first:end], self.y_m[first:end], self.along_m[first:end]
         dx, dy = x[1:] - x[:-1], y[1:] - y[:-1]
         px, py = x_m - x[:-1], y_m - y[:-1]
-        share = np.clip((px * dx + py * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0, 1.0)
+        share = (px * dx + py * dy) / np.maximum(dx * dx + dy * dy, 1e-9)
+        share = np.minimum(np.maximum(share, 0.0), 1.0)
         aside = np.hypot(px - share * dx, py - share * dy)
         at = along[:-1] + share * (along[1:] - along[:-1])
         cost = aside if expected_m is None else aside + np.abs(at - expected_m) / 50

@@ -72,6 +72,8 @@ class Shadow:
         log: Path | None = None,
         decided: Callable[[], float] = time.perf_counter,
     ) -> None:
+        if opened.unfit:  # running times come from it
+            raise InputError(opened.unfit)
         city = self.city = opened.city
         self.frame: Frame = frame_of(city)
         self.rules = rules or Rules()
@@ -89,6 +91,7 @@ class Shadow:
         self.people = People(city)
         self.on: set[int] = set()
         self.advice: dict[int, Advice] = {}
+        self._current: dict[int, list[Advice]] = {}  # what still applies, by trip
         self.now_s = -1e9
         self.fed_s = -1e9  # when the feed last said something new
         self.failure = ""
@@ -110,6 +113,9 @@ class Shadow:
             self._log = Log(log, Entry)
             self._restore(self._log.entries)
             self._log.entries = []
+            for advice in self.advice.values():
+                if advice.applies:
+                    self._current.setdefault(advice.trip, []).append(advice)
         self._write(
             Begun(
                 format=FORMAT,
@@ -212,8 +218,8 @@ class Shadow:
         else:
             self.people.leaves(place, event.at_s)
             self._leaves.pop(trip, None)
-            for advice in self.advice.values():
-                if advice.applies and advice.trip == trip and advice.stop <= stop:
+            for advice in self._current.get(trip, [])[:]:
+                if advice.stop <= stop:
                     self._left(advice, event.at_s)
 
     def _left(self, advice: Advice, at_s: float) -> None:
@@ -239,7 +245,7 @@ class Shadow:
             if stop > 0:
                 at, first = at + self.dwell_s, 1
         elif track.standing >= 0:
-            held = [x.until_s for x in self.advice.values() if self._holds(x, track)]
+            held = [x.until_s for x in self._current.get(track.trip, ()) if self._holds(x, track)]
             at = max(at, self._leaves.get(track.trip, at), *held)
         for k in range(first, stop + 1):
             at += line.travel_s(here, line.stops_m[k], at)
@@ -249,8 +255,7 @@ class Shadow:
 
     @staticmethod
     def _holds(advice: Advice, track: Track) -> bool:
-        accepted = advice.state == a.ACCEPTED
-        return accepted and advice.trip == track.trip and advice.stop == track.standing
+        return advice.state == a.ACCEPTED and advice.stop == track.standing
 
     def _ask(self) -> list[Advice]:
         """Ask the policy about every bus that soon reaches a stop, and give its advice."""
@@ -392,6 +397,7 @@ class Shadow:
             a.reason_of(raw, answer.hold_s, caught),
         )  # fmt: skip
         self.advice[given.number] = given
+        self._current.setdefault(trip, []).append(given)
         self._write(
             AdviceEntry(
                 number=given.number,
@@ -410,9 +416,7 @@ class Shadow:
 
     def _review(self) -> None:
         """Withdraw advice that no longer applies."""
-        for advice in self.advice.values():
-            if not advice.applies:
-                continue
+        for advice in [each for current in self._current.values() for each in current]:
             track = self.tracks.running.get(advice.trip)
             why = ""
             if track is None or self.now_s - track.fix.at_s > self.rules.fresh_s:
@@ -429,6 +433,11 @@ class Shadow:
 
     def _become(self, advice: Advice, state: str, why: str) -> None:
         advice.state, advice.why = state, why
+        current = self._current.get(advice.trip, [])
+        if not advice.applies and advice in current:
+            current.remove(advice)
+            if not current:
+                del self._current[advice.trip]
         self._write(
             AnswerEntry(number=advice.number, now_s=self.now_s, became=state, why=why)  # type: ignore[arg-type]
         )
@@ -451,8 +460,8 @@ class Shadow:
         (self.on.add if on else self.on.discard)(index)
         self._write(LineEntry(now_s=self.now_s, service=service, on=on))
         if not on:
-            for advice in self.advice.values():
-                if advice.applies and self.city.trips[advice.trip].service == index:
+            for advice in [each for current in self._current.values() for each in current]:
+                if self.city.trips[advice.trip].service == index:
                     self._become(advice, a.WITHDRAWN, "the line was switched off")
         self._sync()
 
@@ -516,9 +525,7 @@ class Shadow:
         if entry.stop > last:
             raise InputError(f"log: trip {entry.trip} has no stop {entry.stop}")
         occupied = -1.0 if entry.occupied is UNSET else float(entry.occupied)
-        advice, self.advice = self.advice, {}  # what became of it is in the log
         self._note(Event(entry.what, trip, entry.stop, entry.at_s, entry.sure), occupied)
-        self.advice = advice
         if entry.what == ARRIVES and entry.stop == last:
             self.tracks.done.add(trip)
 

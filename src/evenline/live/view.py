@@ -47,8 +47,9 @@ def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
     """What changed after a second of the day, and everything that is short."""
     order = shadow.order()
     running = shadow.tracks.running.values()
-    open_ones = [x for x in shadow.advice.values() if x.applies]
-    closed = [x for x in shadow.advice.values() if not x.applies][-SHOWN:]
+    latest = [shadow.advice[n] for n in range(len(shadow.advice), 0, -1)[: 4 * SHOWN]]
+    open_ones = [each for each in reversed(latest) if each.applies]
+    closed = [each for each in reversed(latest) if not each.applies][-SHOWN:]
     return {
         "now": round(shadow.now_s, 1),
         "clock": shadow.frame.clock(shadow.now_s) if shadow.now_s > -1e8 else "",
