@@ -164,7 +164,7 @@ def test_a_shadow_that_was_killed_goes_on_with_nothing_lost(road: Road, tmp_path
 def test_a_log_of_another_city_is_refused(road: Road, tmp_path: Path) -> None:
     shadow_of(road, log=tmp_path / "log").close()
     other = Road(replace(road.city, name="elsewhere", horizon_s=8_000), {})
-    with pytest.raises(InputError, match="another city"):
+    with pytest.raises(InputError, match="log: is the log of another city"):
         shadow_of(other, log=tmp_path / "log")
 
 

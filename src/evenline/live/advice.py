@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import (
     BASE_DWELL,
     BUS_AHEAD,
@@ -76,7 +77,8 @@ class Controller:
         costs = policy.costs(trip, raw)
         best = int(np.argmin(costs))
         proposal = np.array([policy.holds_s[best]])
-        hold_s = float(apply_chain(policy.chain, raw[None], proposal, policy.horizon_s)[0])
+        held = apply_chain(policy.chain, raw[None], proposal, policy.horizon_s)[0]
+        hold_s = min(float(held), MAX_HOLD_S)
         policy.note(trip, raw, hold_s if may_hold else 0.0)
         return Answer(hold_s, float(costs[0] - np.interp(hold_s, policy.holds_s, costs)))
 

@@ -9,15 +9,17 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from evenline.live.feed import MOST_BYTES, FeedError, Snapshot, read_message
+from msgspec import Meta
+
+from evenline.live.feed import LATEST_S, MOST_BYTES, FeedError, Snapshot, read_message
 from evenline.live.log import Linked, Log, read_log
 from evenline.live.poll import Poller
 from evenline.live.tables import TABLES, table_snapshots
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, write_bytes
-from evenline.support.records import FileName, Seconds, Sha256
+from evenline.support.records import FileName, Sha256
 
 INDEX = "index.jsonl"
 MESSAGES = (".pb", ".bin", ".gtfsrt")
@@ -26,7 +28,7 @@ MESSAGES = (".pb", ".bin", ".gtfsrt")
 class Recorded(Linked, kw_only=True):
     """A line of a recording's index."""
 
-    at_s: Seconds  # when it was polled, since 1970
+    at_s: Annotated[float, Meta(ge=0, le=LATEST_S)]  # when it was polled, since 1970
     name: FileName
     sha256: Sha256
 
@@ -99,11 +101,15 @@ def played(source: Path, every_s: float) -> Iterator[Polled]:
 
 def _messages(folder: Path) -> Iterator[Polled]:
     if (folder / INDEX).is_file():
+        empty = True
         for _, entry in read_log(folder / INDEX, Recorded, torn=True):
+            empty = False
             path = folder / entry.name
             if not path.is_file() or sha256(path) != entry.sha256:
                 raise InputError(f"{path} is missing or has changed since it was recorded")
             yield Polled(entry.at_s, path.read_bytes())
+        if empty:
+            raise InputError(f"{folder / INDEX} has no messages")
         return
     paths = sorted(path for path in folder.iterdir() if path.suffix in MESSAGES)
     if not paths:

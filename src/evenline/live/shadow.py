@@ -18,7 +18,14 @@ from msgspec import UNSET
 import evenline
 from evenline.city.model import Ints
 from evenline.city.tables import digest
-from evenline.control.event import BUS_AHEAD, BUS_BEHIND, Array, headway_behind, new_headways
+from evenline.control.event import (
+    BUS_AHEAD,
+    BUS_BEHIND,
+    TARGET_AHEAD,
+    Array,
+    headway_behind,
+    new_headways,
+)
 from evenline.live import advice as a
 from evenline.live.advice import Advice, Controller
 from evenline.live.entries import (
@@ -31,6 +38,7 @@ from evenline.live.entries import (
     EventEntry,
     LineEntry,
     PollEntry,
+    checked,
 )
 from evenline.live.events import ARRIVES, Event, Fix, Track, Tracks
 from evenline.live.feed import FeedError, Snapshot
@@ -111,7 +119,11 @@ class Shadow:
             self.on.add(self._service(name))
         if log is not None:
             self._log = Log(log, Entry)
-            self._restore(self._log.entries)
+            try:
+                self._restore(self._log.entries)
+            except InputError as error:
+                self._log.close()
+                raise InputError(f"{log}: {error}") from None
             self._log.entries = []
             for advice in self.advice.values():
                 if advice.applies:
@@ -322,7 +334,7 @@ class Shadow:
         off, on = people.exchange(trip, place, waiting, load)
         vehicle = self.city.vehicle_of(trip)
         return (
-            service, stop, round(at_s), max(ahead_s, 0.0), max(behind_s, 0.0), *target_s,
+            service, stop, max(round(at_s), 0), max(ahead_s, 0.0), max(behind_s, 0.0), *target_s,
             round(waiting), round(load), people.rate[place, people.half_hour(at_s)],
             vehicle.base_dwell_s(round(off + on)), ahead_s >= 0, behind_s >= 0, vehicle.capacity,
             0.0, sum(self._load(other) for other in order[service]),
@@ -388,8 +400,9 @@ class Shadow:
                 saves_s=UNSET if answer.saves_s is None else round(answer.saves_s, 1),
             )
         )
-        neighbour = raw[BUS_AHEAD] or raw[BUS_BEHIND]  # without one there is no headway to even
-        if not (allowed and worth and neighbour):
+        # Without the bus ahead its headway is not known; only a first trip has none.
+        known = raw[BUS_AHEAD] or (raw[BUS_BEHIND] and not raw[TARGET_AHEAD])
+        if not (allowed and worth and known):
             return None
         caught = self.people.caught(city.trips[trip].service, stop, at_s, answer.hold_s)
         given = Advice(
@@ -488,42 +501,34 @@ class Shadow:
 
     def _restore(self, entries: list[Entry]) -> None:
         """Go on after the entries of a log."""
-        for entry in entries:
+        for entry in checked(entries, self.city):
             if isinstance(entry, Begun):
-                if entry.city != digest(self.city):
-                    raise InputError(
-                        f"{self._log.path if self._log else 'log'}: belongs to another city; "
-                        "choose another --log"
-                    )
                 self.on |= {self._service(name) for name in entry.lines}
             elif isinstance(entry, PollEntry):
                 self.now_s = entry.at_s
                 for name, (vehicle, *fixed) in entry.fixes.items():
-                    self._track(self._known(name), vehicle, *fixed)
+                    self._track(self._trip[name], vehicle, *fixed)
             elif isinstance(entry, LineEntry):
                 (self.on.add if entry.on else self.on.discard)(self._service(entry.service))
             elif isinstance(entry, AdviceEntry):
                 self.advice[entry.number] = Advice(
-                    entry.number, self._known(entry.trip), entry.vehicle, entry.stop,
+                    entry.number, self._trip[entry.trip], entry.vehicle, entry.stop,
                     entry.until_s, entry.hold_s, entry.now_s, entry.reason,
                 )  # fmt: skip
             elif isinstance(entry, AnswerEntry):
-                if entry.number in self.advice:
-                    self.advice[entry.number].state = entry.became
-                    self.advice[entry.number].why = entry.why
+                self.advice[entry.number].state = entry.became
+                self.advice[entry.number].why = entry.why
             elif isinstance(entry, EventEntry):
                 self._recall(entry)
             else:
-                trip = self._known(entry.trip)
+                trip = self._trip[entry.trip]
                 if entry.stop > self.controller.asked.get(trip, -1):
                     raw = np.array(entry.raw)
                     self.controller.recall(entry.now_s, trip, raw, entry.noted_s)
 
     def _recall(self, entry: EventEntry) -> None:
-        trip = self._known(entry.trip)
+        trip = self._trip[entry.trip]
         last = self.lines[self.city.trips[trip].service].last
-        if entry.stop > last:
-            raise InputError(f"log: trip {entry.trip} has no stop {entry.stop}")
         occupied = -1.0 if entry.occupied is UNSET else float(entry.occupied)
         self._note(Event(entry.what, trip, entry.stop, entry.at_s, entry.sure), occupied)
         if entry.what == ARRIVES and entry.stop == last:
@@ -546,8 +551,3 @@ class Shadow:
             track.next_stop, track.standing = begun.next_stop, begun.standing
         self.tracks.running[trip] = track
         self.paths.setdefault(trip, deque(maxlen=800)).append(track.place)
-
-    def _known(self, trip: str) -> int:
-        if trip not in self._trip:
-            raise InputError(f"log: the city has no trip {trip!r}")
-        return self._trip[trip]

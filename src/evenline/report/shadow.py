@@ -17,7 +17,6 @@ from msgspec import UNSET
 
 import evenline
 from evenline.city.model import City
-from evenline.city.tables import digest
 from evenline.control.visits import Visit, visit_table
 from evenline.figures.measure import BUNCHED
 from evenline.figures.page import Numbers, Picture, simple_page
@@ -30,6 +29,7 @@ from evenline.live.entries import (
     Entry,
     EventEntry,
     PollEntry,
+    checked,
 )
 from evenline.live.frame import Frame, frame_of
 from evenline.live.log import read_log
@@ -60,17 +60,17 @@ class Seen:
 def read_seen(path: Path, city: City) -> Seen:
     """Read a log of a city, or refuse it."""
     seen, trips = Seen(), {trip.id: number for number, trip in enumerate(city.trips)}
-    own = digest(city)
-    for _, entry in read_log(path, Entry, torn=True):
+    try:
+        entries = list(checked((entry for _, entry in read_log(path, Entry, torn=True)), city))
+    except InputError as error:
+        said = str(error)
+        raise InputError(said if str(path) in said else f"{path}: {said}") from None
+    for entry in entries:
         if isinstance(entry, Begun):
-            if entry.city != own:
-                raise InputError(f"{path}: is the log of another city than {city.name}")
             seen.begun.append(entry)
         elif isinstance(entry, PollEntry):
             seen.polls.append(entry)
         elif isinstance(entry, EventEntry):
-            if entry.trip not in trips:
-                raise InputError(f"{path}: the city has no trip {entry.trip!r}")
             visits = seen.arrived if entry.what == "arrives" else seen.left
             visits[trips[entry.trip], entry.stop] = entry.at_s
             seen.sure.append(entry.sure)
