@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,14 @@ from msgspec import inspect
 
 import evenline
 from adversary import NUMERALS, TEXTS, Case, absent, records_in, stated, tried_numbers, unstated
-from adversary_files import File, every_file, put, table_files
+from adversary_files import DEMAND, File, demand_files, every_file, put, table_files
 from door import Ended, door
-from evenline.city.tables import COLUMNS, RANGES, Words
+from evenline.city.importers import demand_tables
+from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.cli import main as cli
 from evenline.runs.job import Answer
 from evenline.support.records import Record
-from hamlet import HAMLET, cells_of, with_cell, write_hamlet
+from hamlet import DETAILS, HAMLET, cells_of, in_cell, with_cell, write_detailed
 
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
@@ -153,22 +154,28 @@ def test_a_damaged_key_is_refused_in_one_line(files: list[File], table: Table) -
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def column_cases(name: str) -> Iterator[Case]:
-    """Every column with every kind of value in its first row, and ids that appear twice."""
-    for number, (column, allowed) in enumerate(RANGES[name].items()):
+def damaged_cells(text: str, ranges: Mapping[str, Range | Words]) -> Iterator[Case]:
+    """Every column of a table with every kind of value in its first row."""
+    for number, column in enumerate(cells_of(text)[0]):
+        allowed = ranges[column]
         texts = isinstance(allowed, Words)
         tried = TEXTS if texts else (*NUMERALS, *map(str, tried_numbers(allowed)))
         for value in tried:
-            content = with_cell(name, 1, number, value).encode()
+            content = in_cell(text, 1, number, value).encode()
             yield Case(column, value, content, not stated(allowed, value))
-    key, cells = COLUMNS[name][0], cells_of(HAMLET[name])
+
+
+def column_cases(name: str) -> Iterator[Case]:
+    """Every column with every kind of value in its first row, and ids that appear twice."""
+    yield from damaged_cells((HAMLET | DETAILS)[name], RANGES[name])
+    key, cells = COLUMNS[name][0], cells_of((HAMLET | DETAILS)[name])
     if key == f"{name[:-5]}_id":
         yield Case(key, cells[1][0], with_cell(name, 2, 0, cells[1][0]).encode(), True)
 
 
 def test_every_key_and_column_of_a_city_has_a_range() -> None:
-    for name in HAMLET:
-        assert tuple(RANGES[name]) == tuple(cells_of(HAMLET[name])[0])
+    for name, text in (HAMLET | DETAILS).items():
+        assert tuple(RANGES[name]) == tuple(cells_of(text)[0])
 
 
 def test_a_damaged_column_is_refused_in_one_line(root: Path, table: Table) -> None:
@@ -176,9 +183,23 @@ def test_a_damaged_column_is_refused_in_one_line(root: Path, table: Table) -> No
         for case in column_cases(file.path.name):
             file.write(case.document)
             table.judge(file, case)
-        write_hamlet(file.path.parent)
+        write_detailed(file.path.parent)
     assert not table.wrong
     assert table.count >= 400
+
+
+def test_a_damaged_table_of_demand_is_refused_in_one_line(root: Path, table: Table) -> None:
+    tried: set[str] = set()
+    for file, text in zip(demand_files(root), DEMAND.values(), strict=True):
+        new = [
+            case for case in damaged_cells(text, demand_tables.COLUMNS) if case.place not in tried
+        ]
+        for case in new:
+            file.write(case.document)
+            table.judge(file, case)
+        tried |= {case.place for case in new}
+    assert not table.wrong
+    assert tried == set(demand_tables.COLUMNS)
 
 
 # -- whole files ----------------------------------------------------------------------------------
@@ -198,7 +219,7 @@ CONTENTS = {
 
 
 def test_a_damaged_file_is_refused_in_one_line(files: list[File], root: Path, table: Table) -> None:
-    for file in (*files, *table_files(root)):
+    for file in (*files, *table_files(root), *demand_files(root)):
         file.write(file.base)
         whole = file.path.read_bytes()
         for name, content in CONTENTS.items() | {"half": whole[: len(whole) // 2]}.items():

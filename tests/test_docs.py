@@ -19,7 +19,7 @@ import pytest
 import typer.main
 
 from evenline.city.embedded import embedded_city
-from evenline.city.tables import COLUMNS
+from evenline.city.ranges import COLUMNS
 from evenline.cli.main import app
 
 ROOT = Path(__file__).parents[1]

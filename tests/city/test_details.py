@@ -19,7 +19,7 @@ def detailed(tmp_path: Path) -> Path:
 
 def test_details_are_read_as_they_stand(detailed: Path) -> None:
     city = load_city(detailed)
-    assert (city.stops[0].name, city.stops[0].source) == ("Market square", "de:07:1")
+    assert (city.stops[0].name, city.stops[0].source) == ("Market", "de:07:1")
     assert (city.services[0].name, city.trips[1].source) == ("1 to the station", "71:b")
     assert city.roads[0].shape == ((250.0, 12.5), (300.0, -3.0))
     assert [stop.lane for stop in city.stops] == [0, 1, 0, 0, 0, 0]

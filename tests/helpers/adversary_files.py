@@ -50,7 +50,7 @@ from evenline.trial.used import Ledger
 from evenline.trial.verify import verify
 from evenline.worlds import calibration
 from evenline.worlds.open import open_city
-from hamlet import DETAILS, HAMLET, MANIFEST, write_hamlet
+from hamlet import DETAILS, HAMLET, MANIFEST, write_detailed, write_hamlet
 from made import made_up
 from spoilt_bundles import rehash
 
@@ -183,7 +183,7 @@ def calibration_of(city: City) -> dict[str, Any]:
 
 
 def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
-    own, manifest = root / "fitted.json", write_hamlet(root / "sealed") / "manifest.json"
+    own, manifest = root / "fitted.json", write_detailed(root / "sealed") / "manifest.json"
     check = ("policy", "check", "zero", "--city", hamlet, "--calibration", own)
     first = {name: "0.0" if isinstance(fitted[name][0], list) else "0" for name in ARRAYS}
     ranges = {f"{name}.{first[name]}": Range(*ARRAYS[name]) for name in ARRAYS}
@@ -211,8 +211,7 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
 
 def table_files(root: Path) -> list[File]:
     """The tables of the hamlet; their cases are made from `RANGES`."""
-    details = {name: text.encode() for name, text in DETAILS.items()}
-    folder = write_hamlet(root / "edited", details)
+    folder = write_detailed(root / "edited")
     return [
         File(
             folder / name,
@@ -222,6 +221,35 @@ def table_files(root: Path) -> list[File]:
             partial(put, folder / name),
         )
         for name in COLUMNS
+    ]
+
+
+# Sound tables of demand for the hamlet; together they have every column.
+DEMAND = {
+    "journeys": "departure_s,origin,destination,min_demand\n10,s1,s3,0.5\n60,t1,t2,1.25\n",
+    "by-clock": "departure_time,origin,destination\n00:00:10,s1,s3\n00:01,t1,t2\n",
+    "matrix": "from_s,to_s,origin,destination,passengers\n0,300,s1,s3,2.5\n0,60,t1,t2,4\n",
+    "bands": "from_time,to_time,origin,destination,passengers\n00:00,00:05,s1,s2,3\n"
+    "00:00:00,00:01:00,t1,t2,4\n",
+    "counts": "service_id,stop_id,from_s,boardings,alightings\nout,s1,0,5,0\nout,s3,0,0,5\n",
+    "by-route": "route_id,direction_id,stop_id,from_time,boardings,alightings\n"
+    "1,0,s1,00:00,5,0\n1,0,s3,00:00,0,5\n",
+}
+
+
+def demand_files(root: Path) -> list[File]:
+    """Tables of demand; their cases are made from `demand_tables.COLUMNS`."""
+    hamlet, out = write_hamlet(root / "hamlet-of-few"), root / "hamlet-of-many"
+    return [
+        File(
+            path := root / f"{name}.csv",
+            None,
+            text.encode(),
+            ("city", "people", hamlet, "--demand", path, "--out", out),
+            partial(put, path),
+            makes=(out,),
+        )
+        for name, text in DEMAND.items()
     ]
 
 

@@ -87,7 +87,7 @@ hour,cars_per_hour
 DETAILS = {  # what a city may say and the hamlet usually does not
     "names.csv": """\
 kind,id,source_id,name
-stop,s1,de:07:1,Market square
+stop,s1,de:07:1,Market
 service,out,R1-0,1 to the station
 trip,out.1,71:b,
 """,
@@ -143,6 +143,38 @@ def write_hamlet(folder: Path, tables: dict[str, bytes] | None = None) -> Path:
     return folder
 
 
+def write_detailed(folder: Path) -> Path:
+    """The hamlet with everything that a city may say."""
+    details = {name: text.encode() for name, text in DETAILS.items()}
+    write_hamlet(
+        folder, details | {"network.net.xml.gz": b"net", "a.add.xml": b"", "b.rou.xml": b""}
+    )
+    seal_whole(folder)
+    return folder
+
+
+def seal_whole(folder: Path) -> None:
+    """Seal a detailed hamlet, its carried files too."""
+    files = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if path.name != "manifest.json"
+    }
+    seal(
+        folder,
+        files=files,
+        origin={"lat": 46.2, "lon": 6.1},
+        clock={"date": "2012-10-01", "start_s": 21_600, "zone": "Europe/Zurich"},
+        notes=["demand is synthetic"],
+        carried={
+            "additional": ["a.add.xml"],
+            "routes": ["b.rou.xml"],
+            "own_buses": True,
+            "begin_s": 300,
+        },
+    )
+
+
 def refusal(folder: Path) -> str:
     """The one line with which a folder is refused."""
     with pytest.raises(InputError) as caught:
@@ -158,7 +190,12 @@ def cells_of(text: str) -> list[list[str]]:
 
 def with_cell(name: str, row: int, column: int, value: str) -> str:
     """A table of the hamlet with one value changed; row 0 is the header."""
-    cells = cells_of(HAMLET[name])
+    return in_cell((HAMLET | DETAILS)[name], row, column, value)
+
+
+def in_cell(text: str, row: int, column: int, value: str) -> str:
+    """A table with one value changed; row 0 is the header."""
+    cells = cells_of(text)
     cells[row][column] = value
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(cells)

@@ -1,6 +1,7 @@
 """Small cities at random, for worlds that need no streets: a few services over shared stops, a few
 buses, crowds, changes; and running times that let buses bunch and overtake."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,12 @@ def small_city(
     people: Sequence[Person] = (),
     horizon_s: int = 3600,
     vehicle: Vehicle | None = None,
+    more_vehicles: Sequence[Vehicle] = (),
+    bus_types: Sequence[int] = (0,),
 ) -> City:
     """A city of services given by their stops, and trips given by service and departure.
+
+    The trips take the bus types in turn.
 
     Every stop is half way round a street that ends where it begins, so that a bus can serve stops
     in any order.
@@ -43,8 +48,8 @@ def small_city(
     stops = 1 + max(stop for service in services for stop in service)
     count = [0] * len(services)
     timetable = []
-    for service, departure_s in trips:
-        timetable.append(Trip(f"S{service}.{count[service]}", service, departure_s))
+    for (service, departure_s), kind in zip(trips, itertools.cycle(bus_types), strict=False):
+        timetable.append(Trip(f"S{service}.{count[service]}", service, departure_s, kind))
         count[service] += 1
     return City(
         name="small",
@@ -66,6 +71,7 @@ def small_city(
         ),
         trips=tuple(timetable),
         journeys=journeys_of(people),
+        more_vehicles=tuple(more_vehicles),
     )
 
 
@@ -135,14 +141,17 @@ def cities(draw: Draw, most_services: int = 4) -> City:
     trips = [(i, at) for i in range(len(services)) for at in sorted(draw(departures))]
     if draw(st.booleans()):
         trips.sort(key=lambda trip: trip[1])  # services mixed in the timetable
-    vehicle = Vehicle(
-        capacity=draw(st.integers(1, 6)),
-        min_dwell_s=draw(st.integers(0, 15) | st.just(7.5)),
-        exchange_s_per_passenger=draw(st.integers(1, 5) | st.sampled_from([0.25, 0.5, 1.75, 2.5])),
+    buses = st.builds(
+        Vehicle,
+        capacity=st.integers(1, 6),
+        min_dwell_s=st.integers(0, 15) | st.just(7.5),
+        exchange_s_per_passenger=st.integers(1, 5) | st.sampled_from([0.25, 0.5, 1.75, 2.5]),
     )
+    vehicle, *more = draw(st.lists(buses, min_size=1, max_size=3))
+    types = draw(st.lists(st.integers(0, len(more)), min_size=1, max_size=5))
     groups = st.lists(crowds(services, busy), max_size=10)
     people = [person for group in draw(groups) for person in group][:60]
-    return small_city(services, trips, people, horizon, vehicle)
+    return small_city(services, trips, people, horizon, vehicle, more, types)
 
 
 @st.composite

@@ -227,7 +227,7 @@ class ReferenceWorld:
     def _finish(self, bus: Bus) -> None:
         self.running[bus.service].remove(bus)
         self.durations.append(self.now - bus.reached_s[0])
-        vehicle = self.city.vehicle
+        vehicle = self.city.vehicle_of(bus.trip)
         leaving = len(self._leaving(bus))
         base_s = math.ceil(max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * leaving))
         self._exchange(bus, base_s, 0)
@@ -266,7 +266,7 @@ class ReferenceWorld:
         free again, at a whole second. People who come before all this is done are let on as well,
         which takes longer; people who come during the hold are let on too, which does not.
         """
-        arrived, vehicle = self.now, self.city.vehicle
+        arrived, vehicle = self.now, self.city.vehicle_of(bus.trip)
         each, load, boarded = Fraction(vehicle.exchange_s_per_passenger), len(bus.riders), 0
         leaving = self._leaving(bus)  # in order of boarding; the last on is the first off
         alighting = len(leaving)
@@ -311,8 +311,9 @@ class ReferenceWorld:
 
     def _first_in_line(self, bus: Bus, before_s: int) -> Person | None:
         """Who may get on next, of those who come before a second; nobody if the bus is full."""
-        assert len(bus.riders) <= self.city.vehicle.capacity
-        if len(bus.riders) == self.city.vehicle.capacity:
+        capacity = self.city.vehicle_of(bus.trip).capacity
+        assert len(bus.riders) <= capacity
+        if len(bus.riders) == capacity:
             return None
         there = [person for person in self._eligible(bus) if person.since_s < before_s]
         return min(there, key=Person.turn, default=None)
@@ -352,7 +353,7 @@ class ReferenceWorld:
     # -- what is known of a bus -------------------------------------------------------------------
 
     def _describe(self, bus: Bus, gap: int | None) -> list[float]:
-        vehicle = self.city.vehicle
+        vehicle = self.city.vehicle_of(bus.trip)
         waiting = sum(p.since_s <= self.now for p in self._eligible(bus))
         alighting = len(self._leaving(bus))
         boarding = min(waiting, vehicle.capacity - len(bus.riders) + alighting)

@@ -23,11 +23,12 @@ from evenline.learn import run as run_module
 from evenline.learn import training
 from evenline.learn.data import replay_states, resident
 from evenline.learn.online import Online
-from evenline.learn.run import Plan, chosen_device, training_cell
-from evenline.learn.schedule import LEARNERS, Budget
+from evenline.learn.run import Config, Plan, chosen_device, training_cell
+from evenline.learn.schedule import LEARNERS, TAUGHT, Budget
 from evenline.learn.training import shortened, train
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
+from evenline.support.records import read_record
 from small import fast_store
 
 TOWN = open_city("town")
@@ -264,3 +265,9 @@ def test_training_imports_on_a_machine_without_sumo_environments_or_plots() -> N
     )
     ended = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
     assert ended.returncode == 0
+
+
+def test_lessons_need_no_replay(tmp_path: Path) -> None:
+    plan = Plan((TAUGHT,), (1,), BUDGET, slot=4, fused=8, hidden=8)
+    run_module.Run(tmp_path, plan, TOWN, CALIBRATION, None, chosen_device("cpu"))
+    assert read_record(tmp_path / "config.json", Config).replay is None

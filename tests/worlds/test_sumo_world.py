@@ -282,6 +282,32 @@ def test_fractions_of_a_second_round_dwell_up_as_in_sumo(
             assert max(1, visit.departure_s - visit.arrival_s) == dwell
 
 
+def test_every_bus_stands_and_fills_up_as_its_own_type(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """SUMO's own records of dwell and of who boarded, for two bus types in turn."""
+    sizes = [(3, 0), (3, 0), (9, 2), (9, 2)]
+    city = queueing_city(sizes)
+    van = replace(city.vehicle, capacity=7, min_dwell_s=20, exchange_s_per_passenger=6)
+    trips = tuple(replace(trip, vehicle=i % 2) for i, trip in enumerate(city.trips))
+    city = replace(city, trips=trips, more_vehicles=(van,))
+    day = run_day(open_world(city, outputs=sumo_outputs.output_options(tmp_path)), CELL, ZERO)
+    first = city.stops[city.services[0].stops[0]].id
+    halts = {
+        halt.bus: (halt.ended_s - halt.started_s, halt.exchanged)
+        for halt in sumo_outputs.halts(tmp_path, city.horizon_s)
+        if halt.stop == first
+    }
+    # The van of the third group leaves two people, who go with the bus after it.
+    expected = [(20, 3), (12, 3), (42, 7), (44, 11)]
+    assert [halts[trip.id] for trip in city.trips[1:]] == expected
+    assert day.outcome.departed == day.outcome.completed == 28
+    fast = FastWorld(city, steady(city), keep_visits=True)
+    run_episode(fast, CELL, ZERO)
+    told = [v for v in fast.visits if v.position == 0 and v.trip]
+    assert [(v.departure_s - v.arrival_s, v.boarded) for v in told] == expected
+
+
 def queueing_city(sizes: Sequence[tuple[int, int]]) -> City:
     """One service; so many people are at its first and second stop long before each bus comes.
 

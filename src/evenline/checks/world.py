@@ -128,6 +128,7 @@ class _Known:
         assert not whole or row[HEADWAY_BEHIND] == max(behind, 0)
         assert row[TARGET_AHEAD] == self.ahead_s[trip] and row[TARGET_BEHIND] == self.behind_s[trip]
         assert row[RATE] == rate, "the arrival rate is the city's"
-        assert row[CAPACITY] == city.vehicle.capacity and 0 <= row[ON_BOARD] <= row[CAPACITY]
-        assert row[BASE_DWELL] >= city.vehicle.min_dwell_s
+        vehicle = city.vehicle_of(trip)
+        assert row[CAPACITY] == vehicle.capacity and 0 <= row[ON_BOARD] <= row[CAPACITY]
+        assert row[BASE_DWELL] >= vehicle.min_dwell_s
         assert 0 <= row[WAITING] <= row[SYSTEM_WAITING] and row[ON_BOARD] <= row[SYSTEM_ON_BOARD]

@@ -7,7 +7,7 @@ level, and a higher level contains all passengers of a lower one.
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -229,7 +229,6 @@ def make_journeys(
         for i in range(len(services))
     ]
     changes = _changes(services)
-    carriers_of: dict[tuple[int, int], tuple[int, ...]] = {}
     rows: list[tuple[int, float, list[tuple[int, int]]]] = []
     ranks = np.argsort(np.argsort(rng.random(count), kind="stable"), kind="stable")
     for person in range(count):
@@ -248,17 +247,21 @@ def make_journeys(
         last = horizon_s - 2 * DEPARTURE_SHIFT_S
         departure = int(min(max(depart, DEPARTURE_SHIFT_S), last))
         rows.append((departure, round((ranks[person] + 1) / count * plan.max_level, 6), legs))
-    rows.sort(key=lambda row: (row[0], row[1]))
-    for _, _, legs in rows:
-        for leg in legs:
-            if leg not in carriers_of:
-                carriers_of[leg] = carrying(services, *leg)
+    return gathered(rows, services)
+
+
+def gathered(
+    people: Iterable[tuple[int, float, Sequence[tuple[int, int]]]], services: Sequence[Service]
+) -> Journeys:
+    """People, as (departure_s, min_demand, legs), in order and with the services of each leg."""
+    rows = sorted(people, key=lambda person: person[:2])
+    flat = [leg for _, _, legs in rows for leg in legs]
+    carriers_of = {leg: carrying(services, *leg) for leg in set(flat)}
     sets = sorted(set(carriers_of.values()))
     number = {carriers: i for i, carriers in enumerate(sets)}
-    flat = [leg for _, _, legs in rows for leg in legs]
     return Journeys(
         departure_s=np.array([row[0] for row in rows], np.int32),
-        min_demand=np.array([row[1] for row in rows]),
+        min_demand=np.array([row[1] for row in rows], np.float64),
         leg_start=np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])]).astype(np.int32),
         leg_board=np.array([leg[0] for leg in flat], np.int32),
         leg_alight=np.array([leg[1] for leg in flat], np.int32),

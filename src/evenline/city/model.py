@@ -222,6 +222,16 @@ class City:
         return self.vehicles[self.trips[trip].vehicle]
 
     @cached_property
+    def capacities(self) -> Floats:
+        """How many people the bus of each trip can carry."""
+        return np.array([float(self.vehicle_of(trip).capacity) for trip in range(len(self.trips))])
+
+    def capacity_of(self, service: int) -> int:
+        """How many people the largest bus of a service can carry."""
+        rooms = [self.vehicle_of(trip).capacity for trip in self.trips_of[service]]
+        return max(rooms, default=self.vehicle.capacity)
+
+    @cached_property
     def trips_of(self) -> tuple[tuple[int, ...], ...]:
         """The trips of each service, in timetable order."""
         rows: list[list[int]] = [[] for _ in self.services]

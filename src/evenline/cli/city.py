@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from evenline.cli import people
 from evenline.cli.options import (
     AddressOption,
     CityOption,
@@ -12,6 +13,7 @@ from evenline.cli.options import (
     ForceOption,
     WorkersOption,
     executor_of,
+    numbers_of,
     print_table,
 )
 from evenline.support.progress import stderr
@@ -20,6 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cit
 runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other versions of SUMO.")
 
 Folder = Annotated[Path, typer.Argument(help="A city folder.")]
+app.command()(people.people)
 
 
 @app.command()
@@ -53,7 +56,7 @@ def build(
     if profile is not None:
         city = with_profile(name, profile, until)
     elif hours is not None:
-        city = with_hours(name, _numbers(hours), until)
+        city = with_hours(name, numbers_of(hours), until)
     elif until is not None:
         raise InputError("--until needs a demand by hour; add --profile or --hours")
     else:
@@ -64,17 +67,6 @@ def build(
         if calibration is not None:
             save_calibration(aside / CALIBRATION, calibration)
     print(out)
-
-
-def _numbers(hours: str) -> tuple[float, ...]:
-    from evenline.support.errors import InputError
-
-    try:
-        return tuple(float(hour) for hour in hours.split(","))
-    except ValueError:
-        raise InputError(
-            f"--hours {hours!r}: must be numbers with commas between them, such as 13,105,197"
-        ) from None
 
 
 @app.command()

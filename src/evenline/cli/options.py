@@ -67,6 +67,16 @@ def widths_of(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
+def numbers_of(hours: str) -> tuple[float, ...]:
+    """Demand by hour from text such as 13,105,197."""
+    try:
+        return tuple(float(hour) for hour in hours.split(","))
+    except ValueError:
+        raise InputError(
+            f"--hours {hours!r}: must be numbers with commas between them, such as 13,105,197"
+        ) from None
+
+
 def print_table(title: str, rows: dict[str, str]) -> None:
     """A table of names and values."""
     table = Table(title=title, title_justify="left", show_header=False)

@@ -248,6 +248,20 @@ def deviate(
 
 
 @app.command()
+def withdraw(
+    folder: TrialFolder,
+    method: Annotated[str, typer.Argument(help="A control of the trial.")],
+    why: Annotated[str, typer.Option(help="Why its remaining days cannot be run.")],
+    by: Annotated[str, typer.Option(help="Who decides it.")],
+) -> None:
+    """Give up the remaining days of a control; the gate of completeness then fails."""
+    from evenline.trial.registration import withdraw as give_up
+
+    give_up(folder, method, why, by)
+    _show_notices(folder)
+
+
+@app.command()
 def pack(
     folder: TrialFolder,
     out: Annotated[Path, typer.Option(help="Folder of the packed trial, such as data/trial-city.")],

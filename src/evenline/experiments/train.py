@@ -75,9 +75,12 @@ def run_training(
     plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic, centred=centred)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
-    store = open_store(replay or replay_folder(city.name), city)
+    store = None
+    if own or any(not learner.lessons for learner in learned):
+        store = open_store(replay or replay_folder(city.name), city)
     summary = train(folder, plan, city, calibration, store, device) if ours else {}
     for learner in own:
+        assert store is not None
         train_own(folder, learner, opened, store, plan.seeds)
     packed = where.platform == "cpu"
     summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)

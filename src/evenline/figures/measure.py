@@ -64,10 +64,16 @@ def measure_day(city: City, cell: Cell, outcome: Outcome, visits: pa.Table) -> D
         headway_cv=headway_cv(ratios),
         bunched_share=bunched_share(ratios),
         mean_load=float(leaving.mean()),
-        full_share=float(np.mean(leaving >= city.vehicle.capacity)),
+        full_share=float(np.mean(leaving >= _room(city, visits))),
         trip_duration_s=outcome.trip_duration_s,
         zero_token_share=outcome.zero_duration_share,
     )
+
+
+def _room(city: City, visits: pa.Table) -> Floats:
+    """How many people the bus of each visit can carry."""
+    room = dict(zip((trip.id for trip in city.trips), city.capacities.tolist(), strict=True))
+    return np.array([room[trip] for trip in column(visits, "trip").tolist()])
 
 
 def column(visits: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -35,7 +35,7 @@ from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.model import City
 from evenline.city.tables import digest
 from evenline.learn import lanes as ln
-from evenline.learn.centre import baseline_of, centred_cost
+from evenline.learn.centre import Baseline, baseline_of, centred_cost
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
 from evenline.learn.data import (
     Replay,
@@ -93,7 +93,7 @@ class Config(Record):
     """The content of `config.json`: the settings, and the hashes of the training data."""
 
     city: Sha256
-    replay: Sha256
+    replay: Sha256 | None  # None: lessons need no replay
     calibration: Sha256
     device: Word
     plan: Plan
@@ -148,12 +148,12 @@ class Run:
         plan: Plan,
         city: City,
         calibration: Calibration,
-        store: Store,
+        store: Store | None,
         device: jax.Device,
     ) -> None:
         check_plan(plan)
         self.folder, self.plan, self.city, self.calibration = folder, plan, city, calibration
-        self.store = store
+        self._store = store
         self.packed = device.platform == "cpu"
         self.device = device
         config = self._config()
@@ -170,17 +170,26 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / "config.json", config.as_json())
         self.size = plan.size(city)
-        self.baseline = baseline_of(store) if plan.centred else None
-        cost = None if self.baseline is None else centred_cost(store, self.baseline)
-        self.replay: Replay = resident(store, cost)
-        self.mean_return = mean_return(store, cost)
+        self.baseline: Baseline | None = None
+        self.mean_return: float | None = None
+        if store is not None:
+            self.baseline = baseline_of(store) if plan.centred else None
+            cost = None if self.baseline is None else centred_cost(store, self.baseline)
+            self.replay: Replay = resident(store, cost)
+            self.mean_return = mean_return(store, cost)
         self.rows: list[dict[str, Any]] = []
         self._saved = time.monotonic()
+
+    @property
+    def store(self) -> Store:
+        """The replay of the learners that use one."""
+        assert self._store is not None, "a learner of the paper has a replay"
+        return self._store
 
     def _config(self) -> Config:
         return Config(
             city=digest(self.city),
-            replay=replay_digest(self.store.manifest),
+            replay=None if self._store is None else replay_digest(self._store.manifest),
             calibration=calibration_digest(self.calibration),
             device=self.device.platform,
             plan=replace(self.plan, checkpoint_s=Plan.checkpoint_s),

@@ -35,10 +35,13 @@ def train(
     plan: Plan,
     city: City,
     calibration: Calibration,
-    store: Store,
+    store: Store | None,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Train all lanes of a plan, or continue; return a summary with the time of each phase."""
+    """Train all lanes of a plan, or continue; return a summary with the time of each phase.
+
+    A plan whose learners only take lessons needs no replay.
+    """
     chosen = chosen_device(device)
     with jax.default_device(chosen):
         run = Run(folder, plan, city, calibration, store, chosen)

@@ -38,9 +38,9 @@ class Forecast(NamedTuple):
     """What is known before the day: the timetable, rates of people, running times."""
 
     horizon_s: float
-    capacity: float
-    min_dwell_s: float
-    exchange_s: float  # for one person
+    capacity: Array  # of each trip's bus
+    min_dwell_s: Array
+    exchange_s: Array  # for one person
     bin_s: float  # length of the half hours; a reference may know finer ones
     first_place: I32  # offset of each service in the table of service-stops
     first_trip: I32  # offset of each service in `trips`
@@ -179,10 +179,11 @@ def _call(
     came, waited = _come(f, place, since_s, at)
     here = stops.queue[stop] + scale * came
     room.cost[0] += stops.queue[stop] * max(at - since_s, 0.0) + scale * waited
-    free = max(f.capacity - load + off, 0.0)
+    free = max(f.capacity[trip] - load + off, 0.0)
     on, rate = min(here, free), scale * f.rate[place, _half(f, at)]
-    dwell = max(f.min_dwell_s, f.exchange_s * (on + off))
+    dwell = max(f.min_dwell_s[trip], f.exchange_s[trip] * (on + off))
     room.raw[event.WAITING], room.raw[event.ON_BOARD], room.raw[event.RATE] = here, load, rate
+    room.raw[event.CAPACITY] = f.capacity[trip]
     leaves = at + dwell + _base_s(f, room, trip, stop, at, dwell, stops.reached_s[stop])
     late = min(rate * (leaves - at), free - on)
     stops.queue[stop] = here - on
@@ -304,10 +305,10 @@ def _left(f: Forecast, room: Room, first: int, stop: int, last: int, scale: floa
 
 
 @inlined
-def _exchanged(f: Forecast, raw: Array, place: int) -> tuple[float, float, float]:
+def _exchanged(f: Forecast, trip: int, raw: Array, place: int) -> tuple[float, float, float]:
     """Who alights and who boards at the stop of an event, and the places free for boarding."""
     off = f.alights[place] * raw[event.ON_BOARD]
-    free = max(f.capacity - raw[event.ON_BOARD] + off, 0.0)
+    free = max(f.capacity[trip] - raw[event.ON_BOARD] + off, 0.0)
     return off, min(raw[event.WAITING], free), free
 
 
@@ -328,9 +329,9 @@ def _costs(
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
     first = f.first_place[service]
     last, place = f.first_place[service + 1] - first - 1, first + stop
-    room.raw[event.SERVICE], room.raw[event.CAPACITY] = service, f.capacity
+    room.raw[event.SERVICE] = service
     count = _before(f, seen, room, service, trip, stop, now, scale, behind + 1)
-    off, on, free = _exchanged(f, raw, place)
+    off, on, free = _exchanged(f, trip, raw, place)
     for n in range(holds_s.shape[0]):
         room.cost[0] = room.cost[1] = 0.0
         for j in range(stop, last):
@@ -365,7 +366,7 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
     first = f.first_place[service]
     place = first + stop
-    off, on, free = _exchanged(f, raw, place)
+    off, on, free = _exchanged(f, trip, raw, place)
     leaves = now + raw[event.BASE_DWELL] + hold_s
     late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
     seen.unseen[trip] += stop - seen.position[trip] - 1

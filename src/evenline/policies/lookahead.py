@@ -109,7 +109,8 @@ def forecast_of(
     city: City, tables: Tables, base: RulePolicy = USUAL_BASE, bin_s: int = RATE_BIN_S
 ) -> Forecast:
     """The tables of a bundle, the timetable and the base rule in the form of the computation."""
-    rate, vehicle = np.ascontiguousarray(tables[RATE]), city.vehicle
+    rate = np.ascontiguousarray(tables[RATE])
+    vehicle = [city.vehicle_of(trip) for trip in range(len(city.trips))]
     starts_s = np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0]
     next_s = np.full(len(starts_s), np.inf)
     for trips in city.trips_of:
@@ -119,9 +120,9 @@ def forecast_of(
     zeros = np.zeros((len(rate), 1))
     return Forecast(
         horizon_s=float(city.horizon_s),
-        capacity=float(vehicle.capacity),
-        min_dwell_s=float(vehicle.base_dwell_s(0)),
-        exchange_s=vehicle.exchange_ms / 1000,
+        capacity=np.array([float(each.capacity) for each in vehicle]),
+        min_dwell_s=np.array([float(each.base_dwell_s(0)) for each in vehicle]),
+        exchange_s=np.array([each.exchange_ms / 1000 for each in vehicle]),
         bin_s=float(bin_s),
         first_place=service_stop_offsets(city),
         first_trip=np.cumsum([0, *map(len, city.trips_of)]).astype(np.int32),

@@ -154,7 +154,7 @@ def guard_rows(file: Any, city: City) -> Array:
         & (file.columns["headway_ahead_s"] >= 0)
         & (file.columns["headway_behind_s"] < 0)
         & (file.rate > 0)
-        & (file.columns["on_board"] / city.vehicle.capacity <= load)
+        & (file.columns["on_board"] / city.capacities[file.columns["trip"]] <= load)
     )
 
 
@@ -202,7 +202,7 @@ def _by_cell(hits: Counter[str], rows: Counter[str]) -> tuple[float, float, floa
 
 def _exposures(files: list[_Rows], city: City) -> list[Figure]:
     """How many rows exceed the cap that the canonical state has for a feature."""
-    capacity = city.vehicle.capacity
+    room = city.capacities  # of each trip
     targets = np.zeros(len(city.trips))
     for trips in city.trips_of:
         for first, second in pairwise(trips):
@@ -211,8 +211,8 @@ def _exposures(files: list[_Rows], city: City) -> list[Figure]:
         "headway ahead": (lambda f: f.columns["headway_ahead_s"] > HEADWAY_CAP_S, 0),
         "headway behind": (lambda f: f.columns["headway_behind_s"] > HEADWAY_CAP_S, 1_565),
         "target headway": (lambda f: targets[f.columns["trip"]] > HEADWAY_CAP_S, 0),
-        "waiting": (lambda f: f.columns["waiting"] / capacity > WAITING_CAP, 0),
-        "arrival rate": (lambda f: f.rate * 600 / capacity > RATE_CAP, 0),
+        "waiting": (lambda f: f.columns["waiting"] / room[f.columns["trip"]] > WAITING_CAP, 0),
+        "arrival rate": (lambda f: f.rate * 600 / room[f.columns["trip"]] > RATE_CAP, 0),
         "base dwell": (lambda f: f.columns["base_dwell_s"] > DWELL_CAP_S, 0),
     }
     return [

@@ -159,7 +159,7 @@ def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
     raw[:, BASE_DWELL] = tokens.base_dwell_s
     raw[:, BUS_AHEAD] = tokens.headway_ahead_s != NONE
     raw[:, BUS_BEHIND] = tokens.headway_behind_s != NONE
-    raw[:, CAPACITY] = city.vehicle.capacity
+    raw[:, CAPACITY] = city.capacities[tokens.trip]
     raw[:, SYSTEM_WAITING] = tokens.system_waiting
     raw[:, SYSTEM_ON_BOARD] = tokens.system_on_board
     return raw

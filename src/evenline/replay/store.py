@@ -66,7 +66,7 @@ class Known(NamedTuple):
     target_behind: Array
     rates: Array  # level, place, half hour
     scale: Array
-    capacity: float
+    capacity: Array  # of each trip's bus
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def known_of(city: City, levels: tuple[float, ...]) -> Known:
         behind,
         np.stack([arrival_rates(city, level) for level in levels]),
         contract_of(city).scale,
-        float(city.vehicle.capacity),
+        city.capacities,
     )
 
 
@@ -237,7 +237,7 @@ def event_formulas(least: Callable[..., Any], most: Callable[..., Any]) -> Calla
             service, stop, most(ahead, 0), most(behind, 0), k.target_ahead[trip],
             k.target_behind[trip], c.waiting[r], c.on_board[r],
             k.rates[c.level[r], k.first_stop[service] + stop, slot], c.base_dwell_s[r],
-            ahead >= 0, behind >= 0, k.capacity,
+            ahead >= 0, behind >= 0, k.capacity[trip],
         )  # fmt: skip
 
     return features

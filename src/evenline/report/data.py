@@ -288,7 +288,6 @@ def city_data(city: City) -> dict[str, Any]:
     return {
         "name": city.name,
         "horizon_s": city.horizon_s,
-        "capacity": city.vehicle.capacity,
         "streets": streets,
         "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],
         "stops": [[stop.id, stop.x_m, stop.y_m] for stop in city.stops],
@@ -299,6 +298,7 @@ def city_data(city: City) -> dict[str, Any]:
                 "id": service.id,
                 "route": service.route,
                 "stops": list(service.stops),
+                "capacity": city.capacity_of(index),
                 "path": _path(city, service),
                 "km": [round(at / 1000, 3) for at in service.distance_m],
                 "trips": [city.trips[trip].id for trip in city.trips_of[index]],

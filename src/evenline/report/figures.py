@@ -181,7 +181,9 @@ def load(city: City, trial: dict[str, Any], days: Days, service: str) -> Figure:
         means = [on_board[stop == place].mean() for place in places]
         label = f"{role}: {trial['claim'][role]}"
         axes.plot(places + 1, means, style, color=colour, markersize=4, label=label)
-    axes.axhline(city.vehicle.capacity, color=LIGHT.muted, linestyle=":", label="capacity")
+    index = [each.id for each in city.services].index(service)
+    room = city.capacity_of(index)
+    axes.axhline(room, color=LIGHT.muted, linestyle=":", label="capacity")
     axes.set(xlabel=f"stop along service {service}", ylabel="passengers on board", ylim=(0, None))
     axes.legend(frameon=False, fontsize=9)
     return figure

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from evenline.city.model import City
 from evenline.figures.page import Numbers
 from evenline.report import words
 from evenline.report.data import Study
@@ -153,13 +154,18 @@ def _map(study: Study) -> Section:
         f"{len(city.services)} directions, {len(city.stops)} stops, "
         f"{sum(node.signal for node in city.nodes)} signals, {len(city.trips)} bus trips in a "
         f"day of {round(city.horizon_s / 3600, 1):g} hours, buses for "
-        f"{city.vehicle.capacity} passengers."
+        f"{_capacities(city)} passengers."
     )
     shown = Shown(
         "map", "Map", "", f"{caption} Choose a route to follow it below.",
         f"evenline report {study.name}", controls=True,
     )  # fmt: skip
     return Section("map", title, figures=[shown])
+
+
+def _capacities(city: City) -> str:
+    sizes = sorted({city.vehicles[trip.vehicle].capacity for trip in city.trips})
+    return " or ".join(map(str, sizes))
 
 
 def _days(study: Study, days: dict[str, Any] | None) -> Section:

@@ -153,7 +153,7 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
     } | dict(checks)
     for label, control in controls.items():
         every[f"{LESS_TIME}{label}"] = control.favourable_blocks >= needed
-    gates = {name: every[name] for name in claim.gates}
+    gates = {name: every.get(name, False) for name in claim.gates}  # a control may have no day
     return Findings(
         claim=ClaimFound(
             primary=primary,
@@ -176,8 +176,8 @@ def differences(endpoints: Endpoints, one: str, other: str) -> dict[Key, dict[st
     """One method minus another in every cell and seed that they share."""
     found = {}
     for key, values in endpoints.items():
-        if key.method == one:
-            against = endpoints[Key(other, key.seed, key.block, key.level)]
+        against = endpoints.get(Key(other, key.seed, key.block, key.level))
+        if key.method == one and against is not None:
             found[key] = {name: values[name] - against[name] for name in ENDPOINTS}
     return found
 

@@ -39,6 +39,7 @@ from evenline.trial.registration import (
     now,
     open_trial,
     refuse_closed,
+    withdrawn,
 )
 
 RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
@@ -46,11 +47,15 @@ RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a matrix: jobs by address, in order, without outcomes."""
+    """The progress of a matrix: jobs by address, in order, without outcomes.
+
+    Withdrawn jobs have no record and are not waited for.
+    """
 
     done: dict[str, Job]
     quarantined: dict[str, Job]
     missing: dict[str, Job]
+    withdrawn: dict[str, Job]
 
     @property
     def complete(self) -> bool:
@@ -68,11 +73,13 @@ def quarantine_path(trial: Trial, address: str) -> Path:
 
 
 def standing(trial: Trial) -> Progress:
-    """Find the done, quarantined and missing jobs from the files."""
-    found = Progress({}, {}, {})
+    """Find the done, withdrawn, quarantined and missing jobs from the files."""
+    found, gone = Progress({}, {}, {}, {}), withdrawn(trial.folder)
     for address, job in trial.jobs().items():
         if record_path(trial, address).exists():
             found.done[address] = job
+        elif job.method in gone:
+            found.withdrawn[address] = job
         elif quarantine_path(trial, address).exists():
             found.quarantined[address] = job
         else:
@@ -248,7 +255,7 @@ def matrix_of(trial: Trial) -> Matrix:
     """Every record's hash by block, and one hash for all results, without times and hosts."""
     blocks: dict[str, dict[str, str]] = {}
     results = {}
-    for address, job in trial.jobs().items():
+    for address, job in standing(trial).done.items():
         record = read_record(trial, address, job)
         block = blocks.setdefault("{}-{}".format(*job.block), {})
         block[address] = sha256(record_path(trial, address))

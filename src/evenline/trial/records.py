@@ -130,7 +130,15 @@ class Peek(_Event, kw_only=True, tag="peek"):
     records: Whole
 
 
-Event = RegisteredEvent | Deviation | Quarantined | Released | Peek
+class Withdrawn(_Event, kw_only=True, tag="withdrawn"):
+    """The remaining days of a control will not be run, so the trial stays incomplete."""
+
+    method: Word
+    why: Line
+    by: Line
+
+
+Event = RegisteredEvent | Deviation | Quarantined | Released | Peek | Withdrawn
 
 
 class Journal(Record):

@@ -23,7 +23,7 @@ from evenline.policies.bundle import Spec, open_policy, policy_digest, read_poli
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job as Order
 from evenline.runs.staging import stage_own, stage_policy
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 from evenline.support.files import (
     folder_files,
     from_json,
@@ -48,9 +48,11 @@ from evenline.trial.records import (
     Registered,
     RegisteredEvent,
     Source,
+    Withdrawn,
     read_registered,
 )
 from evenline.trial.used import Used, check_fresh, note_used, used_cells_files
+from evenline.trial.verify import DETACHABLE
 from evenline.worlds.calibration import calibration_digest, save_calibration
 from evenline.worlds.open import (
     CALIBRATION,
@@ -312,8 +314,20 @@ def read_trial(folder: Path) -> Trial:
 
 def _input_differences(trial: Trial) -> list[str]:
     registered, found = trial.registered.inputs, folder_files(trial.inputs)
-    names = sorted(registered.keys() | found.keys())
+    names = sorted((registered.keys() | found.keys()) - (_not_needed(trial) - found.keys()))
     return [name for name in names if registered.get(name) != found.get(name)]
+
+
+def _not_needed(trial: Trial) -> set[str]:
+    """The tensors that only withdrawn methods use; they may be absent."""
+    gone = withdrawn(trial.folder)
+    users: dict[str, set[str]] = {}
+    for policy in trial.registered.policies:
+        for name in policy.files:
+            users.setdefault(f"{policy.path}/{name}".removeprefix("./"), set()).add(policy.method)
+    return {
+        name for name, who in users.items() if who <= gone.keys() and DETACHABLE.fullmatch(name)
+    }
 
 
 def changed_source(trial: Trial) -> list[tuple[str, str | None]]:
@@ -395,6 +409,27 @@ def deviate(folder: Path, why: str, by: str) -> None:
     append_event(folder, deviation)
 
 
+def withdrawn(folder: Path) -> dict[str, Withdrawn]:
+    """The withdrawn methods."""
+    return {event.method: event for event in journal(folder) if isinstance(event, Withdrawn)}
+
+
+def withdraw(folder: Path, method: str, why: str, by: str) -> None:
+    """Give up the remaining days of a control, so that the trial can be closed without them."""
+    refuse_closed(folder)
+    trial = read_trial(folder)
+    claim, methods = trial.plan.claim, trial.plan.methods
+    if method not in methods:
+        raise InputError(f"unknown method {method!r}; choose {choice(methods)}")
+    if method in (claim.candidate, claim.parent):
+        raise InputError(f"{method} is part of the claim and cannot be withdrawn")
+    if method in withdrawn(folder):
+        raise InputError(f"{method} is withdrawn already")
+    if not why.strip() or not by.strip():
+        raise InputError("to withdraw a method needs a reason (--why) and a name (--by)")
+    append_event(folder, Withdrawn(method=method, why=why.strip(), by=by.strip()))
+
+
 def refuse_closed(folder: Path) -> None:
     """Refuse to change a closed trial."""
     if (folder / CLOSEOUT).exists():
@@ -412,4 +447,6 @@ def notices(folder: Path) -> list[str]:
             told.append(f"deviation ({event.at}, {event.by}): {event.why} [{files}]")
         elif isinstance(event, Peek):
             told.append(f"seal broken ({event.at}): outcomes of {event.records} jobs shown")
+        elif isinstance(event, Withdrawn):
+            told.append(f"withdrawn ({event.at}, {event.by}): {event.method}: {event.why}")
     return told

@@ -119,7 +119,7 @@ def check_trial(
     wanted: dict[str, Any] = {"trial": own}
     records: dict[str, dict[str, Any]] = {}
     with reading(name, opinion):
-        check_registration(folder, trial, opinion)
+        check_registration(folder, trial, events, opinion)
     with reading(name, opinion):
         check_source(folder, trial, events, source, opinion)
     with reading(name, opinion):
@@ -128,7 +128,7 @@ def check_trial(
     with reading("matrix.json", opinion):
         check_matrix(folder, own, records, opinion)
     with reading(name, opinion):
-        if len(records) == trial["jobs"] and not opinion.problems:
+        if records and not opinion.problems:
             figures = {"notices": wanted["notices"]}
             figures |= recompute(trial, list(records.values()))
             check_analysis(folder, own, figures, opinion)
@@ -248,8 +248,22 @@ def read_journal(path: Path, opinion: Opinion) -> list[dict[str, Any]]:
     return events
 
 
-def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) -> None:
-    """Check that city, bundles and plan are the registered files."""
+def withdrawn(events: list[dict[str, Any]]) -> set[str]:
+    """The controls whose remaining days were given up."""
+    return {event["method"] for event in events if event["event"] == "withdrawn"}
+
+
+def check_registration(
+    folder: Path, trial: dict[str, Any], events: list[dict[str, Any]], opinion: Opinion
+) -> None:
+    """Check that city, bundles and plan are the registered files.
+
+    Tensors may be absent from a packed trial, and where only withdrawn methods use them.
+    """
+    claim, gone = trial["plan"]["claim"], withdrawn(events)
+    for role in ("candidate", "parent"):
+        opinion.expect(claim[role] not in gone, "journal.jsonl", f"withdraws the {role}")
+    kept = {policy["path"] for policy in trial["policies"] if policy["method"] not in gone}
     if (folder / "plan.toml").is_file():
         same = file_hash(folder / "plan.toml") == trial["plan_sha256"]
         opinion.expect(same, "plan.toml", "changed since it was registered")
@@ -258,7 +272,8 @@ def check_registration(folder: Path, trial: dict[str, Any], opinion: Opinion) ->
     found, registered = hashes_below(folder / "inputs"), trial["inputs"]
     for name in sorted(found.keys() | registered.keys()):
         where = f"inputs/{name}"
-        if name not in found and opinion.packed and DETACHABLE.fullmatch(name):
+        needed = not opinion.packed and str(Path(name).parent) in kept
+        if name not in found and not needed and DETACHABLE.fullmatch(name):
             opinion.detached[where] = registered[name]
         elif name not in found:
             opinion.expect(False, where, "is missing, though it was registered")
@@ -360,8 +375,11 @@ def check_records(
     events: list[dict[str, Any]],
     opinion: Opinion,
 ) -> dict[str, dict[str, Any]]:
-    """Check that every job has one record, every record has a job, and each record is valid."""
-    jobs = expected_jobs(trial)
+    """Check that every job has one record, every record has a job, and each record is valid.
+
+    The jobs of a withdrawn method may lack theirs.
+    """
+    jobs, gone = expected_jobs(trial), withdrawn(events)
     plan = trial["plan"]
     policies = sum(len(sources) for sources in plan["methods"].values())
     planned = len(plan["blocks"]) * len(plan["levels"]) * policies
@@ -373,6 +391,8 @@ def check_records(
         path = folder / "records" / f"{address}.json"
         seed = "" if job["seed"] is None else f" {job['seed']}"
         name = f"{job['method']}{seed} {'-'.join(map(str, job['cell'].values()))}"
+        if job["method"] in gone and not path.is_file():
+            continue
         if opinion.expect(path.is_file(), f"records/{path.name}", f"is missing ({name})"):
             record = load(path, opinion)
             if isinstance(record, dict) and check_record(
@@ -545,6 +565,7 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
     both = primary["passed"] and service["passed"]
     by_level = {str(d): means(gaps, 4, d) for d in plan["levels"]}
     overall = means(gaps)
+    described = [label for label in plan["methods"] if any(key[0] == label for key in days)]
     roles = (claim["candidate"], claim["parent"])
     gates = {
         "mean direction": overall["generalized_s"] < 0,
@@ -558,17 +579,17 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
             "difference": means(against),
             "favourable_blocks": sum(
                 average([g["generalized_s"] for k, g in against.items() if k[2:4] == b]) < 0
-                for b in blocks
+                for b in sorted({key[2:4] for key in against})
             ),
         }
-        for label in plan["methods"]
+        for label in described
         if label not in roles
         for against in [gap_table(days, claim["candidate"], label)]
     }
     for label, control in controls.items():
         enough = control["favourable_blocks"] >= primary["required_wins"]
         gates[f"less time than {label}"] = enough
-    gates = {name: gates[name] for name in claim["gates"]}
+    gates = {name: gates.get(name, False) for name in claim["gates"]}
     return {
         "claim": {
             "primary": primary
@@ -580,7 +601,7 @@ def recompute(trial: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         },
         "gates": gates,
         "confirmed": both and all(gates.values()),
-        "means": {label: means(days, 0, label) for label in plan["methods"]},
+        "means": {label: means(days, 0, label) for label in described},
         "difference": overall,
         "by_level": by_level,
         "by_seed": {str(seed): means(gaps, 1, seed) for seed in plan["seeds"]},
@@ -595,7 +616,7 @@ def gap_table(
     return {
         key: {name: day[name] - days[other, *key[1:]][name] for name in FIGURES}
         for key, day in days.items()
-        if key[0] == one
+        if key[0] == one and (other, *key[1:]) in days
     }
 
 
@@ -634,6 +655,10 @@ def notices(trial: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
             told.append(f"deviation ({event['at']}, {event['by']}): {event['why']} [{files}]")
         if event["event"] == "peek":
             told.append(f"seal broken ({event['at']}): outcomes of {event['records']} jobs shown")
+        if event["event"] == "withdrawn":
+            told.append(
+                f"withdrawn ({event['at']}, {event['by']}): {event['method']}: {event['why']}"
+            )
     return told
 
 

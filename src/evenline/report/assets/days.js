@@ -300,7 +300,7 @@ function loads(rows, stops) {
 }
 
 figure("load", ["service", "block"], (box) => {
-  const here = service(), capacity = data.city.capacity, stops = here.stops.length;
+  const here = service(), capacity = here.capacity, stops = here.stops.length;
   const chart = area(box, 230, { left: 44, right: 12, top: 24, bottom: 42 });
   const { inner, root } = chart;
   const x = scale([1, stops], [inner.left + 8, inner.right - 8]);

@@ -221,7 +221,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             first = bus.first_visit
             d.num[0].trips_done += 1
             d.num[0].trip_seconds += now - d.visit[first].visited_s
-            base = _base_dwell_s(s, d.alighting[first + stop])
+            base = _base_dwell_s(d, trip, d.alighting[first + stop])
             _exchange(s, d, trip, stop, base, 0.0)
         else:
             d.batch[asking] = trip
@@ -303,7 +303,7 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     gap, behind = raw[event.HEADWAY_AHEAD], headway_behind(h, trip, now)
     waiting = eligible(s, d, place, now)
     alighting = d.alighting[bus.first_visit + bus.position]
-    boarding = min(waiting, s.capacity - bus.load + alighting)
+    boarding = min(waiting, bus.capacity - bus.load + alighting)
     raw[event.SERVICE] = bus.service
     raw[event.STOP] = bus.position
     raw[event.TIME] = now
@@ -314,18 +314,19 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     raw[event.WAITING] = waiting
     raw[event.ON_BOARD] = bus.load
     raw[event.RATE] = s.times[d.num[0].level, half_hour(s, now), place].rate_per_s
-    raw[event.BASE_DWELL] = _base_dwell_s(s, alighting + boarding)
+    raw[event.BASE_DWELL] = _base_dwell_s(d, trip, alighting + boarding)
     raw[event.BUS_AHEAD] = 1.0 if gap >= 0 else 0.0
     raw[event.BUS_BEHIND] = 1.0 if behind >= 0 else 0.0
-    raw[event.CAPACITY] = s.capacity
+    raw[event.CAPACITY] = bus.capacity
     raw[event.SYSTEM_WAITING] = d.num[0].waiting_now
     raw[event.SYSTEM_ON_BOARD] = d.num[0].riding_now
 
 
 @inlined
-def _base_dwell_s(s: Static, people: int) -> int:
+def _base_dwell_s(d: Day, trip: int, people: int) -> int:
     """The kernel's form of `Vehicle.base_dwell_s`."""
-    return int(max(s.min_dwell_s, (s.exchange_ms * people + 999) // 1000))
+    bus = d.trip[trip]
+    return int(max(bus.min_dwell_s, (int(bus.exchange_ms) * people + 999) // 1000))
 
 
 @inlined
@@ -395,11 +396,12 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     added after that; people who come during the hold board without delaying the bus. Those who
     boarded last alight first; only passengers who change have an identity.
     """
-    bus, num, capacity = d.trip[trip], d.num[0], s.capacity
+    bus, num = d.trip[trip], d.num[0]
+    capacity, exchange_ms = bus.capacity, int(bus.exchange_ms)
     now, visit, place = num.now_s, bus.first_visit + stop, bus.first_place + stop
     load = aboard = bus.load
     alighting, changing = int(d.alighting[visit]), d.visit[visit].changing
-    free_ms, done, boarded = 1000 * int(now), now + s.min_dwell_s, 0
+    free_ms, done, boarded = 1000 * int(now), now + int(bus.min_dwell_s), 0
     leaves = done
     holding = False
     while True:
@@ -431,7 +433,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
             continue
         if free_ms <= 1000 * (at - 1):
             free_ms = 1000 * at
-        free_ms += s.exchange_ms
+        free_ms += exchange_ms
         if not holding:
             done = max(done, (free_ms + 999) // 1000)
     left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0

@@ -51,12 +51,12 @@ NUM = _record(
 # A second: the first trip due in it (`Day.after` has the next), and the changes of the counts.
 SECOND = _record(*_same("i4", "due add_waiting add_riding"))
 # A trip. The fields from `last` on never change: last position, offsets of visits and places, rank
-# by service and trip, target headways, pace. The rest fills the line.
+# by service and trip, target headways, pace, bus type.
 TRIP = _record(
     *_same("i4", "load position reached_s ahead behind"),
     *_same("i4", "last first_visit first_place service rank target_ahead_s target_behind_s"),
     ("pace", "f4"),
-    ("unused", "i4", 3),
+    *_same("i4", "capacity min_dwell_s exchange_ms"),  # the last is for one person
 )
 # A place. Only the latest arrival changes. The other fields: how many classes its service can carry
 # and their offset in `Static.carried`, the first two of them, seconds per unit of pace, least
@@ -87,9 +87,6 @@ class Static(NamedTuple):
     """The data of a city and its calibration: shared by all worlds, never written."""
 
     horizon_s: int
-    capacity: int
-    min_dwell_s: int
-    exchange_ms: int  # for one person
     follow_coins: int  # of COINS: how often a run copies the run of the previous trip
     trip: Rows  # TRIP before its first arrival
     ranked: I32  # the trips ordered by service and trip

@@ -34,13 +34,10 @@ class _Queues:
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
     """Make the tables of a city that do not change during a day."""
     _check_fits(city)
-    vehicle, order, queues = city.vehicle, new_headways(city), _queues(city)
+    order, queues = new_headways(city), _queues(city)
     trip, ranked = _trips(city, order)
     return Static(
         horizon_s=city.horizon_s,
-        capacity=int(vehicle.capacity),
-        min_dwell_s=vehicle.base_dwell_s(0),
-        exchange_ms=vehicle.exchange_ms,
         follow_coins=round(calibration.follow * layout.COINS),
         trip=trip,
         ranked=ranked,
@@ -69,10 +66,10 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
 
 def _check_fits(city: City) -> None:
     """Check that seconds, stops and loads fit the kernel's packed integers."""
-    if city.vehicle.capacity > np.iinfo(np.int16).max:
+    largest = max(vehicle.capacity for vehicle in city.vehicles)
+    if largest > np.iinfo(np.int16).max:
         raise InputError(
-            f"vehicle: capacity {city.vehicle.capacity} is too large for the fast world; the "
-            "limit is 32767"
+            f"vehicle: capacity {largest} is too large for the fast world; the limit is 32767"
         )
     most = layout.SEVERAL  # stops
     if city.horizon_s >= layout.NEVER_S:
@@ -98,6 +95,7 @@ def _rows(kind: np.dtype[np.void], **columns: npt.ArrayLike) -> Rows:
 def _trips(city: City, order: Headways) -> tuple[Rows, I32]:
     """The initial row of each trip, and the trips ordered by service and trip."""
     ahead_s, behind_s = city.headway_targets()
+    vehicle = [city.vehicle_of(trip) for trip in range(len(city.trips))]
     ranked = np.argsort(order.service, kind="stable").astype(np.int32)
     trip = _rows(
         layout.TRIP,
@@ -112,6 +110,9 @@ def _trips(city: City, order: Headways) -> tuple[Rows, I32]:
         rank=np.argsort(ranked),
         target_ahead_s=ahead_s,
         target_behind_s=behind_s,
+        capacity=[int(each.capacity) for each in vehicle],
+        min_dwell_s=[each.base_dwell_s(0) for each in vehicle],
+        exchange_ms=[each.exchange_ms for each in vehicle],
     )
     return trip, ranked
 

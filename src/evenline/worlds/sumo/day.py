@@ -69,6 +69,7 @@ class Tables:
         self.stops = [service.stops for service in city.services]
         self.first_stop: list[int] = service_stop_offsets(city).tolist()
         self.targets_s: list[list[float]] = np.transpose(city.headway_targets()).tolist()
+        self.vehicle = [city.vehicle_of(trip) for trip in range(len(city.trips))]
         self.last_position = [len(city.services[t.service].stops) - 1 for t in city.trips]
         self.legs_end: list[int] = city.journeys.leg_start[1:].tolist()
         self.leg_of = _only_legs(city)
@@ -84,7 +85,6 @@ class Day:
         self.visits: list[Visit] = []
         self._t, city = tables, tables.city
         self._sumo = libsumo_functions()
-        self._vehicle = city.vehicle
         self._rates: list[list[float]] = arrival_rates(city, cell.demand).tolist()
         self._headways = Headways(*(column.tolist() for column in new_headways(city)))
         self._loads = [0] * len(city.trips)
@@ -170,7 +170,7 @@ class Day:
         SUMO exchanges the first passenger within the step of the arrival, so a passenger who is
         already on board from this stop counts as still waiting.
         """
-        service, load, vehicle = self._t.service[trip], self._loads[trip], self._vehicle
+        service, load, vehicle = self._t.service[trip], self._loads[trip], self._t.vehicle[trip]
         stop = self._t.stops[service][position]
         boarded = max(self._sumo.vehicle_getPersonNumber(self._t.bus[trip]) - load, 0)
         alighting = self._due[trip].pop(stop, 0)
@@ -221,7 +221,7 @@ class Day:
             here.base_dwell_s,
             ahead >= 0,
             behind >= 0,
-            self._vehicle.capacity,
+            self._t.vehicle[trip].capacity,
             self._waiting(),
             self.tally.riding,
         )
@@ -235,7 +235,7 @@ class Day:
         if boarded > 0:
             self._note_boarded(trip, boarded)
         left_behind = 0
-        if load >= self._vehicle.capacity:
+        if load >= self._t.vehicle[trip].capacity:
             service = self._t.service[trip]
             left_behind = self._eligible(service, self._t.stops[service][here.position])
         self.tally.denied += left_behind

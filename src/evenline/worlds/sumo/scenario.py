@@ -19,7 +19,7 @@ import numpy as np
 
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
-from evenline.city.model import City, Node, Road, Service, Stop, Trip
+from evenline.city.model import City, Node, Road, Service, Stop, Trip, Vehicle
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, write_text
 from evenline.worlds.sumo.runtime import binary, runtime_version
@@ -249,35 +249,49 @@ def _stops_xml(city: City) -> str:
 
 
 def _buses_xml(city: City) -> str:
-    vehicle = city.vehicle
-    lines = [
-        _element(
-            "vType",
-            id="bus",
-            vClass="bus",
-            length=vehicle.length_m,
-            maxSpeed=vehicle.max_speed_mps,
-            accel=vehicle.accel_mps2,
-            decel=vehicle.decel_mps2,
-            speedFactor="normc(0.78,0.10,0.55,1.00)",
-            personCapacity=int(vehicle.capacity),
-            boardingDuration=vehicle.exchange_s_per_passenger,
-        )
-    ]
+    """Bus types, routes and trips. A trip of another bus type brings its own route, because a
+    route says how long its buses stand.
+    """
+    lines = [_bus_type(vehicle, _type_id(i)) for i, vehicle in enumerate(city.vehicles)]
     for service in city.services:
-        halts = "".join(
-            f'<stop busStop="{city.stops[stop].id}" duration="{vehicle.min_dwell_s}" '
-            'parking="true"/>'
-            for stop in service.stops
-        )
-        lines.append(f'<route id="{service.id}" edges="{" ".join(service.roads)}">{halts}</route>')
+        lines.append(_route(city, service, city.vehicle, f'id="{service.id}" '))
     for trip in sorted(city.trips, key=lambda trip: (trip.departure_s, trip.id)):
-        line = city.services[trip.service].id
-        lines.append(
-            f'<vehicle id="{trip.id}" type="bus" route="{line}" line="{line}" '
-            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"/>'
+        service = city.services[trip.service]
+        named = "" if trip.vehicle else f' route="{service.id}"'
+        head = (
+            f'<vehicle id="{trip.id}" type="{_type_id(trip.vehicle)}"{named} line="{service.id}" '
+            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"'
         )
+        own = _route(city, service, city.vehicles[trip.vehicle])
+        lines.append(f"{head}>{own}</vehicle>" if trip.vehicle else f"{head}/>")
     return _document("routes", lines)
+
+
+def _type_id(vehicle: int) -> str:
+    return f"bus{vehicle}" if vehicle else "bus"
+
+
+def _bus_type(vehicle: Vehicle, name: str) -> str:
+    return _element(
+        "vType",
+        id=name,
+        vClass="bus",
+        length=vehicle.length_m,
+        maxSpeed=vehicle.max_speed_mps,
+        accel=vehicle.accel_mps2,
+        decel=vehicle.decel_mps2,
+        speedFactor="normc(0.78,0.10,0.55,1.00)",
+        personCapacity=int(vehicle.capacity),
+        boardingDuration=vehicle.exchange_s_per_passenger,
+    )
+
+
+def _route(city: City, service: Service, vehicle: Vehicle, named: str = "") -> str:
+    halts = "".join(
+        f'<stop busStop="{city.stops[stop].id}" duration="{vehicle.min_dwell_s}" parking="true"/>'
+        for stop in service.stops
+    )
+    return f'<route {named}edges="{" ".join(service.roads)}">{halts}</route>'
 
 
 def _cars_xml(city: City, cell: Cell) -> str:
