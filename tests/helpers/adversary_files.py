@@ -473,9 +473,10 @@ def live_files(root: Path, hamlet: Path) -> list[File]:
     city = load_city(hamlet)
     log, page, trip = root / "shadow" / "log.jsonl", root / "shadow-page", city.trips[0].id
     log.parent.mkdir()
+    # Its first line is so long that half of a log is less than a line.
     first = entries.Begun(
         format=entries.FORMAT, evenline="1", city=digest(city), policy="zero", policy_sha256=SHA,
-        lines=(city.services[0].id,), notes=("a",),
+        lines=(city.services[0].id,), notes=("a" * 1500,),
     )  # fmt: skip
     raw = (0.0, 1.0, *[0.0] * 14)
     later: tuple[entries.Entry, ...] = (

@@ -99,7 +99,7 @@ def write_shadow_report(log: Path, opened: OpenCity, out: Path, force: bool = Fa
         pictures(city, frame, seen),
         f"Made by: evenline shadow report {log.name} --city {city.name} (evenline "
         f"{evenline.__version__}; policy {policy}, SHA-256 {seen.begun[-1].policy_sha256[:12]}).",
-        explained=" ".join((EXPLAINED, *seen.begun[-1].notes)),
+        explained=" ".join((EXPLAINED, *map(_sentence, seen.begun[-1].notes))),
         last=[advice_table(city, frame, seen)],
     )
     write_text(out, page)
@@ -108,9 +108,14 @@ def write_shadow_report(log: Path, opened: OpenCity, out: Path, force: bool = Fa
 
 EXPLAINED = (
     "Nobody was held by this program. A headway is the time between two buses of a line at a stop. "
-    "What an advice saves is the forecast of the policy's own model, in seconds of generalized "
-    "passenger time, and was not observed."
+    "What a hold would save is the forecast of the policy's own model, in generalized passenger "
+    "time; it was not observed, and it does not add up where a bus that was not held gets the same "
+    "advice at the next stop."
 )
+
+
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:].removesuffix('.')}."
 
 
 def state_of(seen: Seen, number: int) -> str:
@@ -252,9 +257,9 @@ def decisions(seen: Seen) -> Numbers:
         rows.append(["From poll to advice, ms: median / 99 %", _two(times, 50, 99, ".1f")])
     if saves:
         total = sum(saves) / 3600
-        rows.append(["Saved if every hold were made, by the model, hours", f"{total:,.1f}"])
+        rows.append(["Sum of what each hold would save by the model, hours", f"{total:,.1f}"])
         accepted = _accepted_saving(seen)
-        rows.append(["of it by what was accepted, hours", f"{accepted / 3600:,.1f}"])
+        rows.append(["of it by accepted advice, hours", f"{accepted / 3600:,.1f}"])
     return Numbers("Decisions", ["", ""], rows)
 
 
@@ -294,7 +299,7 @@ def pictures(city: City, frame: Frame, seen: Seen) -> list[Picture]:
     trips = {trip.id: trip.service for trip in city.trips}
     advised = Counter(trips[given.trip] for given in seen.advice.values())
     count = advised or Counter(city.trips[trip].service for trip, _ in seen.arrived)
-    if not count:
+    if not count or not seen.arrived:
         return []
     service = city.services[count.most_common(1)[0][0]]
     name = service.name or service.id
