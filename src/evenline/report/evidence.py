@@ -95,16 +95,19 @@ def _running(trial: Trial, made: str) -> list[str]:
 
 def _closed(document: Path, folder: Path, made: str) -> list[str]:
     """The verdict and every table of the trial."""
-    for problem in verify(folder).problems:
+    opinion = verify(folder)
+    for problem in opinion.problems:
         raise InputError(f"{folder}: {problem}")
     trial = read_trial(folder)
     assert trial is not None, "a closed trial has its analysis"
+    done, planned = opinion.report["records"], trial["jobs"]
+    days = f"{done:,} days" if done == planned else f"{done:,} of {planned:,} planned days"
     analysis, image = trial["analysis"], document.parent / "images" / "evidence-blocks.png"
     write_bytes(image, png(forest(trial)))
     return [
         f"# Evidence: {'confirmed' if analysis['confirmed'] else 'not confirmed'}",
         "",
-        f"{made}: {trial['jobs']:,} days, {trial['simulator']}, registered as"
+        f"{made}: {days}, {trial['simulator']}, registered as"
         f" `{trial['sha256']}`, closed under `{trial['merkle_root']}`.",
         "",
         *verdict_lines(analysis),
