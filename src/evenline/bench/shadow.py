@@ -121,6 +121,5 @@ def _measure(
         "view_p99_ms": round(float(np.percentile(shown_ms, 99)), 1),
         "share_of_one_core": round(cpu_s / (polls * every_s), 4),
         "advice": len(shadow.advice),
-        "decisions": len(shadow.controller.asked),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
