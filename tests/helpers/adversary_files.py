@@ -176,6 +176,7 @@ def calibration_of(city: City) -> dict[str, Any]:
         "noise_s": [[0.0] * calibration.NOISE_QUANTILES] * 6,
         "least_s": [1.0] * 6,
         "pace": [0.0] * calibration.PACE_QUANTILES,
+        "note": "made up",
         "follow": 0.25,
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},
@@ -569,6 +570,7 @@ def journal_files(trial: Trial) -> list[File]:
         records.Quarantined(job=SHA, name="a", errors=("b",)),
         records.Released(job=SHA, name="a"),
         records.Peek(records=1),
+        records.Withdrawn(method="other", why="a", by="b"),
     )
     status = ("trial", "status", trial.folder)
 

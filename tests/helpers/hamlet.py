@@ -171,6 +171,7 @@ def seal_whole(folder: Path) -> None:
             "routes": ["b.rou.xml"],
             "own_buses": True,
             "begin_s": 300,
+            "options": {"time-to-teleport": "300"},
         },
     )
 

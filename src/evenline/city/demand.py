@@ -21,6 +21,7 @@ from evenline.support.records import Seed
 DEMAND_LEVELS = (0.75, 1.00, 1.25)
 DEPARTURE_SHIFT_S = 120
 RATE_BIN_S = 1800
+AS_IMPORTED = 0  # the demand seed of a scenario's own people at their own times
 Level = Annotated[float, Meta(ge=0.0, le=1_000.0)]  # of demand
 
 
@@ -66,7 +67,16 @@ def check_demand(city: City, demand: float) -> None:
     """Refuse a demand level above the highest one that the city has journeys for."""
     most = max(1.0, float(city.journeys.min_demand.max(initial=0.0)))
     if demand > most + 1e-9:
+        check_somebody(city)
         raise InputError(f"demand {demand}: {city.name} has journeys up to demand {most:.2f}")
+
+
+def check_somebody(city: City) -> None:
+    """Refuse a city without passengers."""
+    if not len(city.journeys):
+        raise InputError(
+            f"nobody travels in {city.name}; add passengers with: evenline city people"
+        )
 
 
 def check_some_demand(demand: float) -> None:
@@ -77,6 +87,8 @@ def check_some_demand(demand: float) -> None:
 
 def departure_shifts(city: City, cell: Cell) -> Ints:
     """The shift of each passenger's departure in a block, in whole seconds."""
+    if city.own_buses and cell.demand_seed == AS_IMPORTED:
+        return np.zeros(len(city.journeys), np.int32)
     rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
     uniform = rng.random(len(city.journeys))
     return np.rint((2 * uniform - 1) * DEPARTURE_SHIFT_S).astype(np.int32)

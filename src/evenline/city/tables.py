@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import numpy as np
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 
 from evenline.city.details import optional_tables, with_details
 from evenline.city.embedded import PLANS, embedded_city
@@ -86,6 +86,7 @@ class CarriedTable(Record):
     routes: tuple[FileName, ...] = ()
     own_buses: bool = False
     begin_s: Annotated[int, Meta(ge=0, le=10 * 86_400)] = 0
+    options: dict[Word, Line] = field(default_factory=dict)
 
 
 class Manifest(Record, omit_defaults=True):
@@ -114,6 +115,11 @@ def open_city(name_or_folder: str) -> City:
     return load_city(folder)
 
 
+def city_notes(folder: Path) -> tuple[str, ...]:
+    """The sentences that every result of a city folder repeats."""
+    return _read_manifest(folder).notes
+
+
 def digest(city: City) -> str:
     """The SHA-256 of the city's manifest, which identifies the city."""
     return hashlib.sha256(to_json(plain(_manifest(city, _files(city)))).encode()).hexdigest()
@@ -127,6 +133,8 @@ def network_digest(city: City) -> str:
     manifest = plain(_manifest(city, _files(city)))
     files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
     fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
+    if city.carried is not None:
+        fitted["carried"] = manifest["carried"]
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()
 
 
@@ -169,6 +177,7 @@ def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
             routes=tuple(carried.routes),
             own_buses=carried.own_buses,
             begin_s=carried.begin_s,
+            options=dict(carried.options),
         )
         if carried
         else None,
@@ -279,6 +288,7 @@ def _read_carried(folder: Path, manifest: Manifest, own: CarriedTable) -> Carrie
         routes={name: found[name] for name in own.routes},
         own_buses=own.own_buses,
         begin_s=own.begin_s,
+        options=own.options,
     )
 
 

@@ -19,12 +19,14 @@ from evenline.cli.options import (
     executor_of,
     widths_of,
 )
+from evenline.cli.scenario import audit_scenario
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar, stderr
 
 LEARNED = 0.5  # least correlation of a critic with an effect that is paid at once
 
 app = typer.Typer(no_args_is_help=True, help="Check recorded days against fixed limits.")
+app.command("scenario")(audit_scenario)
 replay_app = typer.Typer(no_args_is_help=True, help="Export a collected replay.")
 
 

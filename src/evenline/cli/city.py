@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli import people
+from evenline.cli import importing, people
 from evenline.cli.options import (
     AddressOption,
     CityOption,
@@ -14,6 +14,7 @@ from evenline.cli.options import (
     WorkersOption,
     executor_of,
     numbers_of,
+    print_columns,
     print_table,
 )
 from evenline.support.progress import stderr
@@ -23,6 +24,7 @@ runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other ver
 
 Folder = Annotated[Path, typer.Argument(help="A city folder.")]
 app.command()(people.people)
+app.add_typer(importing.app, name="import")
 
 
 @app.command()
@@ -71,10 +73,12 @@ def build(
 
 @app.command()
 def check(folder: Folder) -> None:
-    """Check every row of a city folder and print a summary.
+    """Check every row of a city folder, and print what a planner looks at first and what looks
+    wrong.
 
     With SUMO installed, also compile the network and check that the roads of a service connect.
     """
+    from evenline.city.overview import overview
     from evenline.city.tables import load_city
     from evenline.support.errors import InputError
     from evenline.worlds.sumo.runtime import installed_version
@@ -97,8 +101,16 @@ def check(folder: Folder) -> None:
             "journeys": f"{len(city.journeys):,}",
             "signals": f"{sum(node.signal for node in city.nodes):,}",
             "horizon, s": f"{city.horizon_s:,}",
+            **({"day": f"{city.clock.date} {city.clock.zone}"} if city.clock is not None else {}),
         },
     )
+    found = overview(city)
+    for table in found.tables:
+        print_columns(table.title, table.head, table.rows)
+    for note in city.notes:
+        print(f"note: {note}")
+    for warning in found.warnings:
+        print(f"warning: {warning}")
 
 
 @app.command()

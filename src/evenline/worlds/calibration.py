@@ -22,7 +22,7 @@ from evenline.city.tables import digest, network_digest
 from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
-from evenline.support.records import Hashes, Number, Record, Sha256, Word, read_record
+from evenline.support.records import Hashes, Line, Number, Record, Sha256, Word, read_record
 
 FORMAT = "evenline-calibration-3"
 HOUR_S = 3600
@@ -58,6 +58,7 @@ class Calibration:
     follow: float  # share of runs that copy the run of the previous trip
     sources: dict[str, str]
     residuals: dict[str, float]
+    note: str = ""  # what every result of the fast world must say of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +204,14 @@ def _slopes(place: Any, pace: Floats, rest: Floats, places: int) -> Floats:
 
 def _quantiles(y: Floats, count: int) -> Floats:
     """Quantiles at equal steps of probability; the outermost are means of their cells."""
+    return np.asarray(np.quantile(y, quantile_levels(count)))
+
+
+def quantile_levels(count: int) -> Floats:
+    """The probabilities of the quantiles in a calibration."""
     levels = np.linspace(0, 1, count)
     levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
-    return np.asarray(np.quantile(y, levels))
+    return levels
 
 
 def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:
@@ -278,6 +284,7 @@ class _File(Record, kw_only=True):
     follow: Annotated[float, Meta(ge=0.0, le=0.5)]
     sources: Hashes
     residuals: dict[Word, Number]
+    note: Line = ""
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -285,6 +292,7 @@ def calibration_text(calibration: Calibration) -> str:
     values = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in asdict(calibration).items()
+        if name != "note" or value  # older files have none, and keep their digest
     }
     return to_json({"format": FORMAT, **values})
 
@@ -297,6 +305,11 @@ def calibration_digest(calibration: Calibration) -> str:
 def save_calibration(path: Path, calibration: Calibration) -> None:
     """Write the calibration file."""
     write_text(path, calibration_text(calibration))
+
+
+def calibration_note(path: Path) -> str:
+    """What results of the fast world must say of a calibration file."""
+    return read_record(path, _File).note
 
 
 def load_calibration(path: Path, city: City) -> Calibration:
@@ -329,6 +342,7 @@ def load_calibration(path: Path, city: City) -> Calibration:
         follow=found.follow,
         sources=found.sources,
         residuals=found.residuals,
+        note=found.note,
         **tables,
     )
 

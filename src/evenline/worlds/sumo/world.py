@@ -24,6 +24,7 @@ from evenline.control.visits import Visit
 from evenline.support.errors import InputError, SimulatorError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
+from evenline.worlds.sumo.own_day import OwnDay, OwnTables
 from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import first_error, loading_error, write_scenario
 
@@ -43,7 +44,7 @@ class SumoWorld:
         self.outputs = tuple(outputs)
         self.max_batch = max_batch
         self.charged = 0
-        self._tables = Tables(city)
+        self._tables = OwnTables(city) if city.own_buses else Tables(city)
         self._day: Day
         self._folder: ScratchFolder | None = None
 
@@ -115,11 +116,9 @@ class SumoWorld:
 
     def _begin(self, cell: Cell) -> None:
         global _owner
-        if _owner is not None:
-            raise InputError(
-                "another SUMO world is open in this process; close it, or use one process per world"
-            )
-        self._day = Day(self._tables, cell)
+        check_alone()
+        tables = self._tables
+        self._day = OwnDay(tables, cell) if isinstance(tables, OwnTables) else Day(tables, cell)
         self.charged = self._pre_control = 0
         self._decisions = self._zero_tokens = self._holds_zero = 0
         self._hold_total = 0.0
@@ -130,7 +129,7 @@ class SumoWorld:
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
         try:
             log = str(scenario.folder / ERROR_LOG)
-            with _silent():
+            with silent():
                 libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
         except Exception as error:
             self._fail(error, scenario.options)
@@ -186,8 +185,16 @@ class SumoWorld:
         self.close()
 
 
+def check_alone() -> None:
+    """Refuse to run two simulations in this process: the second would replace the first."""
+    if _owner is not None:
+        raise InputError(
+            "another SUMO world is open in this process; close it, or use one process per world"
+        )
+
+
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Discard what SUMO prints: it prints an error that it also writes to its log."""
     with open(os.devnull, "wb") as nowhere:
         kept = os.dup(2)
