@@ -151,8 +151,10 @@ def test_the_loop_runs_over_http(opened: OpenCity) -> None:
             running.ended.set()
 
     shadow._note = noted  # type: ignore[method-assign]
-    threading.Timer(40.0, running.ended.set).start()
+    limit = threading.Timer(40.0, running.ended.set)
+    limit.start()
     running.follow(url_polls(Poller(f"{url}/vehicle_positions.pb", 15.0), 400, running.ended))
+    limit.cancel()
     server.should_exit = True
     thread.join(timeout=5)
     assert running.error is None and shadow.failure == ""
