@@ -40,7 +40,7 @@ NOT_THERE = {"sumo", "code", "rule", "base"}  # a bundle has a rule or a base
 ELSEWHERE = {
     *("Job", "Ended", "Failure", "Said", "Method", "StudyPlan"),
     *("Answer", "Simulator", "Host", "Described"),
-    *("_Event", "Journal", "Measured", "Findings", "Tables"),
+    *("_Event", "Journal", "Measured", "Findings", "Tables", "Linked"),
     *("StepMade", "Manifest", "Version"),
 }
 

@@ -26,6 +26,10 @@ from evenline.city.tables import digest, load_city, network_digest
 from evenline.experiments.tune import Kept
 from evenline.learn.run import Config, Plan
 from evenline.learn.schedule import LEARNERS
+from evenline.live import entries
+from evenline.live.feed import Snapshot, write_message
+from evenline.live.log import FIRST
+from evenline.live.record import Recorded, Recorder
 from evenline.policies.bundle import Spec, contract_record, read_policy, rule_spec, save_bundle
 from evenline.policies.lookahead import forecast_tables
 from evenline.records import files as record_names
@@ -154,6 +158,7 @@ def every_file(root: Path) -> list[File]:
         *policy_files(root, hamlet),
         *replay_files(root, hamlet),
         *learning_files(root, hamlet),
+        *live_files(root, hamlet),
         *trial_files(root),
     ]
 
@@ -492,6 +497,72 @@ def learning_files(root: Path, hamlet: Path) -> list[File]:
             other=True,
             free=("setting[]",),
         ),
+    ]
+
+
+# -- live -----------------------------------------------------------------------------------------
+
+
+def live_files(root: Path, hamlet: Path) -> list[File]:
+    """A shadow's log with one entry of each kind, and the index of a recording."""
+    city = load_city(hamlet)
+    log, page, trip = root / "shadow" / "log.jsonl", root / "shadow-page", city.trips[0].id
+    log.parent.mkdir()
+    # Its first line is so long that half of a log is less than a line.
+    first = entries.Begun(
+        format=entries.FORMAT, evenline="1", city=digest(city), policy="zero", policy_sha256=SHA,
+        lines=(city.services[0].id,), notes=("a" * 1500,),
+    )  # fmt: skip
+    raw = (0.0, 1.0, *[0.0] * 14)
+    later: tuple[entries.Entry, ...] = (
+        entries.PollEntry(
+            at_s=1, age_s=1, states={"trip": 1}, dropped=0, took_ms=1, failure="a",
+            fixes={trip: ("bus", 1.0, 1.0, 1.0)},
+        ),
+        entries.EventEntry(
+            what="leaves", trip=trip, stop=1, at_s=1, sure=1, vehicle="a", occupied=0.5
+        ),
+        entries.AskedEntry(
+            now_s=1, trip=trip, stop=1, raw=raw, hold_s=1, noted_s=1, expected_s=1, sure=1,
+            feed_s=1, saves_s=1,
+        ),
+        entries.AdviceEntry(
+            number=1, now_s=1, trip=trip, vehicle="a", stop=1, until_s=1, hold_s=1, reason="a"
+        ),
+        entries.LineEntry(now_s=1, service=city.services[0].id, on=True),
+    )  # fmt: skip
+    answer = entries.AnswerEntry(number=1, now_s=1, became="accepted", why="a")
+    report = ("shadow", "report", log, "--city", hamlet, "--out", page / "page.html")
+
+    def after(*before: Any) -> tuple[bytes, str]:
+        lines, previous = b"", FIRST
+        for entry in before:
+            line = _line(plain(entry) | {"previous": previous})
+            lines, previous = lines + line, hashlib.sha256(line).hexdigest()
+        return lines, previous
+
+    def file(entry: Any, *before: Any) -> File:
+        lines, previous = after(*before)
+        return File(
+            log, type(entry), plain(entry) | {"previous": previous}, report,
+            lambda document: put(log, lines + _line(document)), makes=(page,),
+        )  # fmt: skip
+
+    folder, logs = root / "recording", root / "shadow-logs"
+    recorder = Recorder(folder)
+    recorder.keep(1e9, write_message(Snapshot(1e9, ())))
+    recorder.close()
+    index = folder / "index.jsonl"
+    shown = json.loads(index.read_text())
+    run = (
+        *("shadow", "run", "--city", hamlet, "--feed", folder, "--policy", "zero"),
+        *("--speed", 0, "--no-page", "--log", logs / "log.jsonl"),
+    )
+    return [
+        file(first),
+        *(file(entry, first) for entry in later),
+        file(answer, first, later[3]),
+        File(index, Recorded, shown, run, lambda document: put(index, _line(document)), (logs,)),
     ]
 
 

@@ -250,10 +250,11 @@ def time_space_diagram(
     theme: Theme = LIGHT,
     width_in: float = 9.0,
     city: City | None = None,
+    dots: str = "held (area: how long)",
 ) -> Figure:
     """The buses of one service over the day, one panel for each of several days or policies.
 
-    With the city, stops that have names are named.
+    With the city, stops that have names are named. `dots` says what a hold in the tables means.
     """
     figure = _figure(width_in, 2.9 * len(panels) + 0.5, theme)
     all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -264,7 +265,7 @@ def time_space_diagram(
     _label(all_axes[-1], theme, x="time of day (h:mm)")
     shown = [*panels.values()]
     held = any((column(visits, "hold_s") > 0).any() for visits in shown)
-    _legend(figure, theme, _trip_legend(theme, held))
+    _legend(figure, theme, _trip_legend(theme, held, dots))
     return figure
 
 
@@ -349,7 +350,7 @@ def _hours_minutes(hour: float) -> str:
     return f"{int(hour)}:{round(hour % 1 * 60):02d}"
 
 
-def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
+def _trip_legend(theme: Theme, held: bool, dots: str = "held (area: how long)") -> list[Line2D]:
     bunched = f"bunched: under {BUNCHED:.0%} of the scheduled headway"
     entries = [
         Line2D([], [], color=theme.muted, linewidth=1.2, label="a bus"),
@@ -358,7 +359,7 @@ def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
     if held:
         entries.append(
             Line2D([], [], linestyle="none", marker="o", color=theme.held, alpha=0.75,
-                   label="held (area: how long)")
+                   label=dots)
         )  # fmt: skip
     return entries
 
