@@ -6,11 +6,13 @@ accepts a value only if the value is within its stated range. A new key without 
 the sound files of `adversary_files.py` do not have, fails here.
 """
 
+import csv
 import importlib
+import io
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,16 @@ from msgspec import inspect
 
 import evenline
 from adversary import NUMERALS, TEXTS, Case, absent, records_in, stated, tried_numbers, unstated
-from adversary_files import File, every_file, put, table_files
+from adversary_files import DEMAND, File, demand_files, every_file, put, table_files
 from door import Ended, door
-from evenline.city.ranges import COLUMNS, RANGES, Words
+from evenline.city.importers import demand_tables
+from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.cli import main as cli
 from evenline.runs.job import Answer
 from evenline.support.records import Record
-from hamlet import DETAILS, HAMLET, cells_of, with_cell, write_detailed
+from hamlet import DETAILS, HAMLET, cells_of, in_cell, with_cell, write_detailed
+from tides_folder import TABLES as TIDES
+from tides_folder import write_tides
 
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
@@ -35,7 +40,7 @@ NOT_THERE = {"sumo", "code", "rule", "base"}  # a bundle has a rule or a base
 ELSEWHERE = {
     *("Job", "Ended", "Failure", "Said", "Method", "StudyPlan"),
     *("Answer", "Simulator", "Host", "Described"),
-    *("_Event", "Journal", "Measured", "Findings", "Tables"),
+    *("_Event", "Journal", "Measured", "Findings", "Tables", "Linked"),
     *("StepMade", "Manifest", "Version"),
 }
 
@@ -153,14 +158,20 @@ def test_a_damaged_key_is_refused_in_one_line(files: list[File], table: Table) -
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def column_cases(name: str) -> Iterator[Case]:
-    """Every column with every kind of value in its first row, and ids that appear twice."""
-    for number, (column, allowed) in enumerate(RANGES[name].items()):
+def damaged_cells(text: str, ranges: Mapping[str, Range | Words]) -> Iterator[Case]:
+    """Every column of a table with every kind of value in its first row."""
+    for number, column in enumerate(cells_of(text)[0]):
+        allowed = ranges[column]
         texts = isinstance(allowed, Words)
         tried = TEXTS if texts else (*NUMERALS, *map(str, tried_numbers(allowed)))
         for value in tried:
-            content = with_cell(name, 1, number, value).encode()
+            content = in_cell(text, 1, number, value).encode()
             yield Case(column, value, content, not stated(allowed, value))
+
+
+def column_cases(name: str) -> Iterator[Case]:
+    """Every column with every kind of value in its first row, and ids that appear twice."""
+    yield from damaged_cells((HAMLET | DETAILS)[name], RANGES[name])
     key, cells = COLUMNS[name][0], cells_of((HAMLET | DETAILS)[name])
     if key == f"{name[:-5]}_id":
         yield Case(key, cells[1][0], with_cell(name, 2, 0, cells[1][0]).encode(), True)
@@ -181,6 +192,20 @@ def test_a_damaged_column_is_refused_in_one_line(root: Path, table: Table) -> No
     assert table.count >= 400
 
 
+def test_a_damaged_table_of_demand_is_refused_in_one_line(root: Path, table: Table) -> None:
+    tried: set[str] = set()
+    for file, text in zip(demand_files(root), DEMAND.values(), strict=True):
+        new = [
+            case for case in damaged_cells(text, demand_tables.COLUMNS) if case.place not in tried
+        ]
+        for case in new:
+            file.write(case.document)
+            table.judge(file, case)
+        tried |= {case.place for case in new}
+    assert not table.wrong
+    assert tried == set(demand_tables.COLUMNS)
+
+
 # -- whole files ----------------------------------------------------------------------------------
 
 CONTENTS = {
@@ -198,7 +223,7 @@ CONTENTS = {
 
 
 def test_a_damaged_file_is_refused_in_one_line(files: list[File], root: Path, table: Table) -> None:
-    for file in (*files, *table_files(root)):
+    for file in (*files, *table_files(root), *demand_files(root)):
         file.write(file.base)
         whole = file.path.read_bytes()
         for name, content in CONTENTS.items() | {"half": whole[: len(whole) // 2]}.items():
@@ -210,3 +235,28 @@ def test_a_damaged_file_is_refused_in_one_line(files: list[File], root: Path, ta
             assert table.run(file).done(), "a byte-order mark is accepted where people write files"
             file.write(file.base)
     assert not table.wrong
+
+
+# -- records of real buses ------------------------------------------------------------------------
+
+
+def test_damaged_records_are_counted_or_refused_in_one_line(root: Path, table: Table) -> None:
+    """Every column of the TIDES tables with every kind of value, and whole files."""
+    folder = write_tides(root / "records")
+    for name, text in TIDES.items():
+        cells = cells_of(text)
+        file = File(folder / name, None, None, ("records", "check", folder), put)
+        for number, column in enumerate(cells[0]):
+            for value in (*TEXTS[::3], *NUMERALS[::2]):
+                spoilt = [row.copy() for row in cells]
+                spoilt[1][number] = value
+                out = io.StringIO()
+                csv.writer(out, lineterminator="\n").writerows(spoilt)
+                put(file.path, out.getvalue().encode("utf-8", "surrogatepass"))
+                table.judge(file, Case(column, value, None, False))
+        for what, content in CONTENTS.items():
+            put(file.path, content)
+            table.judge(file, Case("", what, content, what in ("nothing", "no text", "NUL")))
+        put(file.path, text.encode())
+    assert not table.wrong
+    assert table.count >= 300

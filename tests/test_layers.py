@@ -9,8 +9,9 @@ import pytest
 import evenline
 
 ROOMS = (
-    *("support", "city", "control", "rules", "worlds", "policies", "replay", "runs", "learn"),
-    *("checks", "figures", "experiments", "trial", "report", "study", "bench", "cli"),
+    *("support", "city", "control", "rules", "worlds", "policies", "replay", "runs", "records"),
+    *("learn", "checks", "figures", "experiments", "trial", "live", "report", "study", "bench"),
+    *("cli",),
     *("front", "gym"),
 )
 PACKAGE = Path(evenline.__file__).parent

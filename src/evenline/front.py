@@ -51,6 +51,7 @@ class OpenCity(Opened):
             "decisions per day": f"{city.decisions:,}",
             "passengers' journeys": f"{len(city.journeys):,}",
             "hours": f"{city.horizon_s / 3600:.1f}",
+            **_noted(self.notes("fast")),
         }
 
     def __str__(self) -> str:
@@ -85,6 +86,7 @@ class SimulatedDay:
             "passengers who arrived": f"{found.completed:,} of {found.departed:,}",
             "mean hold, s": f"{found.mean_hold_s:.2f}",
             "decisions": f"{found.decisions:,}",
+            **_noted(self.city.notes(self.world)),
         }
 
     def __str__(self) -> str:
@@ -248,7 +250,7 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
         found = _days(opened, policy, cells)
         days[label] = dict(zip(cells, found, strict=True))
         digests.setdefault(label, "")
-    return Compared(Comparison(opened.name, "fast", cells, digests, days))
+    return Compared(Comparison(opened.name, "fast", cells, digests, days, opened.notes("fast")))
 
 
 def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
@@ -269,7 +271,7 @@ def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
     for day in days:
         title = f"service {shown}: {day.title}"
         panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = day.visits
-    return Picture(time_space_diagram(panels, shown), "time-space")
+    return Picture(time_space_diagram(panels, shown, city=days[0].city.city), "time-space")
 
 
 def network_map(city: OpenCity | str) -> Picture:
@@ -345,6 +347,11 @@ def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> list[dict
 
     decider, world = _decider(city, policy), city.fast_world()
     return [measure(city.city, world.run_day(cell, decider), world.arrivals_s) for cell in cells]
+
+
+def _noted(notes: tuple[str, ...]) -> dict[str, str]:
+    """What a city says of itself, as rows of a table."""
+    return {f"note {number}": note for number, note in enumerate(notes, 1)}
 
 
 def _text(title: str, rows: dict[str, str]) -> str:

@@ -26,8 +26,14 @@ from evenline.city.tables import digest, load_city, network_digest
 from evenline.experiments.tune import Kept
 from evenline.learn.run import Config, Plan
 from evenline.learn.schedule import LEARNERS
+from evenline.live import entries
+from evenline.live.feed import Snapshot, write_message
+from evenline.live.log import FIRST
+from evenline.live.record import Recorded, Recorder
 from evenline.policies.bundle import Spec, contract_record, read_policy, rule_spec, save_bundle
 from evenline.policies.lookahead import forecast_tables
+from evenline.records import files as record_names
+from evenline.records.files import FittedTo, Limits, new_limits
 from evenline.replay.episode import Metadata
 from evenline.replay.sealed import Manifest, ReplayPlan
 from evenline.rules.policy import BEHAVIOURS, recorded
@@ -147,10 +153,12 @@ def every_file(root: Path) -> list[File]:
     in_json(hamlet / "calibration.json")(fitted)
     return [
         *city_files(root, hamlet, fitted),
+        *recorded_city_files(root, fitted),
         *plan_files(root, hamlet),
         *policy_files(root, hamlet),
         *replay_files(root, hamlet),
         *learning_files(root, hamlet),
+        *live_files(root, hamlet),
         *trial_files(root),
     ]
 
@@ -171,9 +179,11 @@ def calibration_of(city: City) -> dict[str, Any]:
         "noise_s": [[0.0] * calibration.NOISE_QUANTILES] * 6,
         "least_s": [1.0] * 6,
         "pace": [0.0] * calibration.PACE_QUANTILES,
+        "note": "made up",
         "follow": 0.25,
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},
+        "lateness_s": [[0.0] * calibration.LATE_QUANTILES] * 2,
     }
 
 
@@ -204,6 +214,36 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
     ]
 
 
+def recorded_city_files(root: Path, fitted: dict[str, Any]) -> list[File]:
+    """What a city from records keeps beside its tables."""
+    folder = write_hamlet(root / "from-records")
+    limits, records = folder / record_names.LIMITS, folder / record_names.RECORDS
+    registered = json.loads(new_limits(fitted["network"], ("2026-03-02",)))
+    in_json(limits)(registered)
+    own = fitted | {"note": "fitted", "sources": {limits.name: sha256(limits)}}
+    in_json(folder / "calibration.json")(own)
+    fitted_to = {
+        "format": "evenline-records-1",
+        "records": "old",
+        "tables": {"stop_visits.csv": SHA},
+        "routes": ["1"],
+        "days": ["2026-03-02"],
+        "first_hour": 6,
+        "last_hour": 20,
+        "trips": 2,
+        "visits": 6,
+        "left_out": 0,
+        "stamp": "arrival",
+        "recorded_share": [1.0, 0.5],
+    }
+    in_json(records)(fitted_to)
+    show = ("records", "show", "--city", folder)
+    return [
+        File(records, FittedTo, fitted_to, show, in_json(records)),
+        File(limits, Limits, registered, show, in_json(limits), bound=True),
+    ]
+
+
 def table_files(root: Path) -> list[File]:
     """The tables of the hamlet; their cases are made from `RANGES`."""
     folder = write_detailed(root / "edited")
@@ -216,6 +256,35 @@ def table_files(root: Path) -> list[File]:
             partial(put, folder / name),
         )
         for name in COLUMNS
+    ]
+
+
+# Sound tables of demand for the hamlet; together they have every column.
+DEMAND = {
+    "journeys": "departure_s,origin,destination,min_demand\n10,s1,s3,0.5\n60,t1,t2,1.25\n",
+    "by-clock": "departure_time,origin,destination\n00:00:10,s1,s3\n00:01,t1,t2\n",
+    "matrix": "from_s,to_s,origin,destination,passengers\n0,300,s1,s3,2.5\n0,60,t1,t2,4\n",
+    "bands": "from_time,to_time,origin,destination,passengers\n00:00,00:05,s1,s2,3\n"
+    "00:00:00,00:01:00,t1,t2,4\n",
+    "counts": "service_id,stop_id,from_s,boardings,alightings\nout,s1,0,5,0\nout,s3,0,0,5\n",
+    "by-route": "route_id,direction_id,stop_id,from_time,boardings,alightings\n"
+    "1,0,s1,00:00,5,0\n1,0,s3,00:00,0,5\n",
+}
+
+
+def demand_files(root: Path) -> list[File]:
+    """Tables of demand; their cases are made from `demand_tables.COLUMNS`."""
+    hamlet, out = write_hamlet(root / "hamlet-of-few"), root / "hamlet-of-many"
+    return [
+        File(
+            path := root / f"{name}.csv",
+            None,
+            text.encode(),
+            ("city", "people", hamlet, "--demand", path, "--out", out),
+            partial(put, path),
+            makes=(out,),
+        )
+        for name, text in DEMAND.items()
     ]
 
 
@@ -431,6 +500,72 @@ def learning_files(root: Path, hamlet: Path) -> list[File]:
     ]
 
 
+# -- live -----------------------------------------------------------------------------------------
+
+
+def live_files(root: Path, hamlet: Path) -> list[File]:
+    """A shadow's log with one entry of each kind, and the index of a recording."""
+    city = load_city(hamlet)
+    log, page, trip = root / "shadow" / "log.jsonl", root / "shadow-page", city.trips[0].id
+    log.parent.mkdir()
+    # Its first line is so long that half of a log is less than a line.
+    first = entries.Begun(
+        format=entries.FORMAT, evenline="1", city=digest(city), policy="zero", policy_sha256=SHA,
+        lines=(city.services[0].id,), notes=("a" * 1500,),
+    )  # fmt: skip
+    raw = (0.0, 1.0, *[0.0] * 14)
+    later: tuple[entries.Entry, ...] = (
+        entries.PollEntry(
+            at_s=1, age_s=1, states={"trip": 1}, dropped=0, took_ms=1, failure="a",
+            fixes={trip: ("bus", 1.0, 1.0, 1.0)},
+        ),
+        entries.EventEntry(
+            what="leaves", trip=trip, stop=1, at_s=1, sure=1, vehicle="a", occupied=0.5
+        ),
+        entries.AskedEntry(
+            now_s=1, trip=trip, stop=1, raw=raw, hold_s=1, noted_s=1, expected_s=1, sure=1,
+            feed_s=1, saves_s=1,
+        ),
+        entries.AdviceEntry(
+            number=1, now_s=1, trip=trip, vehicle="a", stop=1, until_s=1, hold_s=1, reason="a"
+        ),
+        entries.LineEntry(now_s=1, service=city.services[0].id, on=True),
+    )  # fmt: skip
+    answer = entries.AnswerEntry(number=1, now_s=1, became="accepted", why="a")
+    report = ("shadow", "report", log, "--city", hamlet, "--out", page / "page.html")
+
+    def after(*before: Any) -> tuple[bytes, str]:
+        lines, previous = b"", FIRST
+        for entry in before:
+            line = _line(plain(entry) | {"previous": previous})
+            lines, previous = lines + line, hashlib.sha256(line).hexdigest()
+        return lines, previous
+
+    def file(entry: Any, *before: Any) -> File:
+        lines, previous = after(*before)
+        return File(
+            log, type(entry), plain(entry) | {"previous": previous}, report,
+            lambda document: put(log, lines + _line(document)), makes=(page,),
+        )  # fmt: skip
+
+    folder, logs = root / "recording", root / "shadow-logs"
+    recorder = Recorder(folder)
+    recorder.keep(1e9, write_message(Snapshot(1e9, ())))
+    recorder.close()
+    index = folder / "index.jsonl"
+    shown = json.loads(index.read_text())
+    run = (
+        *("shadow", "run", "--city", hamlet, "--feed", folder, "--policy", "zero"),
+        *("--speed", 0, "--no-page", "--log", logs / "log.jsonl"),
+    )
+    return [
+        file(first),
+        *(file(entry, first) for entry in later),
+        file(answer, first, later[3]),
+        File(index, Recorded, shown, run, lambda document: put(index, _line(document)), (logs,)),
+    ]
+
+
 # -- trials ---------------------------------------------------------------------------------------
 
 
@@ -469,6 +604,7 @@ def journal_files(trial: Trial) -> list[File]:
         records.Quarantined(job=SHA, name="a", errors=("b",)),
         records.Released(job=SHA, name="a"),
         records.Peek(records=1),
+        records.Withdrawn(method="other", why="a", by="b"),
     )
     status = ("trial", "status", trial.folder)
 

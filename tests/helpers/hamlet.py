@@ -168,11 +168,13 @@ def seal_whole(folder: Path) -> None:
         origin={"lat": 46.2, "lon": 6.1},
         clock={"date": "2012-10-01", "start_s": 21_600, "zone": "Europe/Zurich"},
         notes=["demand is synthetic"],
+        variation={"days": 1.5, "day_sd": 0.1, "line_sd": 0.0},
         carried={
             "additional": ["a.add.xml"],
             "routes": ["b.rou.xml"],
             "own_buses": True,
             "begin_s": 300,
+            "options": {"time-to-teleport": "300"},
         },
     )
 
@@ -192,7 +194,12 @@ def cells_of(text: str) -> list[list[str]]:
 
 def with_cell(name: str, row: int, column: int, value: str) -> str:
     """A table of the hamlet with one value changed; row 0 is the header."""
-    cells = cells_of((HAMLET | DETAILS)[name])
+    return in_cell((HAMLET | DETAILS)[name], row, column, value)
+
+
+def in_cell(text: str, row: int, column: int, value: str) -> str:
+    """A table with one value changed; row 0 is the header."""
+    cells = cells_of(text)
     cells[row][column] = value
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(cells)

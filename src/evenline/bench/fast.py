@@ -181,12 +181,17 @@ def scale_up(city: City, calibration: Calibration, sizes: tuple[int, ...]) -> li
     return [_size_row(size, world, best[size]) for size, world in worlds.items()]
 
 
-def _copied_world(city: City, calibration: Calibration, size: int) -> FastWorld:
+def copied(calibration: Calibration, size: int) -> Calibration:
+    """The calibration of that many copies of a city."""
     tables: dict[str, Any] = {
         name: np.concatenate([getattr(calibration, name)] * size)
         for name in ("mean_s", "pace_s", "phase_s", "noise_s", "least_s")
     }
-    return FastWorld(copies(city, size), replace(calibration, **tables))
+    return replace(calibration, **tables)
+
+
+def _copied_world(city: City, calibration: Calibration, size: int) -> FastWorld:
+    return FastWorld(copies(city, size), copied(calibration, size))
 
 
 def _size_row(size: int, world: FastWorld, seconds: float) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 A cell is one simulated day: a block (one SUMO seed, one demand seed) at one demand level.
 Departures move by at most 120 s; the shift depends on the passenger and the block, not on the
-level, and a higher level contains all passengers of a lower one.
+level, and a higher level contains all passengers of a lower one. A city from records has a pool of
+people instead, from which each block draws its own.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip
@@ -21,6 +23,8 @@ from evenline.support.records import Seed
 DEMAND_LEVELS = (0.75, 1.00, 1.25)
 DEPARTURE_SHIFT_S = 120
 RATE_BIN_S = 1800
+ABSENT_S = 2**30  # in place of a shift: the passenger does not travel in this cell
+AS_IMPORTED = 0  # the demand seed of a scenario's own people at their own times
 Level = Annotated[float, Meta(ge=0.0, le=1_000.0)]  # of demand
 
 
@@ -57,7 +61,9 @@ def realise(city: City, cell: Cell) -> Passengers:
     check_demand(city, cell.demand)
     journeys = city.journeys
     moved = np.clip(journeys.departure_s + departure_shifts(city, cell), 0, city.horizon_s - 1)
-    chosen = np.flatnonzero(journeys.min_demand <= cell.demand).astype(np.int32)
+    if (drawn := drawn_from_pool(city, cell)) is None:
+        drawn = journeys.min_demand <= cell.demand
+    chosen = np.flatnonzero(drawn).astype(np.int32)
     order = np.argsort(moved[chosen], kind="stable")
     return Passengers(chosen[order], moved[chosen][order].astype(np.int32))
 
@@ -66,7 +72,16 @@ def check_demand(city: City, demand: float) -> None:
     """Refuse a demand level above the highest one that the city has journeys for."""
     most = max(1.0, float(city.journeys.min_demand.max(initial=0.0)))
     if demand > most + 1e-9:
+        check_somebody(city)
         raise InputError(f"demand {demand}: {city.name} has journeys up to demand {most:.2f}")
+
+
+def check_somebody(city: City) -> None:
+    """Refuse a city without passengers."""
+    if not len(city.journeys):
+        raise InputError(
+            f"nobody travels in {city.name}; add passengers with: evenline city people"
+        )
 
 
 def check_some_demand(demand: float) -> None:
@@ -77,9 +92,28 @@ def check_some_demand(demand: float) -> None:
 
 def departure_shifts(city: City, cell: Cell) -> Ints:
     """The shift of each passenger's departure in a block, in whole seconds."""
+    if city.own_buses and cell.demand_seed == AS_IMPORTED:
+        return np.zeros(len(city.journeys), np.int32)
     rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
     uniform = rng.random(len(city.journeys))
     return np.rint((2 * uniform - 1) * DEPARTURE_SHIFT_S).astype(np.int32)
+
+
+def drawn_from_pool(city: City, cell: Cell) -> npt.NDArray[np.bool_] | None:
+    """Who of the pool travels in a cell; None in a city without a pool.
+
+    A block draws a factor for the day and one for each route. Everyone travels with the same chance
+    within a route, so that a day has `demand` times the typical number of people on average. A
+    higher level contains the people of a lower one.
+    """
+    pool = city.variation
+    if pool is None:
+        return None
+    rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDA15]))
+    day = math.exp(pool.day_sd * rng.standard_normal() - pool.day_sd**2 / 2)
+    routes = np.exp(pool.line_sd * rng.standard_normal(city.routes) - pool.line_sd**2 / 2)
+    chance = (cell.demand / pool.days * day * routes).astype(np.float32)
+    return np.asarray(rng.random(len(city.journeys), np.float32) < chance[city.first_routes])
 
 
 def arrival_rates(city: City, demand: float) -> Floats:
@@ -229,7 +263,6 @@ def make_journeys(
         for i in range(len(services))
     ]
     changes = _changes(services)
-    carriers_of: dict[tuple[int, int], tuple[int, ...]] = {}
     rows: list[tuple[int, float, list[tuple[int, int]]]] = []
     ranks = np.argsort(np.argsort(rng.random(count), kind="stable"), kind="stable")
     for person in range(count):
@@ -248,17 +281,21 @@ def make_journeys(
         last = horizon_s - 2 * DEPARTURE_SHIFT_S
         departure = int(min(max(depart, DEPARTURE_SHIFT_S), last))
         rows.append((departure, round((ranks[person] + 1) / count * plan.max_level, 6), legs))
-    rows.sort(key=lambda row: (row[0], row[1]))
-    for _, _, legs in rows:
-        for leg in legs:
-            if leg not in carriers_of:
-                carriers_of[leg] = carrying(services, *leg)
+    return gathered(rows, services)
+
+
+def gathered(
+    people: Iterable[tuple[int, float, Sequence[tuple[int, int]]]], services: Sequence[Service]
+) -> Journeys:
+    """People, as (departure_s, min_demand, legs), in order and with the services of each leg."""
+    rows = sorted(people, key=lambda person: person[:2])
+    flat = [leg for _, _, legs in rows for leg in legs]
+    carriers_of = {leg: carrying(services, *leg) for leg in set(flat)}
     sets = sorted(set(carriers_of.values()))
     number = {carriers: i for i, carriers in enumerate(sets)}
-    flat = [leg for _, _, legs in rows for leg in legs]
     return Journeys(
         departure_s=np.array([row[0] for row in rows], np.int32),
-        min_demand=np.array([row[1] for row in rows]),
+        min_demand=np.array([row[1] for row in rows], np.float64),
         leg_start=np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])]).astype(np.int32),
         leg_board=np.array([leg[0] for leg in flat], np.int32),
         leg_alight=np.array([leg[1] for leg in flat], np.int32),

@@ -137,6 +137,12 @@ class Journeys:
         return len(self.departure_s)
 
 
+def no_journeys() -> Journeys:
+    """Nobody travels."""
+    none, start = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    return Journeys(none, np.zeros(0), start, none, none, none, ())
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Cars: their routes with weights, and how many enter each hour."""
@@ -163,13 +169,26 @@ class Clock:
     zone: str
 
 
+@dataclass(frozen=True)
+class Variation:
+    """How demand differs from day to day: the journeys are a pool of so many typical days, from
+    which each day draws; and the standard deviations of the logarithm of a day's and a route's
+    factor.
+    """
+
+    days: float
+    day_sd: float
+    line_sd: float
+
+
 @dataclass(frozen=True, eq=False)
 class Carried:
     """Files of SUMO that a city brings along; they are used as they are.
 
     `network` is always there, as gzipped XML. `additional` and `routes` are further files of a
-    scenario, by name; with `own_buses` they contain the stops and buses of the city too. The
-    scenario's own clock shows `begin_s` when the city's day begins.
+    scenario, by name; with `own_buses` they contain the stops and buses of the city too, and
+    `options` are the settings of SUMO with which the scenario runs. The scenario's own clock shows
+    `begin_s` when the city's day begins.
     """
 
     network: bytes
@@ -177,6 +196,7 @@ class Carried:
     routes: Mapping[str, bytes] = field(default_factory=dict)
     own_buses: bool = False
     begin_s: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +224,7 @@ class City:
     notes: tuple[str, ...] = ()
     carried: Carried | None = None
     operations: Operations = USUAL_OPERATIONS
+    variation: Variation | None = None
 
     def __post_init__(self) -> None:
         _check_every_name(self)
@@ -215,10 +236,29 @@ class City:
         _check_journeys(self)
         _check_traffic(self)
 
+    @cached_property
+    def routes(self) -> int:
+        """The number of routes."""
+        return len({service.route for service in self.services})
+
+    @cached_property
+    def first_routes(self) -> Ints:
+        """The route on which each journey begins, numbered as routes first appear."""
+        number: dict[str, int] = {}
+        of_service = [number.setdefault(s.route, len(number)) for s in self.services]
+        of_set = np.array([of_service[each[0]] for each in self.journeys.carriers], np.int32)
+        first = self.journeys.leg_carriers[self.journeys.leg_start[:-1]]
+        return of_set[first] if len(first) else np.zeros(0, np.int32)
+
     @property
     def vehicles(self) -> tuple[Vehicle, ...]:
         """Every bus type; most cities have one."""
         return (self.vehicle, *self.more_vehicles)
+
+    @property
+    def own_buses(self) -> bool:
+        """Whether the city is a scenario of SUMO that runs its own buses."""
+        return self.carried is not None and self.carried.own_buses
 
     def vehicle_of(self, trip: int) -> Vehicle:
         """The bus type of a trip."""
@@ -293,6 +333,29 @@ def _check_fleet(city: City) -> None:
                 f"trips row {row} ({trip.id}): vehicle {trip.vehicle} is not one of the "
                 f"{len(city.vehicles)} bus types; the first is 0"
             )
+
+
+def road_ways(city: City) -> dict[str, list[tuple[float, float]]]:
+    """The points of each road from its start to its end, in metres."""
+    nodes = {node.id: (node.x_m, node.y_m) for node in city.nodes}
+    return {r.id: [nodes[r.from_node], *r.shape, nodes[r.to_node]] for r in city.roads}
+
+
+def streets_of_routes(city: City) -> list[tuple[list[tuple[float, float]], set[str]]]:
+    """The streets that buses use, with the routes on each.
+
+    Both directions of a straight street are one.
+    """
+    ways, roads = road_ways(city), {road.id: road for road in city.roads}
+    found: dict[tuple[str, ...], tuple[list[tuple[float, float]], set[str]]] = {}
+    for service in city.services:
+        for road in map(roads.__getitem__, service.roads):
+            ends = sorted((road.from_node, road.to_node))
+            street = found.setdefault(
+                (road.id,) if road.shape else tuple(ends), (ways[road.id], set())
+            )
+            street[1].add(service.route)
+    return list(found.values())
 
 
 def visit_offsets(city: City) -> Ints:

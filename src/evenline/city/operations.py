@@ -48,6 +48,11 @@ class Operations:
     cancelled: tuple[int, ...] = ()  # trips
 
     @property
+    def cancels(self) -> bool:
+        """Whether a trip may be cancelled."""
+        return bool(self.cancelled) or self.cancelled_share > 0.0
+
+    @property
     def limits_holds(self) -> bool:
         """Whether a hold may be executed otherwise than it was asked for."""
         return (

@@ -33,11 +33,14 @@ class Words:
     pattern: str
     described: str
     list: bool = False
+    path: bool = True  # may become part of a path, so that .. is refused
 
     def allows(self, value: str) -> bool:
         words = value.split() if self.list else [value]
         fits = re.compile(self.pattern).fullmatch
-        return bool(words) and all(w.isprintable() and ".." not in w and fits(w) for w in words)
+        if self.path and any(".." in word for word in words):
+            return False
+        return bool(words) and all(word.isprintable() and fits(word) for word in words)
 
     def __str__(self) -> str:
         return self.described
@@ -52,7 +55,7 @@ COORDINATE_M = Range(-100_000, 100_000)
 SECOND = Range(0, DAYS_S, whole=True)
 NUMBER = Range(0, 2**31 - 1, whole=True)
 KIND = Words("stop|service|trip", "stop, service or trip")
-SAID = Words(r".{0,200}", "at most 200 printable characters")
+SAID = Words(r".{0,200}", "at most 200 printable characters", path=False)
 POINTS = Words(
     r"-?\d{1,7}(\.\d{1,9})?,-?\d{1,7}(\.\d{1,9})?",
     "one or more points such as 12.5,-3 with spaces between them",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 
 from evenline.city.details import operations_of, optional_tables, with_details
 from evenline.city.embedded import PLANS, embedded_city
@@ -29,6 +29,7 @@ from evenline.city.model import (
     Stop,
     Traffic,
     Trip,
+    Variation,
     Vehicle,
 )
 from evenline.city.operations import Operations
@@ -88,6 +89,15 @@ class CarriedTable(Record):
     routes: tuple[FileName, ...] = ()
     own_buses: bool = False
     begin_s: Annotated[int, Meta(ge=0, le=10 * 86_400)] = 0
+    options: dict[Word, Line] = field(default_factory=dict)
+
+
+class VariationTable(Record):
+    """How demand differs from day to day."""
+
+    days: Annotated[float, Meta(ge=1.0, le=1_000.0)]
+    day_sd: Annotated[float, Meta(ge=0.0, le=10.0)]
+    line_sd: Annotated[float, Meta(ge=0.0, le=10.0)]
 
 
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -123,6 +133,7 @@ class Manifest(Record, omit_defaults=True):
     notes: tuple[Line, ...] = ()
     carried: CarriedTable | None = None
     operations: OperationsTable | None = None
+    variation: VariationTable | None = None
 
 
 def open_city(name_or_folder: str) -> City:
@@ -135,6 +146,11 @@ def open_city(name_or_folder: str) -> City:
             f"unknown city {name_or_folder!r}; choose {choice(PLANS)}, or name a city folder"
         )
     return load_city(folder)
+
+
+def city_notes(folder: Path) -> tuple[str, ...]:
+    """The sentences that every result of a city folder repeats."""
+    return _read_manifest(folder).notes
 
 
 def digest(city: City) -> str:
@@ -152,6 +168,8 @@ def network_digest(city: City) -> str:
         name: own for name, own in manifest["files"].items() if name not in (*PEOPLE, *OPERATED)
     }
     fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
+    if city.carried is not None:
+        fitted["carried"] = manifest["carried"]
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()
 
 
@@ -194,10 +212,12 @@ def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
             routes=tuple(carried.routes),
             own_buses=carried.own_buses,
             begin_s=carried.begin_s,
+            options=dict(carried.options),
         )
         if carried
         else None,
         operations=_operations_table(city.operations),
+        variation=VariationTable(**asdict(city.variation)) if city.variation else None,
     )
 
 
@@ -315,6 +335,7 @@ def _read_carried(folder: Path, manifest: Manifest, own: CarriedTable) -> Carrie
         routes={name: found[name] for name in own.routes},
         own_buses=own.own_buses,
         begin_s=own.begin_s,
+        options=own.options,
     )
 
 
@@ -376,6 +397,7 @@ def _assemble(manifest: Manifest, rows: dict[str, list[Row]]) -> City:
         origin=Origin(**structs.asdict(origin)) if origin else None,
         clock=Clock(**structs.asdict(clock)) if clock else None,
         notes=manifest.notes,
+        variation=Variation(**structs.asdict(manifest.variation)) if manifest.variation else None,
     )
 
 

@@ -12,6 +12,7 @@ from evenline.cli.options import (
     DocsOption,
     ExecutorOption,
     ForceOption,
+    JsonOption,
     OutOption,
     ReplayOption,
     WidthsOption,
@@ -19,12 +20,14 @@ from evenline.cli.options import (
     executor_of,
     widths_of,
 )
+from evenline.cli.scenario import audit_scenario
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar, stderr
 
 LEARNED = 0.5  # least correlation of a critic with an effect that is paid at once
 
 app = typer.Typer(no_args_is_help=True, help="Check recorded days against fixed limits.")
+app.command("scenario")(audit_scenario)
 replay_app = typer.Typer(no_args_is_help=True, help="Export a collected replay.")
 
 
@@ -67,6 +70,36 @@ def audit_fidelity(
         write_document(docs, name, lines, folder)
     print(folder)
     if not accepted(lines):
+        raise typer.Exit(1)
+
+
+@app.command("records")
+def audit_records(
+    records: Annotated[Path, typer.Option(help="The folder of TIDES tables.")],
+    days: Annotated[str, typer.Option(help="Days to hold out, as 2012-10-03.")],
+    city: CityOption = "town",
+    out: OutOption = None,
+    force: ForceOption = False,
+    docs: DocsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge a city made from records on days that it was not fitted to. Exits with code 1 if a
+    measure is farther from them than the registered limit.
+    """
+    from evenline.experiments.records import audit_records as run
+    from evenline.experiments.records import audit_table, write_document
+    from evenline.support.files import to_json
+
+    with stderr.status(f"simulating and measuring {city}"):
+        audit = run(city, records, days, out, force)
+    folder = out or Path("results") / f"audit-{audit.opened.name}"
+    print(to_json(audit.as_json()) if as_json else audit_table(audit))
+    if docs is not None:
+        command = f"evenline audit records --city {city} --records {records.name} --days {days}"
+        write_document(docs, audit, folder, command)
+    if not as_json:
+        print(folder)
+    if not all(line.passed for line in audit.lines):
         raise typer.Exit(1)
 
 

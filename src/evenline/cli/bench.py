@@ -95,6 +95,24 @@ def bench_learn(
         print_table("learner", {k: str(v) for k, v in found.items()})
 
 
+@app.command("shadow")
+def bench_shadow(
+    buses: Annotated[int, typer.Option(min=1, help="Buses on the road at least.")] = 500,
+    polls: Annotated[int, typer.Option(min=10, help="Number of polls.")] = 240,
+    every: Annotated[float, typer.Option(min=1, help="Seconds between two polls.")] = 15.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how long a shadow of many buses takes from poll to advice, its load and memory."""
+    from evenline.bench.shadow import bench_shadow as run
+
+    with stderr.status(f"{buses} buses, {polls} polls"):
+        found = run(buses, polls, every)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_table("shadow", {k: str(v) for k, v in found.items()})
+
+
 @app.command("policy")
 def bench_policy(
     city: CityOption = "city",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from evenline.cli import importing, people
 from evenline.cli.options import (
     AddressOption,
     CityOption,
@@ -12,6 +13,8 @@ from evenline.cli.options import (
     ForceOption,
     WorkersOption,
     executor_of,
+    numbers_of,
+    print_columns,
     print_table,
 )
 from evenline.support.progress import stderr
@@ -20,6 +23,8 @@ app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cit
 runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other versions of SUMO.")
 
 Folder = Annotated[Path, typer.Argument(help="A city folder.")]
+app.command()(people.people)
+app.add_typer(importing.app, name="import")
 
 
 @app.command()
@@ -53,7 +58,7 @@ def build(
     if profile is not None:
         city = with_profile(name, profile, until)
     elif hours is not None:
-        city = with_hours(name, _numbers(hours), until)
+        city = with_hours(name, numbers_of(hours), until)
     elif until is not None:
         raise InputError("--until needs a demand by hour; add --profile or --hours")
     else:
@@ -66,23 +71,14 @@ def build(
     print(out)
 
 
-def _numbers(hours: str) -> tuple[float, ...]:
-    from evenline.support.errors import InputError
-
-    try:
-        return tuple(float(hour) for hour in hours.split(","))
-    except ValueError:
-        raise InputError(
-            f"--hours {hours!r}: must be numbers with commas between them, such as 13,105,197"
-        ) from None
-
-
 @app.command()
 def check(folder: Folder) -> None:
-    """Check every row of a city folder and print a summary.
+    """Check every row of a city folder, and print what a planner looks at first and what looks
+    wrong.
 
     With SUMO installed, also compile the network and check that the roads of a service connect.
     """
+    from evenline.city.overview import overview
     from evenline.city.tables import load_city
     from evenline.support.errors import InputError
     from evenline.worlds.sumo.runtime import installed_version
@@ -105,8 +101,16 @@ def check(folder: Folder) -> None:
             "journeys": f"{len(city.journeys):,}",
             "signals": f"{sum(node.signal for node in city.nodes):,}",
             "horizon, s": f"{city.horizon_s:,}",
+            **({"day": f"{city.clock.date} {city.clock.zone}"} if city.clock is not None else {}),
         },
     )
+    found = overview(city)
+    for table in found.tables:
+        print_columns(table.title, table.head, table.rows)
+    for note in city.notes:
+        print(f"note: {note}")
+    for warning in found.warnings:
+        print(f"warning: {warning}")
 
 
 @app.command()

@@ -18,6 +18,7 @@ from evenline.cli.options import (
     WorkersOption,
     WorldOption,
     executor_of,
+    print_notes,
     print_table,
 )
 from evenline.support.errors import InputError
@@ -34,6 +35,9 @@ def simulate(
         int, typer.Option(help="Random seed of the day: passengers, cars and drivers.")
     ] = 1,
     demand: Annotated[float, typer.Option(help="Demand level, up to 1.25.")] = 1.0,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="The day that an imported SUMO scenario describes.")
+    ] = False,
     sumo: SumoOption = None,
     calibration: CalibrationOption = None,
     out: OutOption = None,
@@ -43,16 +47,18 @@ def simulate(
 ) -> None:
     """Run one day; write its outcome, stop visits and time-space diagram."""
     from evenline.city.cells import demo_cell
+    from evenline.city.tables import open_city
     from evenline.experiments.simulate import simulate as run
+    from evenline.worlds.sumo.carried import exact_cell
 
-    cell = demo_cell(seed, demand)
+    cell = exact_cell(open_city(city)) if exact else demo_cell(seed, demand)
     name = f"{Path(city).name}-{Path(world).stem}-{Path(policy).name}-{cell.name}"
     folder = out or Path("results") / "simulate" / name
     chosen = executor_of(executor, address, None)
     answer = run(city, world, policy, cell, folder, sumo, calibration, chosen, force)
     outcome = answer.outcome
     print_table(
-        f"{city}, {policy}, seed {seed}, demand {demand:.2f} "
+        f"{city}, {policy}, seed {cell.sumo_seed}, demand {cell.demand:.2f} "
         f"({world if world != 'sumo' else f'SUMO {answer.simulator.version}'})",
         {
             "generalized time Y, s per passenger": f"{outcome.generalized_s:,.1f}",
@@ -61,6 +67,7 @@ def simulate(
             "decisions": f"{outcome.decisions:,}",
         },
     )
+    print_notes(city, world, calibration)
     print(folder)
 
 

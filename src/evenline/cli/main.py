@@ -8,7 +8,19 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evenline.cli import audit, bench, city, days, learning, policy, report, study, trial
+from evenline.cli import (
+    audit,
+    bench,
+    city,
+    days,
+    learning,
+    live,
+    policy,
+    records,
+    report,
+    study,
+    trial,
+)
 from evenline.support.errors import InputError
 
 # Click's UsageError; newer versions of Typer contain Click, older ones import it.
@@ -32,8 +44,11 @@ for name, room in (
     ("replay", audit.replay_app),
     ("bench", bench.app),
     ("policy", policy.app),
+    ("records", records.app),
     ("trial", trial.app),
     ("study", study.app),
+    ("shadow", live.app),
+    ("feed", live.feed_app),
 ):
     app.add_typer(room, name=name)
 

@@ -1,5 +1,6 @@
 """Options and printing that several commands share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,9 +68,36 @@ def widths_of(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
+def print_notes(city: str, world: str, calibration: Path | None) -> None:
+    """Print what a result of this city must say."""
+    from evenline.worlds.open import open_city
+
+    for note in open_city(city, calibration).notes(world):
+        print(f"note: {note}")
+
+
+def numbers_of(hours: str) -> tuple[float, ...]:
+    """Demand by hour from text such as 13,105,197."""
+    try:
+        return tuple(float(hour) for hour in hours.split(","))
+    except ValueError:
+        raise InputError(
+            f"--hours {hours!r}: must be numbers with commas between them, such as 13,105,197"
+        ) from None
+
+
 def print_table(title: str, rows: dict[str, str]) -> None:
     """A table of names and values."""
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in rows.items():
         table.add_row(name, value)
     Console().print(table)
+
+
+def print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table in plain columns, which may be wide; the first column is text."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    print(f"\n{title}")
+    for row in (head, *rows):
+        cells = [value.rjust(width) for value, width in zip(row[1:], widths[1:], strict=True)]
+        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import DEMAND_LEVELS
+from evenline.city.demand import DEMAND_LEVELS, check_somebody
 from evenline.city.tables import digest
 from evenline.replay.episode import read_metadata, writing
 from evenline.replay.sealed import (
@@ -58,6 +58,7 @@ def collect(
     A shard runs its part of the missing episodes; the shard that finishes the last one seals.
     """
     opened = open_city(city)
+    check_somebody(opened.city)
     with locked(folder, shard):
         _check_plan(folder, opened, blocks)
         jobs = planned(folder, city, blocks)

@@ -18,7 +18,7 @@ from scipy import stats
 
 import evenline
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import Cell
+from evenline.city.demand import Cell, check_somebody
 from evenline.city.model import City, Floats, Ints
 from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
@@ -128,6 +128,7 @@ class Comparison:
     cells: tuple[Cell, ...]
     digests: dict[str, str]
     days: Days
+    notes: tuple[str, ...] = ()
 
     @property
     def policies(self) -> list[str]:
@@ -163,7 +164,7 @@ class Comparison:
                 }
                 for policy in self.policies
             ],
-        }
+        } | ({"notes": self.notes} if self.notes else {})
 
 
 def named_policies(policies: str) -> list[str]:
@@ -209,6 +210,7 @@ def compare(
     refuse_foreign(out, PLAN, force=force)
     refuse_changed_files(out, (PLAN, PICTURE, TEXT, RESULT), force)
     opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
+    check_somebody(opened.city)
     digests = {source: policy_digest(source) for source in sources}
     refuse_same(digests)
     if world == "fast":
@@ -230,7 +232,7 @@ def compare(
     ]
     found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
-    comparison = Comparison(opened.name, world, cells, digests, days)
+    comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world))
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
     _write(comparison, out, docs, command, force)
@@ -333,7 +335,9 @@ def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def text_table(comparison: Comparison) -> str:
-    """Two plain tables: means, then differences from the reference."""
+    """What must be said of the city, then two plain tables: means, and differences from the
+    reference.
+    """
     means, deltas = _tables(comparison)
     head = ["policy", *(m.heading for m in MEASURES)]
     base = Path(comparison.policies[0]).name
@@ -350,7 +354,7 @@ def text_table(comparison: Comparison) -> str:
             lines.append("  ".join([row[0].ljust(widths[0]), *cells[1:]]))
     if not deltas:
         lines += ["", f"no differences: {base} is the only policy; name another one to compare"]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*(f"note: {note}" for note in comparison.notes), *lines]) + "\n"
 
 
 def document(comparison: Comparison, command: str, picture: str) -> str:
@@ -369,6 +373,7 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
         [
             f"Made by `evenline compare {command}` (Evenline {evenline.__version__}), "
             f"{len(comparison.cells)} days on the {PURPOSE} seeds.",
+            *(f"Note: {note}." for note in comparison.notes),
             "",
             *lines(means, range(1, len(head))),
             "",

@@ -11,6 +11,7 @@ import numpy as np
 
 import evenline
 from evenline.city.cells import PURPOSES
+from evenline.city.demand import check_somebody
 from evenline.city.model import City, Floats
 from evenline.city.tables import open_city
 from evenline.control.visits import read_visits
@@ -44,6 +45,7 @@ def demo(
     An earlier result is replaced if nothing in its folder was added or changed, or by `force`.
     """
     city, cells = open_city(city_name), PURPOSES["demo"].cells(blocks)
+    check_somebody(city)
     with result_folder(out, force) as aside:
         jobs = {
             policy: [
@@ -65,6 +67,7 @@ def demo(
             for base, other in zip(jobs[BASE], jobs[OTHER], strict=True)
         ]
         made = _how_made(city_name, blocks, answers[every[0]])
+        made = " ".join([made, *(f"Note: {note}." for note in city.notes)])
         page = comparison_page(city.name, BASE, OTHER, pairs, _pictures(city, jobs), made)
         write_text(aside / "outcomes.json", to_json([answer_json(answers[job]) for job in every]))
         write_text(aside / PAGE, page)
@@ -72,10 +75,10 @@ def demo(
 
 
 def _pictures(city: City, jobs: dict[str, list[Job]]) -> list[Picture]:
-    return [_time_space(jobs), _headways(jobs), _waiting(city, jobs)]
+    return [_time_space(city, jobs), _headways(jobs), _waiting(city, jobs)]
 
 
-def _time_space(jobs: dict[str, list[Job]]) -> Picture:
+def _time_space(city: City, jobs: dict[str, list[Job]]) -> Picture:
     """The most bunched service of the first day at demand 1.00, under both policies."""
     shown = {policy: _at_demand_one(row)[0] for policy, row in jobs.items()}
     panels = {policy: read_visits(_named(job.visits)) for policy, job in shown.items()}
@@ -86,7 +89,7 @@ def _time_space(jobs: dict[str, list[Job]]) -> Picture:
         f"{cell.demand:.2f}. Lines that touch are buses that run together.",
         alt=f"Two time-space diagrams of service {service}: above with {BASE}, below with {OTHER}, "
         "where holds are marked.",
-        draw=lambda theme: figures.time_space_diagram(panels, service, theme, width_in=5.8),
+        draw=lambda theme: figures.time_space_diagram(panels, service, theme, 5.8, city),
     )
 
 

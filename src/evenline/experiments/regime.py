@@ -108,7 +108,9 @@ def write_regime(
     }
     images = out / "images"
     write_bytes(images / f"{city.name}-map.png", png(network_map(city)))
-    write_bytes(images / f"{city.name}-time-space.png", png(time_space_diagram(panels, service)))
+    write_bytes(
+        images / f"{city.name}-time-space.png", png(time_space_diagram(panels, service, city=city))
+    )
     write_bytes(images / f"{city.name}-demand.png", png(demand_profile(city)))
     checks = intended_regime(days) if city_name == "city" else []
     parts = (

@@ -57,6 +57,10 @@ def simulate(
             "policy_name": policy,
             "evenline": evenline.__version__,
         }
+        if notes := opened.notes(world):
+            told["notes"] = notes
         write_text(aside / OUTCOME, to_json(told))
-        write_bytes(aside / "time_space.png", png(time_space_grid(read_visits(visits))))
+        write_bytes(
+            aside / "time_space.png", png(time_space_grid(read_visits(visits), city=opened.city))
+        )
     return answer

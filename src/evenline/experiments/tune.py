@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from evenline.city.cells import PURPOSES
-from evenline.city.demand import Cell
+from evenline.city.demand import Cell, check_somebody
 from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
 from evenline.figures.plots import LIGHT, png
@@ -104,6 +104,7 @@ def tune(
         raise InputError(f"budget {budget}: must be at least {len(PRICES_S)}, one for each search")
     refuse_foreign(out, TRIES, force=force)
     opened = open_city(city_name, calibration)
+    check_somebody(opened.city)
     fitted, cells = opened.fitted(), PURPOSES["tuning"].cells(blocks)
     setting = {
         "rule": policy_digest(source),

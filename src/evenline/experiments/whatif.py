@@ -6,7 +6,9 @@ under the policy. The result is a folder with `whatif.json` and `whatif.png`, an
 answer what an operator asks first. `robustness` repeats the hardest settings for our controllers.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -179,11 +181,16 @@ def finding(setting: Setting, cells: Sequence[Cell], without: Days, held: Days) 
     def change(name: str) -> Difference:
         return difference(cells, column(held, name), column(without, name))
 
-    means = [
-        {name: float(column(days, name).mean()) for name in days[0]} for days in (without, held)
-    ]
+    def means(days: Days) -> dict[str, float]:
+        return {name: float(column(days, name).mean()) for name in days[0]}
+
     return Finding(
-        setting.factor, setting.name, *means, change("generalized_s"), change("completion")
+        setting.factor,
+        setting.name,
+        means(without),
+        means(held),
+        change("generalized_s"),
+        change("completion"),
     )
 
 
@@ -218,7 +225,7 @@ def whatif(
     source: str,
     policy: str,
     out: Path,
-    blocks: int = 6,
+    blocks: int = 4,
     calibration: Path | None = None,
     force: bool = False,
 ) -> tuple[list[Finding], list[str]]:
@@ -230,13 +237,18 @@ def whatif(
     cells = PURPOSES["development"].cells(blocks, (1.0,))
     world = _fast(opened, opened.city)
     world.run_day(cells[0], open_policy(NOBODY, opened.city))
-    buses, found = buses_of(opened.city, world.arrivals_s), list[Finding]()
+    buses = buses_of(opened.city, world.arrivals_s)
     listed = settings(opened.city, buses)
-    with progress_bar() as bar:
-        for setting in bar.track(listed, description=f"what if in {opened.name}"):
-            own = [replace(cell, demand=setting.level) for cell in cells]
-            without, held = compare_setting(opened, setting, own, (NOBODY, policy))
-            found.append(finding(setting, own, without, held))
+
+    def compared(setting: Setting) -> Finding:
+        own = [replace(cell, demand=setting.level) for cell in cells]
+        without, held = compare_setting(opened, setting, own, (NOBODY, policy))
+        return finding(setting, own, without, held)
+
+    # Compiled days let other threads run.
+    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as threads:
+        days = threads.map(compared, listed)
+        found = [*bar.track(days, len(listed), description=f"what if in {opened.name}")]
     said = answers(found, float(buses.mean()))
     result = {
         "city": digest(opened.city),

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from evenline.city.model import City, Floats, Node, Road, Service
+from evenline.city.model import City, Floats, Service, road_ways, streets_of_routes
 from evenline.figures.measure import (
     BUNCHED,
     column,
@@ -28,10 +28,12 @@ from evenline.figures.measure import (
     people_setting_out,
     rides_of,
 )
+from evenline.worlds.sumo.streets import background
 
 ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", (0, (4, 1.5)))
 LINE_PARTS = 12  # of a line, in the picture of where people board
+NAMES_SHOWN = 12  # of stops along a service
 RATIO_SHOWN = 3.0  # longest headway in the histogram; longer ones count in the last bar
 
 
@@ -63,15 +65,14 @@ def network_map(city: City) -> Figure:
     """Streets, bus lanes, signals, stops and routes; routes on one street are drawn side by
     side.
     """
-    nodes = {node.id: node for node in city.nodes}
     xs, ys = [node.x_m for node in city.nodes], [node.y_m for node in city.nodes]
     width_m, height_m = max(xs) - min(xs), max(ys) - min(ys)
     width_in = 11.0 if width_m > 10_000 else 8.0
     figure = _figure(width_in, width_in * height_m / max(width_m, 1.0) + 1.0)
     axes = figure.add_subplot()
     gap_m = max(width_m, height_m) / 190
-    _draw_streets(axes, city, nodes)
-    _draw_routes(axes, city, nodes, gap_m)
+    _draw_streets(axes, city)
+    _draw_routes(axes, city, gap_m)
     axes.set_aspect("equal")
     axes.set_axis_off()
     _draw_scale(axes, min(xs), min(ys) - 6 * gap_m, width_m)
@@ -82,14 +83,13 @@ def network_map(city: City) -> Figure:
     return figure
 
 
-def _draw_streets(axes: Axes, city: City, nodes: Mapping[str, Node]) -> None:
-    def ends(road: Road) -> list[tuple[float, float]]:
-        start, end = nodes[road.from_node], nodes[road.to_node]
-        return [(start.x_m, start.y_m), (end.x_m, end.y_m)]
-
-    lanes = [ends(road) for road in city.roads if road.bus_lane]
+def _draw_streets(axes: Axes, city: City) -> None:
+    behind = background(city)
+    axes.add_collection(LineCollection(behind, colors=LIGHT.faint, linewidths=0.6, zorder=-1))
+    ways = road_ways(city)
+    lanes = [ways[road.id] for road in city.roads if road.bus_lane]
     axes.add_collection(LineCollection(lanes, colors="#f0e442", linewidths=15, alpha=0.6, zorder=0))
-    streets = [ends(road) for road in city.roads]
+    streets = list(ways.values())
     axes.add_collection(LineCollection(streets, colors=LIGHT.faint, linewidths=1.0, zorder=1))
     signals = [(node.x_m, node.y_m) for node in city.nodes if node.signal]
     axes.plot(*_columns(signals), "s", color=LIGHT.ink, markersize=3.6, zorder=4)
@@ -100,29 +100,28 @@ def _draw_streets(axes: Axes, city: City, nodes: Mapping[str, Node]) -> None:
     )  # fmt: skip
 
 
-def _draw_routes(axes: Axes, city: City, nodes: Mapping[str, Node], gap_m: float) -> None:
+def _draw_routes(axes: Axes, city: City, gap_m: float) -> None:
     routes = _routes(city)
-    ends_of = {road.id: (road.from_node, road.to_node) for road in city.roads}
-    on_street: dict[tuple[str, str], set[str]] = {}
-    for service in city.services:
-        for road in service.roads:
-            start, end = sorted(ends_of[road])
-            on_street.setdefault((start, end), set()).add(service.route)
-    lines: dict[str, list[list[tuple[float, float]]]] = {route: [] for route in routes}
-    for (first, second), here in on_street.items():
-        a, b = nodes[first], nodes[second]
-        across = np.array([a.y_m - b.y_m, b.x_m - a.x_m])
+    lines: dict[str, list[Floats]] = {route: [] for route in routes}
+    for way, here in streets_of_routes(city):
+        points = np.array(way)
+        east, north = points[-1] - points[0]
+        across = np.array([-north, east])
         # Always to the same side of the map, so that a route does not jump at each junction.
         across *= np.sign(across[1] if abs(across[1]) > abs(across[0]) else across[0])
-        across /= np.hypot(*across)
+        across /= max(float(np.hypot(*across)), 1e-9)
         side_by_side = [route for route in routes if route in here]
         for slot, route in enumerate(side_by_side):
-            dx, dy = across * gap_m * (slot - (len(side_by_side) - 1) / 2)
-            lines[route].append([(a.x_m + dx, a.y_m + dy), (b.x_m + dx, b.y_m + dy)])
+            lines[route].append(points + across * gap_m * (slot - (len(side_by_side) - 1) / 2))
     for route, colour in routes.items():
         axes.add_collection(
             LineCollection(lines[route], colors=colour, linewidths=2.4, capstyle="round", zorder=3)
         )
+    for name, x_m, y_m in _stop_names(city, 3 * gap_m):
+        axes.annotate(
+            name, (x_m, y_m), (0, -18), textcoords="offset points", color=LIGHT.ink, fontsize=7,
+            ha="center", zorder=6, bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.5, "lw": 0},
+        )  # fmt: skip
     for route, x_m, y_m in _terminals(city, 3 * gap_m):
         box = {"boxstyle": "round,pad=0.25", "facecolor": routes[route], "edgecolor": "white"}
         axes.annotate(
@@ -146,6 +145,23 @@ def _terminals(city: City, apart_m: float) -> list[tuple[str, float, float]]:
                 y_m += apart_m
             names.append((route, stop.x_m, y_m))
     return names
+
+
+def _stop_names(city: City, apart_m: float) -> list[tuple[str, float, float]]:
+    """The names of first and last stops, as far as they have room."""
+    ends = {stop for service in city.services for stop in (service.stops[0], service.stops[-1])}
+    names: list[tuple[str, float, float]] = []
+    for stop in (city.stops[end] for end in sorted(ends)):
+        near = any(
+            abs(stop.x_m - x) < 6 * apart_m and abs(stop.y_m - y) < apart_m for _, x, y in names
+        )
+        if stop.name and not near:
+            names.append((_short(stop.name), stop.x_m, stop.y_m))
+    return names
+
+
+def _short(name: str, most: int = 28) -> str:
+    return name if len(name) <= most else f"{name[: most - 1].rstrip()}\u2026"
 
 
 def _map_legend(city: City) -> list[Line2D]:
@@ -229,22 +245,50 @@ def demand_profile(city: City) -> Figure:
 
 
 def time_space_diagram(
-    panels: Mapping[str, pa.Table], service: str, theme: Theme = LIGHT, width_in: float = 9.0
+    panels: Mapping[str, pa.Table],
+    service: str,
+    theme: Theme = LIGHT,
+    width_in: float = 9.0,
+    city: City | None = None,
+    dots: str = "held (area: how long)",
 ) -> Figure:
-    """The buses of one service over the day, one panel for each of several days or policies."""
+    """The buses of one service over the day, one panel for each of several days or policies.
+
+    With the city, stops that have names are named. `dots` says what a hold in the tables means.
+    """
     figure = _figure(width_in, 2.9 * len(panels) + 0.5, theme)
     all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (title, visits) in zip(all_axes, panels.items(), strict=True):
-        _draw_trips(axes, visits, service, theme)
+        _draw_trips(axes, visits, service, theme, city)
         _label(axes, theme, title=title, y="km along the route")
+        _name_stops(axes, city, service, theme)
     _label(all_axes[-1], theme, x="time of day (h:mm)")
     shown = [*panels.values()]
     held = any((column(visits, "hold_s") > 0).any() for visits in shown)
-    _legend(figure, theme, _trip_legend(theme, held))
+    _legend(figure, theme, _trip_legend(theme, held, dots))
     return figure
 
 
-def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
+def _name_stops(axes: Axes, city: City | None, service: str, theme: Theme) -> None:
+    """Names of stops at the right, as many as have room."""
+    here = next((s for s in city.services if s.id == service), None) if city is not None else None
+    if city is None or here is None or not any(city.stops[stop].name for stop in here.stops):
+        return
+    shown: list[int] = []
+    for position in (len(here.stops) - 1, *range(len(here.stops) - 1)):
+        at_m = here.distance_m[position]
+        if all(abs(at_m - here.distance_m[p]) > here.length_m / NAMES_SHOWN for p in shown):
+            shown.append(position)
+    beside = axes.secondary_yaxis("right")
+    beside.set_yticks(
+        [here.distance_m[p] / 1000 for p in shown],
+        [_short(city.stops[here.stops[p]].name) for p in shown],
+    )
+    beside.tick_params(labelsize=7, length=2, colors=theme.muted)
+    beside.spines["right"].set_visible(False)
+
+
+def time_space_grid(visits: pa.Table, theme: Theme = LIGHT, city: City | None = None) -> Figure:
     """Every service of a day in its own panel."""
     services = list(dict.fromkeys(column(visits, "service").tolist()))
     columns = 2 if len(services) <= 6 else 3
@@ -254,8 +298,9 @@ def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
     for axes in grid.flat[len(services) :]:
         axes.set_axis_off()
     for axes, service in zip(grid.flat, services, strict=False):
-        _draw_trips(axes, visits, service, theme)
+        _draw_trips(axes, visits, service, theme, city)
         _label(axes, theme, title=f"service {service}")
+        _name_stops(axes, city, service, theme)
     for axes in grid[:, 0]:
         _label(axes, theme, y="km")
     for axes in grid[-1]:
@@ -264,7 +309,9 @@ def time_space_grid(visits: pa.Table, theme: Theme = LIGHT) -> Figure:
     return figure
 
 
-def _draw_trips(axes: Axes, visits: pa.Table, service: str, theme: Theme) -> None:
+def _draw_trips(
+    axes: Axes, visits: pa.Table, service: str, theme: Theme, city: City | None
+) -> None:
     here = column(visits, "service").astype(str) == service
     trip, bunched = column(visits, "trip")[here], headway_ratios(visits)[here] < BUNCHED
     arrival_h, departure_h = (
@@ -287,19 +334,23 @@ def _draw_trips(axes: Axes, visits: pa.Table, service: str, theme: Theme) -> Non
         markeredgewidth=1.0, zorder=4,
     )  # fmt: skip
     axes.set_ylim(0, max(km, default=1.0) * 1.03)
-    _clock(axes, max(departure_h, default=1.0) * 1.01)
+    last_h = float(column(visits, "departure_s").max(initial=3600)) / 3600
+    begins_s = 0 if city is None or city.clock is None else city.clock.start_s
+    _clock(axes, last_h * 1.01, begins_s / 3600)
 
 
-def _clock(axes: Axes, end_h: float) -> None:
-    """A time axis from the start of the day, in hours and minutes."""
+def _clock(axes: Axes, end_h: float, begins_h: float = 0.0) -> None:
+    """A time axis from the start of the day, in hours and minutes; the day begins at `begins_h`."""
     axes.set_xlim(0, end_h)
     axes.xaxis.set_major_locator(MultipleLocator(1.0 if end_h > 3 else 0.25))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda hour, _: f"{int(hour)}:{round(hour % 1 * 60):02d}")
-    )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: _hours_minutes(hour + begins_h)))
 
 
-def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
+def _hours_minutes(hour: float) -> str:
+    return f"{int(hour)}:{round(hour % 1 * 60):02d}"
+
+
+def _trip_legend(theme: Theme, held: bool, dots: str = "held (area: how long)") -> list[Line2D]:
     bunched = f"bunched: under {BUNCHED:.0%} of the scheduled headway"
     entries = [
         Line2D([], [], color=theme.muted, linewidth=1.2, label="a bus"),
@@ -308,7 +359,7 @@ def _trip_legend(theme: Theme, held: bool) -> list[Line2D]:
     if held:
         entries.append(
             Line2D([], [], linestyle="none", marker="o", color=theme.held, alpha=0.75,
-                   label="held (area: how long)")
+                   label=dots)
         )  # fmt: skip
     return entries
 

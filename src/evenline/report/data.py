@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenline.city.model import City, Service
+from evenline.city.model import City, Service, road_ways, streets_of_routes
 from evenline.city.tables import open_city
 from evenline.control.outcome import Outcome, outcome_from
 from evenline.figures.plots import ROUTE_COLOURS
@@ -26,6 +27,7 @@ from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoi
 from evenline.trial.packed import unpacked
 from evenline.trial.records import JobRecord
 from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
+from evenline.worlds.sumo.streets import background
 
 Part = dict[str, Any] | None
 LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
@@ -279,18 +281,22 @@ def read_ratio(folder: Path) -> Part:
 
 def city_data(city: City) -> dict[str, Any]:
     """The network as lines and dots, in metres, y upwards."""
-    nodes = {node.id: node for node in city.nodes}
-    streets = []
-    for road in city.roads:
-        a, b = nodes[road.from_node], nodes[road.to_node]
-        streets.append([a.x_m, a.y_m, b.x_m, b.y_m, int(road.bus_lane)])
+    ways = road_ways(city)
+    streets = [
+        [*start, *end, int(road.bus_lane)]
+        for road in city.roads
+        for start, end in pairwise(ways[road.id])
+    ]
     routes = list(dict.fromkeys(service.route for service in city.services))
     return {
         "name": city.name,
         "horizon_s": city.horizon_s,
+        "start_s": 0 if city.clock is None else city.clock.start_s,
         "streets": streets,
+        "behind": [np.rint(line).astype(int).tolist() for line in background(city)],
         "signals": [[n.x_m, n.y_m] for n in city.nodes if n.signal],
-        "stops": [[stop.id, stop.x_m, stop.y_m] for stop in city.stops],
+        "stops": [[stop.name or stop.id, stop.x_m, stop.y_m] for stop in city.stops],
+        "named": any(stop.name for stop in city.stops),
         "routes": {name: ROUTE_COLOURS[i % len(ROUTE_COLOURS)] for i, name in enumerate(routes)},
         "lines": _route_lines(city, routes),
         "services": [
@@ -310,27 +316,21 @@ def city_data(city: City) -> dict[str, Any]:
 
 
 def _path(city: City, service: Service) -> list[list[float]]:
-    """The junctions that a service passes, between its first and its last stop."""
-    nodes = {node.id: [node.x_m, node.y_m] for node in city.nodes}
-    starts = {road.id: nodes[road.from_node] for road in city.roads}
+    """The points that a service passes, between its first and its last stop."""
+    ways = road_ways(city)
     first, last = (city.stops[service.stops[place]] for place in (0, -1))
-    roads = service.roads[service.roads.index(first.road) + 1 : service.roads.index(last.road) + 1]
-    return [[first.x_m, first.y_m], *(starts[road] for road in roads), [last.x_m, last.y_m]]
+    end = len(service.roads) - service.roads[::-1].index(last.road)
+    roads = service.roads[service.roads.index(first.road) + 1 : end]
+    points = [list(point) for road in roads for point in ways[road][:-1]]
+    return [[first.x_m, first.y_m], *points, [last.x_m, last.y_m]]
 
 
 def _route_lines(city: City, routes: list[str]) -> list[list[Any]]:
     """One line per route and street, with its index among the routes that share the street."""
-    nodes = {node.id: node for node in city.nodes}
-    ends = {road.id: sorted((road.from_node, road.to_node)) for road in city.roads}
-    shared: dict[tuple[str, str], set[str]] = {}
-    for service in city.services:
-        for road in service.roads:
-            start, end = ends[road]
-            shared.setdefault((start, end), set()).add(service.route)
     lines: list[list[Any]] = []
-    for (start, end), here in shared.items():
-        a, b = nodes[start], nodes[end]
+    for way, here in streets_of_routes(city):
         beside = [route for route in routes if route in here]
         for slot, route in enumerate(beside):
-            lines.append([route, a.x_m, a.y_m, b.x_m, b.y_m, slot - (len(beside) - 1) / 2])
+            aside = slot - (len(beside) - 1) / 2
+            lines += [[route, *start, *end, aside] for start, end in pairwise(way)]
     return lines

@@ -95,16 +95,19 @@ def _running(trial: Trial, made: str) -> list[str]:
 
 def _closed(document: Path, folder: Path, made: str) -> list[str]:
     """The verdict and every table of the trial."""
-    for problem in verify(folder).problems:
+    opinion = verify(folder)
+    for problem in opinion.problems:
         raise InputError(f"{folder}: {problem}")
     trial = read_trial(folder)
     assert trial is not None, "a closed trial has its analysis"
+    done, planned = opinion.report["records"], trial["jobs"]
+    days = f"{done:,} days" if done == planned else f"{done:,} of {planned:,} planned days"
     analysis, image = trial["analysis"], document.parent / "images" / "evidence-blocks.png"
     write_bytes(image, png(forest(trial)))
     return [
         f"# Evidence: {'confirmed' if analysis['confirmed'] else 'not confirmed'}",
         "",
-        f"{made}: {trial['jobs']:,} days, {trial['simulator']}, registered as"
+        f"{made}: {days}, {trial['simulator']}, registered as"
         f" `{trial['sha256']}`, closed under `{trial['merkle_root']}`.",
         "",
         *verdict_lines(analysis),
@@ -248,9 +251,13 @@ def _controls(trial: dict[str, Any]) -> list[str]:
         f"{name}: {theirs[name]['title']}" if theirs[name] else name: (theirs[name], ours[name])
         for name in sorted(ours, key=lambda name: order.index(roles.get(name, name)))
     }
-    own = ours[claim["candidate"]]
-    faster = [n for n, row in ours.items() if row["generalized_s"] < own["generalized_s"]]
-    served = [n for n, row in ours.items() if row["completion"] > own["completion"]]
+    # Candidate minus method, on the days of both: a withdrawn control has fewer.
+    gaps = {claim["parent"]: analysis["difference"]}
+    gaps |= {name: row["difference"] for name, row in analysis["controls"].items()}
+    faster = [name for name, gap in gaps.items() if gap["generalized_s"] > 0]
+    served = [name for name, gap in gaps.items() if gap["completion"] < 0]
+    blocks = analysis["claim"]["primary"]["blocks"]
+    short = [name for name, row in analysis["controls"].items() if row["blocks"] < blocks]
     wins = [
         f"{name} {row['favourable_blocks']} of {row['blocks']}"
         for name, row in analysis["controls"].items()
@@ -260,6 +267,11 @@ def _controls(trial: dict[str, Any]) -> list[str]:
         _best("less time", faster) + " " + _best("higher completion", served),
         "In the paper the candidate is best in both.",
     ]
+    if short:
+        lines.append(
+            f"The means of {', '.join(short)} are over the blocks that they have, and each is"
+            " compared with the candidate on these."
+        )
     if wins:
         lines.append(
             f"Blocks in which the candidate needs less time than a control: {', '.join(wins)}"

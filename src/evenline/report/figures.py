@@ -130,7 +130,7 @@ def time_space(city: City, trial: dict[str, Any], days: Days, service: str) -> F
         f"{role}: {trial['claim'][role]}": _visits(city, days["blocks"][0][role], service)
         for role in ROLES
     }
-    return time_space_diagram(panels, service)
+    return time_space_diagram(panels, service, city=city)
 
 
 def _visits(city: City, day: dict[str, Any], service: str) -> pa.Table:

@@ -78,7 +78,7 @@ def verdict(study: Study) -> Verdict:
             "A finished trial is not part of this study, so nothing is confirmed or refuted. "
             "What follows describes its other parts.",
             (),
-            (),
+            _said_of(study),
         )
     confirmed = bool(trial["analysis"]["confirmed"])
     return Verdict(
@@ -218,6 +218,12 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
     return (*limits, *on_record(trial))
+
+
+def _said_of(study: Study) -> tuple[str, ...]:
+    """What the city says of itself; a trial has it among its notices."""
+    notes = () if study.city is None else study.city.notes
+    return tuple(f"On record: {note}" for note in notes)
 
 
 def _tested_too(claim: Mapping[str, Any]) -> str:

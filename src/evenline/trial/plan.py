@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from evenline.city.demand import Cell, Level, check_demand, check_some_demand
+from evenline.city.demand import Cell, Level, check_demand, check_some_demand, check_somebody
 from evenline.city.model import City
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError, choice
@@ -173,6 +173,7 @@ def exact_claim(raw: dict[str, Any]) -> dict[str, Any]:
 
 def check_levels(city: City, levels: Iterable[float]) -> None:
     """Refuse demand levels at which the city has no passengers, or not enough journeys."""
+    check_somebody(city)
     for level in levels:
         check_some_demand(level)
         check_demand(city, level)

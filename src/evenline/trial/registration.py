@@ -18,7 +18,7 @@ from msgspec import structs
 
 import evenline
 from evenline.city.demand import Cell
-from evenline.city.tables import digest, save_city
+from evenline.city.tables import city_notes, digest, save_city
 from evenline.policies.bundle import Spec, open_policy, policy_digest, read_policy
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job as Order
@@ -53,7 +53,7 @@ from evenline.trial.records import (
 )
 from evenline.trial.used import Used, check_fresh, note_used, used_cells_files
 from evenline.trial.verify import DETACHABLE
-from evenline.worlds.calibration import calibration_digest, save_calibration
+from evenline.worlds.calibration import calibration_digest, calibration_note, save_calibration
 from evenline.worlds.open import (
     CALIBRATION,
     WORLDS,
@@ -437,10 +437,13 @@ def refuse_closed(folder: Path) -> None:
 
 
 def notices(folder: Path) -> list[str]:
-    """The notices that every output shows: a world other than SUMO, deviations, broken seals."""
+    """The notices that every output shows: a world other than SUMO, what the city says of itself,
+    deviations, broken seals.
+    """
     told, world = [], read_registered(folder).plan.world
     if world != "sumo":
         told.append(f"run in the world {world!r}, not in SUMO")
+    told += input_notes(folder / INPUTS / "city", world)
     for event in journal(folder):
         if isinstance(event, Deviation):
             files = ", ".join(event.source) or "no source file"
@@ -450,3 +453,11 @@ def notices(folder: Path) -> list[str]:
         elif isinstance(event, Withdrawn):
             told.append(f"withdrawn ({event.at}, {event.by}): {event.method}: {event.why}")
     return told
+
+
+def input_notes(city: Path, world: str) -> list[str]:
+    """What the city says of itself, and in the fast world its calibration."""
+    told = list(city_notes(city))
+    if world == "fast":
+        told.append(calibration_note(city / CALIBRATION))
+    return list(filter(None, told))

@@ -123,7 +123,7 @@ def check_trial(
     with reading(name, opinion):
         check_source(folder, trial, events, source, opinion)
     with reading(name, opinion):
-        wanted |= {"name": trial["name"], "notices": notices(trial, events)}
+        wanted |= {"name": trial["name"], "notices": notices(folder, trial, events, opinion)}
         records = check_records(folder, trial, own, events, opinion)
     with reading("matrix.json", opinion):
         check_matrix(folder, own, records, opinion)
@@ -645,10 +645,18 @@ def sign_test(wins: int, claim: dict[str, Any], blocks: int) -> dict[str, Any]:
 # -- what was written of it -----------------------------------------------------------------------
 
 
-def notices(trial: dict[str, Any], events: list[dict[str, Any]]) -> list[str]:
-    """The notices that every output shows: a world other than SUMO, deviations, broken seals."""
+def notices(
+    folder: Path, trial: dict[str, Any], events: list[dict[str, Any]], opinion: Opinion
+) -> list[str]:
+    """The notices that every output shows: a world other than SUMO, what the city says of itself,
+    deviations, broken seals.
+    """
     world = trial["plan"].get("world", "sumo")
     told = [] if world == "sumo" else [f"run in the world {world!r}, not in SUMO"]
+    city = folder / "inputs" / "city"
+    told += load(city / "manifest.json", opinion).get("notes", [])
+    if world == "fast":
+        told += filter(None, [load(city / "calibration.json", opinion).get("note")])
     for event in events:
         if event["event"] == "deviation":
             files = ", ".join(event["source"]) or "no source file"

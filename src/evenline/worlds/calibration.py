@@ -22,15 +22,17 @@ from evenline.city.tables import digest, network_digest
 from evenline.control.visits import read_visits
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
-from evenline.support.records import Hashes, Number, Record, Sha256, Word, read_record
+from evenline.support.records import Hashes, Line, Number, Record, Sha256, Word, read_record
 
 FORMAT = "evenline-calibration-3"
+FORMAT_LATE = "evenline-calibration-4"  # with lateness at the first stop
 HOUR_S = 3600
 CYCLE_S = 90  # of the signals
 PHASE_S = 10
 PHASES = CYCLE_S // PHASE_S
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
+LATE_QUANTILES = 33
 MOST_S = 1e6
 RANGES = {  # of the numbers in a file
     "mean_s": (0.0, MOST_S),
@@ -39,6 +41,7 @@ RANGES = {  # of the numbers in a file
     "noise_s": (-MOST_S, MOST_S),
     "least_s": (1.0, MOST_S),
     "pace": (-1.0, 1000.0),
+    "lateness_s": (-86_400.0, 86_400.0),
 }
 HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
@@ -58,6 +61,8 @@ class Calibration:
     follow: float  # share of runs that copy the run of the previous trip
     sources: dict[str, str]
     residuals: dict[str, float]
+    lateness_s: Floats | None = None  # service, quantile: how late trips reach their first stop
+    note: str = ""  # what every result of the fast world must say of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +120,27 @@ def fit(city: City, logs: Sequence[Path]) -> Calibration:
             "start; the logs belong to another timetable"
         )
     _check_cover(city, runs)
+    return fit_runs(city, runs, round(delay), _sources(logs))
+
+
+def fit_runs(
+    city: City,
+    runs: Runs,
+    start_delay_s: int,
+    sources: dict[str, str],
+    mean: Floats | None = None,
+    signals: bool = True,
+) -> Calibration:
+    """Fit the running-time model to segment runs.
+
+    `mean` gives the means by place and hour if they are known better than from these runs alone.
+    Without `signals` the phase of the signal cycle has no effect.
+    """
     places = int(service_stop_offsets(city)[-1])
     hours = -(-city.horizon_s // HOUR_S)
     place, y = runs.place.astype(int), runs.seconds.astype(float)
-    mean = _hourly_means(place, runs.leaves_s, y, places, hours)
+    if mean is None:
+        mean = _hourly_means(place, runs.leaves_s, y, places, hours)
     hour = np.minimum(runs.leaves_s // HOUR_S, hours - 1).astype(int)
     rest = y - mean[place, hour]
     pace = _trip_pace(runs.trip.astype(int), rest, mean[place, hour])
@@ -126,12 +148,14 @@ def fit(city: City, logs: Sequence[Path]) -> Calibration:
     after_pace = rest - slope[place] * pace
     phase = (runs.leaves_s % CYCLE_S // PHASE_S).astype(int)
     effect = _cell_means(place * PHASES + phase, after_pace, places * PHASES, prior=5.0)
+    if not signals:
+        effect = np.zeros_like(effect)
     noise = after_pace - effect[place * PHASES + phase]
     trips, first_run = np.unique(runs.trip.astype(int), return_index=True)
     followers = _lag(place + 1e6 * runs.day, runs.leaves_s, noise)
     return Calibration(
         network=network_digest(city),
-        start_delay_s=round(delay),
+        start_delay_s=start_delay_s,
         mean_s=mean.round(2),
         pace_s=slope.round(2),
         phase_s=effect.reshape(places, PHASES).round(2),
@@ -139,7 +163,7 @@ def fit(city: City, logs: Sequence[Path]) -> Calibration:
         least_s=_least(place, y, places),
         pace=_quantiles(pace[first_run], PACE_QUANTILES).round(5),
         follow=round(_share_copied(followers), 4),
-        sources=_sources(logs),
+        sources=sources,
         residuals={
             "runs": float(len(y)),
             "mean_run_s": round(float(y.mean()), 3),
@@ -203,9 +227,14 @@ def _slopes(place: Any, pace: Floats, rest: Floats, places: int) -> Floats:
 
 def _quantiles(y: Floats, count: int) -> Floats:
     """Quantiles at equal steps of probability; the outermost are means of their cells."""
+    return np.asarray(np.quantile(y, quantile_levels(count)))
+
+
+def quantile_levels(count: int) -> Floats:
+    """The probabilities of the quantiles in a calibration."""
     levels = np.linspace(0, 1, count)
     levels[0], levels[-1] = 0.25 / (count - 1), 1 - 0.25 / (count - 1)
-    return np.asarray(np.quantile(y, levels))
+    return levels
 
 
 def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:
@@ -265,7 +294,7 @@ Table = list[list[float]]
 class _File(Record, kw_only=True):
     """The content of a calibration file. Format 2 named the city instead of its network."""
 
-    format: Literal["evenline-calibration-2", "evenline-calibration-3"]
+    format: Literal["evenline-calibration-2", "evenline-calibration-3", "evenline-calibration-4"]
     network: Sha256 | None = None
     city: Sha256 | None = None
     start_delay_s: Annotated[int, Meta(ge=-86_400, le=86_400)]
@@ -278,6 +307,8 @@ class _File(Record, kw_only=True):
     follow: Annotated[float, Meta(ge=0.0, le=0.5)]
     sources: Hashes
     residuals: dict[Word, Number]
+    lateness_s: Table | None = None
+    note: Line = ""
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -285,8 +316,10 @@ def calibration_text(calibration: Calibration) -> str:
     values = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in asdict(calibration).items()
+        if value is not None and (name != "note" or value)  # older files keep their digest
     }
-    return to_json({"format": FORMAT, **values})
+    form = FORMAT if calibration.lateness_s is None else FORMAT_LATE
+    return to_json({"format": form, **values})
 
 
 def calibration_digest(calibration: Calibration) -> str:
@@ -297,6 +330,11 @@ def calibration_digest(calibration: Calibration) -> str:
 def save_calibration(path: Path, calibration: Calibration) -> None:
     """Write the calibration file."""
     write_text(path, calibration_text(calibration))
+
+
+def calibration_note(path: Path) -> str:
+    """What results of the fast world must say of a calibration file."""
+    return read_record(path, _File).note
 
 
 def load_calibration(path: Path, city: City) -> Calibration:
@@ -322,6 +360,10 @@ def load_calibration(path: Path, city: City) -> Calibration:
         "least_s": (places,),
         "pace": (PACE_QUANTILES,),
     }
+    if found.lateness_s is not None:
+        if not found.note:
+            raise InputError(f"{path}: note: a fit to records must say what it was fitted to")
+        shapes["lateness_s"] = (len(city.services), LATE_QUANTILES)
     tables = {name: _numbers(path, name, getattr(found, name), s) for name, s in shapes.items()}
     return Calibration(
         network=own,
@@ -329,6 +371,7 @@ def load_calibration(path: Path, city: City) -> Calibration:
         follow=found.follow,
         sources=found.sources,
         residuals=found.residuals,
+        note=found.note,
         **tables,
     )
 

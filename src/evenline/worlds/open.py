@@ -34,6 +34,11 @@ class OpenCity:
     def name(self) -> str:
         return self.city.name
 
+    def notes(self, world: str) -> tuple[str, ...]:
+        """The sentences that every result in a world repeats: the city's, the calibration's."""
+        own = self.calibration.note if world == "fast" and self.calibration else ""
+        return (*self.city.notes, own) if own else self.city.notes
+
     def fitted(self) -> Calibration:
         """The calibration, or an error that says how to make one."""
         if self.unfit:

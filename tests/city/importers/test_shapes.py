@@ -60,6 +60,15 @@ def test_no_other_order_is_nearer(seed: int) -> None:
         assert float(np.sum(found.aside_m**2)) == pytest.approx(best)
 
 
+def test_a_stop_in_the_wrong_place_moves_no_other_stop() -> None:
+    """The feed of Porto Alegre ends a line with a stop that is 5 km away."""
+    shape = np.array([[0.0, 0.0], [1000.0, 0.0], [1000.0, 800.0]])
+    stops = np.array([[100.0, 5.0], [900.0, 5.0], [1005.0, 300.0], [1005.0, 700.0], [-5000.0, 0.0]])
+    found = along_shape(shape, stops)
+    assert found.distance_m[:4] == pytest.approx([100, 900, 1300, 1700])
+    assert found.distance_m[4] >= 1700
+
+
 def test_shapes_are_read_in_order_and_missing_ones_are_named(tmp_path: Path) -> None:
     columns = "shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence"
     rows = ["a,-30.0,-51.0,2", "a,-30.1,-51.0,1", "b,-30.0,-51.0,1", "b,-30.0,-51.0,2"]

@@ -17,6 +17,7 @@ from evenline.support.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 GAP_M = 1.0  # between two stops on one segment
+ASTRAY_M = 200.0  # a stop that is farther from its shape is an error, and moves no other stop
 
 
 class Origin(NamedTuple):
@@ -31,6 +32,12 @@ class Origin(NamedTuple):
         per_degree = math.radians(1.0) * EARTH_M
         east = degrees[:, 1] * per_degree * math.cos(math.radians(self.lat))
         return np.stack([east, degrees[:, 0] * per_degree], axis=1)
+
+    def degrees(self, point: Floats) -> tuple[float, float]:
+        """A point in metres as latitude and longitude."""
+        per_degree = math.radians(1.0) * EARTH_M
+        east_per_degree = per_degree * math.cos(math.radians(self.lat))
+        return self.lat + float(point[1]) / per_degree, self.lon + float(point[0]) / east_per_degree
 
 
 class Along(NamedTuple):
@@ -75,7 +82,12 @@ def along_shape(shape: Floats, stops: Floats) -> Along:
     beside = offset - share[..., None] * steps
     aside = np.hypot(beside[..., 0], beside[..., 1])
     position = begins + share * lengths
-    chosen = _in_order(aside**2, position)
+    # A stop that is astray may lie anywhere on a segment, behind the stop before it.
+    ends = np.append((begins + lengths)[:-1], np.inf)
+    for i in range(1, len(stops)):
+        behind = np.minimum(np.maximum(position[i], position[i - 1] + 2 * GAP_M), ends)
+        position[i] = np.where(aside[i] > ASTRAY_M, behind, position[i])
+    chosen = _in_order(np.minimum(aside, ASTRAY_M) ** 2, position)
     rows = np.arange(len(stops))
     return Along(position[rows, chosen], aside[rows, chosen])
 
@@ -84,19 +96,16 @@ def _in_order(cost: Floats, position: Floats) -> npt.NDArray[np.int64]:
     """The segment of each stop: least cost in all, later stops farther along."""
     stops, segments = cost.shape
     total, best = cost[0].copy(), np.zeros((stops, segments), np.int64)
+    number = np.arange(segments)
     for i in range(1, stops):
-        least, at = np.inf, 0
-        following = np.full(segments, np.inf)
-        for j in range(segments):
-            # From an earlier segment any position will do; from the same one only an earlier one.
-            # If both cost the same, the stop before lies as early as possible.
-            if position[i, j] > position[i - 1, j] + GAP_M and total[j] < least:
-                following[j], best[i, j] = total[j] + cost[i, j], j
-            else:
-                following[j], best[i, j] = least + cost[i, j], at
-            if total[j] < least:
-                least, at = float(total[j]), j
-        total = following
+        # From an earlier segment any position will do; from the same one only an earlier one.
+        # If both cost the same, the stop before lies as early as possible.
+        least = np.concatenate([[np.inf], np.minimum.accumulate(total)[:-1]])
+        at = np.maximum.accumulate(np.where(total < least, number, 0))
+        at = np.concatenate([[0], at[:-1]])
+        same = (position[i] > position[i - 1] + GAP_M) & (total < least)
+        best[i] = np.where(same, number, at)
+        total = np.where(same, total, least) + cost[i]
     chosen = np.zeros(stops, np.int64)
     chosen[-1] = int(np.argmin(total))
     for i in range(stops - 1, 0, -1):

@@ -55,6 +55,7 @@ class Pattern:
     stops: tuple[str, ...]
     shape: str  # of most of its trips; empty if they have none
     runs: tuple[Run, ...]
+    ends: tuple[str, str] = ("", "")  # what people call its first and last stop
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ def read_timetable(feed: Feed, wanted: Wanted) -> Timetable:
     if sum(len(pattern.runs) for pattern in patterns) > MOST_TRIPS:
         raise InputError(f"{feed.path}: more than {MOST_TRIPS:,} trips; choose fewer routes")
     main = patterns if wanted.all_patterns else _main(patterns)
+    rank = {route: number for number, route in enumerate(routes)}
+    main.sort(key=lambda pattern: (rank[pattern.route], pattern.direction))
     left_out = tuple(pattern for pattern in patterns if pattern not in main)
     used = {stop for pattern in main for stop in pattern.stops}
     return Timetable(tuple(main), left_out, {id: places[id] for id in sorted(used)}, routes)
@@ -237,8 +240,6 @@ def _calls(feed: Feed, headers: dict[str, _Header]) -> dict[str, list[_Call]]:
         )
     for trip in headers:
         calls = found.get(trip, [])
-        if len(calls) < 2:
-            raise InputError(f"{feed.path}: stop_times.txt: trip {trip!r} has fewer than two stops")
         calls.sort(key=lambda call: call.sequence)
         for first, second in pairwise(calls):
             if first.sequence == second.sequence:
@@ -246,6 +247,23 @@ def _calls(feed: Feed, headers: dict[str, _Header]) -> dict[str, list[_Call]]:
                     f"{feed.path}: stop_times.txt: row {second.row}: trip {trip!r} has "
                     f"stop_sequence {second.sequence} twice"
                 )
+        found[trip] = _joined(calls)
+        if len(found[trip]) < 2:
+            raise InputError(f"{feed.path}: stop_times.txt: trip {trip!r} has fewer than two stops")
+    return found
+
+
+def _joined(calls: Sequence[_Call]) -> list[_Call]:
+    """A stop that is listed twice in a row, to arrive and to leave, is served once."""
+    found: list[_Call] = []
+    for call in calls:
+        before = found[-1] if found else None
+        if before is None or before.stop != call.stop:
+            found.append(call)
+        elif before.arrival_s is None:
+            found[-1] = replace(call, distance=before.distance)
+        elif call.departure_s is not None:
+            found[-1] = replace(before, departure_s=call.departure_s)
     return found
 
 
@@ -404,7 +422,8 @@ def _patterns(
         )
         shape = Counter(headers[trip].shape for trip in trips).most_common(1)[0][0]
         number = int(direction) if direction else -1
-        found.append(Pattern(route, number, stops, shape, tuple(every)))
+        ends = places[stops[0]].name, places[stops[-1]].name
+        found.append(Pattern(route, number, stops, shape, tuple(every), ends))
     found.sort(key=lambda pattern: (pattern.route, -len(pattern.runs), pattern.stops))
     return _directed(found, places)
 

@@ -34,6 +34,10 @@ function mapFrame(city, box) {
 
 function drawMap(city, root, frame) {
   const { x, y } = frame, gap = Math.max(2.6, frame.width / 240);
+  if (city.behind.length) {
+    root.append(svg("path", { class: "street behind",
+      d: city.behind.map((line) => "M" + line.map(([px, py]) => `${x(px).toFixed(1)},${y(py).toFixed(1)}`).join("L")).join("") }));
+  }
   for (const [x1, y1, x2, y2, lane] of city.streets) {
     const ends = { x1: x(x1), y1: y(y1), x2: x(x2), y2: y(y2) };
     if (lane) root.prepend(svg("line", { class: "buslane", "stroke-width": 5 * gap, ...ends }));
@@ -206,6 +210,19 @@ const wholeDay = () => {
   return [0, Math.max(600, last) * 1.01];
 };
 
+// Names of stops at the right, as many as have room; the last one always.
+function nameStops({ inner, root }, km, here) {
+  const shown = [];
+  for (const i of [here.stops.length - 1, ...here.stops.keys()]) {
+    const y = km(here.km[i]);
+    if (shown.some((other) => Math.abs(other - y) < 13)) continue;
+    shown.push(y);
+    const name = data.city.stops[here.stops[i]][0];
+    root.append(svg("text", { x: inner.right + 6, y: y + 4 },
+      name.length > 22 ? `${name.slice(0, 21)}\u2026` : name));
+  }
+}
+
 figure("timespace", ["service", "block"], (box) => {
   const here = service(), span = zoom.time || wholeDay();
   const table = [["policy", "trip", "stop", "km", "arrival_s", "departure_s", "load", "hold_s",
@@ -217,7 +234,8 @@ figure("timespace", ["service", "block"], (box) => {
       html("p", { class: "note" }, `${rows.h.filter((h) => h > 0).length} holds on this service, ` +
         `${number(sum / 60, 0)} min in all; the whole network that day: ${number(y.generalized_s, 0)} s per ` +
         `passenger, ${number(100 * y.completion, 1)} % of journeys completed`));
-    const chart = area(box, here.stops.length > 30 ? 320 : 240, { left: 44, right: 10, top: 22, bottom: last ? 42 : 22 },
+    const chart = area(box, here.stops.length > 30 ? 320 : 240,
+      { left: 44, right: data.city.named ? 150 : 10, top: 22, bottom: last ? 42 : 22 },
       `Time-space diagram, ${role}`);
     chart.clip = `clip-${role}`;
     const { inner, root } = chart;
@@ -226,8 +244,9 @@ figure("timespace", ["service", "block"], (box) => {
     const x = scale(span, [inner.left, inner.right]);
     const km = scale([0, here.km.at(-1) * 1.03], [inner.bottom, inner.top]);
     xAxis(chart, x, { ticks: timeTicks(span, inner.width), format: clock,
-      label: last ? "time since the start of the day, h:mm" : "" });
+      label: !last ? "" : data.city.start_s ? "time of day, h:mm" : "time since the start of the day, h:mm" });
     yAxis(chart, km, { label: "km along the service" });
+    if (data.city.named) nameStops(chart, km, here);
     drawBuses(chart, rows, x, km, here);
     brush(chart, x);
     rows.t.forEach((trip, i) => table.push([data.trial.claim[role], here.trips[trip],

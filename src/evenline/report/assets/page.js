@@ -38,8 +38,10 @@ const number = (value, digits = 1) =>
     value.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits })
       .replace("-", "\u2212");
 const signed = (value, digits = 1) => (value > 0 ? "+" : "") + number(value, digits);
-const clock = (seconds) =>
-  Math.floor(seconds / 3600) + ":" + String(Math.floor((seconds % 3600) / 60)).padStart(2, "0");
+const clock = (since) => {
+  const seconds = since + (data.city ? data.city.start_s : 0);
+  return Math.floor(seconds / 3600) + ":" + String(Math.floor((seconds % 3600) / 60)).padStart(2, "0");
+};
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 // -- scales and axes -----------------------------------------------------------------------------

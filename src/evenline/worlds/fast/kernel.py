@@ -10,7 +10,7 @@ helper is inlined into its callers.
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.demand import RATE_BIN_S
+from evenline.city.demand import ABSENT_S, RATE_BIN_S
 from evenline.control import event
 from evenline.control.action import MAX_HOLD_S, NO_HOLD, action_of
 from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
@@ -111,8 +111,18 @@ def begin_day(
             u = luck(s, key, t, stop)
             d.visit[bus.first_visit + stop].noise_s = quantile(s.noise[bus.first_place + stop], u)
         if waits.shape[0] == 0 or not waits[t]:
-            schedule(s, d, t, s.start_s[t])
+            schedule(s, d, t, _start_s(s, key, t, bus.service))
     d.num[0].level, d.num[0].now_s = level, -1
+
+
+@inlined
+def _start_s(s: Static, key: int, trip: int, service: int) -> int:
+    """When a trip reaches its first stop: late by a draw of its own, if the city's trips are."""
+    start = int(s.start_s[trip])
+    if s.lateness.shape[0]:
+        u = fraction(bits(key, 2 * (s.start_s.shape[0] + trip) + 1))
+        start = max(start + int(np.floor(quantile(s.lateness[service], u) + 0.5)), 0)
+    return start
 
 
 @inlined
@@ -121,9 +131,10 @@ def _people(s: Static, d: Day, demand: float, shift_s: I32) -> None:
     for c in range(s.class_start.shape[0] - 1):
         first = end = s.class_start[c] + c
         for e in range(s.class_start[c], s.class_start[c + 1]):
-            if s.entry_demand[e] > demand:
+            shift = shift_s[s.entry_person[e]]
+            if s.entry_demand[e] > demand or shift == ABSENT_S:
                 continue
-            at = min(max(s.entry_s[e] + shift_s[s.entry_person[e]], 0), s.horizon_s - 1)
+            at = min(max(s.entry_s[e] + shift, 0), s.horizon_s - 1)
             d.second[at].add_waiting += 1
             i = end
             while i > first and since_s(d, i - 1) > at:

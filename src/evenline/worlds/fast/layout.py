@@ -111,6 +111,7 @@ class Static(NamedTuple):
     pace: F32  # quantiles of a trip's pace
     limits: Limits  # what the operations allow of a hold
     recovery_s: int  # rest of a vehicle between two trips of its block, and its way to the stop
+    lateness: F32  # service, quantile: seconds after the timetable; no rows if always on time
 
 
 class Day(NamedTuple):

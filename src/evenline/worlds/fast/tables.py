@@ -64,6 +64,9 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         pace=calibration.pace.astype(np.float32),
         limits=limits_of(city),
         recovery_s=city.operations.recovery_s + calibration.start_delay_s,
+        lateness=np.zeros((0, 2), np.float32)
+        if calibration.lateness_s is None
+        else calibration.lateness_s.astype(np.float32),
     )
 
 

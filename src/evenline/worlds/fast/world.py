@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.demand import DEMAND_LEVELS, DEPARTURE_SHIFT_S, Cell, departure_shifts
+from evenline.city.demand import (
+    ABSENT_S,
+    DEMAND_LEVELS,
+    DEPARTURE_SHIFT_S,
+    Cell,
+    departure_shifts,
+    drawn_from_pool,
+)
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_holds
 from evenline.control.event import Batch, place
@@ -59,12 +66,15 @@ class Days:
         if self._shared:
             self.fleet.onward[w] = running.onward
         key = int(np.random.SeedSequence([cell.sumo_seed, 0xFA57]).generate_state(1, np.uint64)[0])
+        shifts, demand = departure_shifts(self.city, cell), cell.demand
+        if (drawn := drawn_from_pool(self.city, cell)) is not None:
+            shifts[~drawn], demand = ABSENT_S, np.inf
         k.begin_day(
             self.static,
             self.fleet,
             w,
-            cell.demand,
-            departure_shifts(self.city, cell),
+            demand,
+            shifts,
             key >> 1,
             self.levels.index(cell.demand),
             running.waits,

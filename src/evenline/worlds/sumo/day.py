@@ -264,10 +264,12 @@ class Day:
         if after < 0:
             return
         city, trip = self._t.city, self._t.city.trips[after]
+        service = city.services[trip.service]
         ready = self.tally.now_s + city.operations.recovery_s
         libsumo().vehicle.add(
             trip.id, route_id(city, trip), type_id(trip.vehicle), str(max(trip.departure_s, ready)),
-            departLane="0", departPos="stop", departSpeed="0", line=city.services[trip.service].id,
+            departLane=str(city.stops[service.stops[0]].lane), departPos="stop", departSpeed="0",
+            line=service.id,
         )  # fmt: skip
 
     def _note_boarded(self, trip: int, boarded: int) -> None:

@@ -1,16 +1,17 @@
 """The files SUMO reads: network, stops, buses, cars and people of one cell.
 
-The network depends only on the city, and netconvert compiles it once into a cache that you may
-delete at any time. All other files are written per cell in well under a second.
+The network depends only on the city: its own, or one that netconvert compiles. It lies in a cache
+that you may delete at any time. All other files are written per cell in well under a second.
 """
 
 import hashlib
+import math
 import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -19,15 +20,30 @@ import numpy as np
 
 from evenline.city.build import SIGNAL_CYCLE_S
 from evenline.city.demand import Cell, realise
-from evenline.city.model import City, Node, Road, Service, Stop, Trip, Vehicle
+from evenline.city.model import (
+    Carried,
+    City,
+    Node,
+    Road,
+    Service,
+    Stop,
+    Trip,
+    Vehicle,
+    road_ways,
+)
 from evenline.control.operations import running_trips
 from evenline.support.errors import InputError
-from evenline.support.files import new_folder, write_text
+from evenline.support.files import ScratchFolder, new_folder, write_bytes, write_text
+from evenline.worlds.sumo.carried import exact_cell, own_options, write_own
+from evenline.worlds.sumo.config import check_harmless
 from evenline.worlds.sumo.runtime import binary, runtime_version
+from evenline.worlds.sumo.streets import unpacked
 
 STOP_LENGTH_M = 30.0
 BAY_LENGTH_M = 200.0
 SPEED_LIMIT_MPS = 13.9
+TURNED_BACK = math.cos(math.radians(140))  # netconvert avoids turns of this size
+NO_ERROR = ("Quitting", "Warning", "pj_obj_create")  # beginnings of lines beside an error
 CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
 
 
@@ -41,6 +57,8 @@ class Scenario:
 
 def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
     """Write a cell's files to a folder and return the options to start SUMO on them."""
+    if city.own_buses:
+        return Scenario(options=write_own(city, cell, folder), folder=folder)
     network = compiled_network(city)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stops.add.xml").write_text(_stops_xml(city))
@@ -52,6 +70,8 @@ def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
 
 def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[str, ...]:
     """The options to start SUMO on a cell's files."""
+    if city.own_buses:
+        return own_options(city, cell, network, folder)
     routes = ",".join(str(folder / f"{kind}.rou.xml") for kind in ("buses", "cars", "people"))
     return (
         *("--net-file", str(network)),
@@ -76,7 +96,9 @@ def cache_folder() -> Path:
 
 
 def compiled_network(city: City) -> Path:
-    """The city's network as SUMO reads it, compiled at first use."""
+    """The city's network as SUMO reads it: its own, or compiled at first use."""
+    if city.carried is not None:
+        return _own_network(city, city.carried.network)
     nodes, edges, connections = _nodes_xml(city), _edges_xml(city), _connections_xml(city)
     recipe = "\n".join((nodes, edges, connections, runtime_version()))
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
@@ -106,9 +128,28 @@ def compiled_network(city: City) -> Path:
     return network
 
 
+def _own_network(city: City, content: bytes) -> Path:
+    """The network that a city carries, unpacked at first use."""
+    folder = cache_folder() / f"network-{city.name}-{hashlib.sha256(content).hexdigest()[:16]}"
+    network = folder / "city.net.xml"
+    if not network.exists():
+        with new_folder(folder) as aside:
+            text = unpacked(content, f"network of {city.name}")
+            check_harmless(text, f"network of {city.name}")
+            write_bytes(aside / network.name, text)
+    return network
+
+
 def check_network(city: City) -> None:
-    """Compile the network and check that each road of a route leads into the next."""
-    network = compiled_network(city).read_text()
+    """Check that each road of a route leads into the next in the network, own or compiled.
+
+    A scenario's own files are used as they are; SUMO must load them.
+    """
+    if city.carried is not None and city.own_buses:
+        _check_loads(city, city.carried)
+        return
+    network = compiled_network(city).read_text(errors="replace")
+    _check_lanes(city, network)
     bus_lanes = {f"{road.id}_0" for road in city.roads if road.bus_lane}
     links = re.findall(
         r'<connection from="([^":][^"]*)" to="([^"]+)" fromLane="(\d+)" toLane="(\d+)"', network
@@ -128,14 +169,39 @@ def check_network(city: City) -> None:
                 if pair not in allowed:
                     raise InputError(
                         f"{table} row {row}: road {pair[0]} does not lead into {pair[1]} in the "
-                        "network that netconvert compiles; choose roads without a U-turn"
+                        + (
+                            "network that netconvert compiles; choose roads without a U-turn"
+                            if city.carried is None
+                            else "network of the city; choose roads that it connects"
+                        )
                     )
+
+
+def _check_loads(city: City, carried: Carried) -> None:
+    """Let SUMO load a scenario and stop at once."""
+    short = replace(carried, options={**carried.options, "end": str(carried.begin_s + 1)})
+    with ScratchFolder() as folder:
+        options = write_own(replace(city, carried=short), exact_cell(city), Path(folder))
+        if said := loading_error(city, options):
+            raise InputError(f"SUMO does not load the scenario: {said}")
+
+
+def _check_lanes(city: City, network: str) -> None:
+    lanes = set(re.findall(r'<lane id="([^":][^"]*)"', network))
+    for row, road in enumerate(city.roads, 1):
+        if f"{road.id}_0" not in lanes:
+            raise InputError(f"roads.csv row {row}: the network of the city has no road {road.id}")
+    for stop in city.stops:
+        if f"{stop.road}_{stop.lane}" not in lanes:
+            raise InputError(
+                f"stop_details.csv: stop {stop.id}: road {stop.road} has no lane {stop.lane}"
+            )
 
 
 def first_error(city: City, text: str) -> str:
     """The first error that a SUMO program printed, with the table and row that it names."""
     lines = (line.removeprefix("Error: ").strip() for line in text.splitlines())
-    line = next((line for line in lines if line and not line.startswith("Quitting")), "")
+    line = next((line for line in lines if line and not line.startswith(NO_ERROR)), "")
     tables: dict[str, tuple[str, Sequence[Node | Road | Stop | Service | Trip]]] = {
         "edge": ("roads.csv", city.roads),
         "node": ("nodes.csv", city.nodes),
@@ -157,7 +223,7 @@ def loading_error(city: City, options: Sequence[str]) -> str:
     with suppress(subprocess.TimeoutExpired):
         command = [binary("sumo"), *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        return first_error(city, done.stderr)
+        return first_error(city, done.stderr) if done.returncode else ""
     return ""
 
 
@@ -198,33 +264,57 @@ def _nodes_xml(city: City) -> str:
 
 
 def _edges_xml(city: City) -> str:
-    lines = []
+    lines, ways = [], road_ways(city)
     for road in city.roads:
         head = (
             f'<edge id="{road.id}" from="{road.from_node}" to="{road.to_node}" '
             f'numLanes="{2 if road.bus_lane else 1}" speed="{SPEED_LIMIT_MPS}" '
             f'length="{road.length_m}" priority="2"'
         )
+        if road.shape:
+            head += f' shape="{" ".join(f"{x},{y}" for x, y in ways[road.id])}"'
         lane = '><lane index="0" allow="bus"/></edge>' if road.bus_lane else "/>"
         lines.append(head + lane)
     return _document("edges", lines)
 
 
 def _connections_xml(city: City) -> str:
-    """Keep netconvert's connections, but let buses turn from a bus lane in every direction."""
+    """Keep netconvert's connections, but let buses turn from a bus lane in every direction, and
+    let a service turn back, which netconvert does not expect.
+    """
     onward: dict[str, list[Road]] = {}
     for road in city.roads:
         onward.setdefault(road.from_node, []).append(road)
+    back = _turns_back(city)
     lines = []
     for road in city.roads:
-        after = [r for r in onward.get(road.to_node, []) if r.to_node != road.from_node]
-        if not road.bus_lane or not after:
-            continue
-        for target in after:
-            car_lane = 1 if target.bus_lane else 0
-            lines.append(_link(road, target, 1, car_lane))
+        after = [
+            target
+            for target in onward.get(road.to_node, [])
+            if target.to_node != road.from_node or (road.id, target.id) in back
+        ]
+        turns = any((road.id, target.id) in back for target in after)
+        for target in after if road.bus_lane or turns else ():
+            if road.bus_lane:
+                lines.append(_link(road, target, 1, 1 if target.bus_lane else 0))
             lines.append(_link(road, target, 0, 0))
     return _document("connections", lines)
+
+
+def _turns_back(city: City) -> set[tuple[str, str]]:
+    """Pairs of roads that a service takes one after the other though they lead back."""
+    ways = road_ways(city)
+
+    def course(way: Sequence[tuple[float, float]]) -> float:
+        (x, y), (x2, y2) = way
+        return math.atan2(y2 - y, x2 - x)
+
+    pairs = {pair for service in city.services for pair in pairwise(service.roads)}
+    return {
+        (first, second)
+        for first, second in pairs
+        if math.cos(course(ways[second][:2]) - course(ways[first][-2:])) < TURNED_BACK
+    }
 
 
 def _link(road: Road, target: Road, start: int, end: int) -> str:
@@ -238,7 +328,7 @@ def _stops_xml(city: City) -> str:
             _element(
                 "busStop",
                 id=stop.id,
-                lane=f"{stop.road}_0",
+                lane=f"{stop.road}_{stop.lane}",
                 startPos=max(0.0, round(stop.pos_m - STOP_LENGTH_M, 1)),
                 endPos=stop.pos_m,
                 parkingLength=BAY_LENGTH_M,
@@ -266,10 +356,11 @@ def _buses_xml(city: City, cell: Cell) -> str:
                 own = f'id="{route_id(city, trip)}" '
                 lines.append(_route(city, service, city.vehicles[trip.vehicle], own))
             continue
+        lane = city.stops[service.stops[0]].lane
         named = "" if trip.vehicle else f' route="{service.id}"'
         head = (
             f'<vehicle id="{trip.id}" type="{type_id(trip.vehicle)}"{named} line="{service.id}" '
-            f'depart="{trip.departure_s}" departPos="stop" departLane="0" departSpeed="0"'
+            f'depart="{trip.departure_s}" departPos="stop" departLane="{lane}" departSpeed="0"'
         )
         own = _route(city, service, city.vehicles[trip.vehicle])
         lines.append(f"{head}>{own}</vehicle>" if trip.vehicle else f"{head}/>")

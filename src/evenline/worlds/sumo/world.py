@@ -27,6 +27,7 @@ from evenline.control.visits import Visit
 from evenline.support.errors import InputError, SimulatorError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
+from evenline.worlds.sumo.own_day import OwnDay, OwnTables
 from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import first_error, loading_error, write_scenario
 
@@ -46,8 +47,13 @@ class SumoWorld:
         self.outputs = tuple(outputs)
         self.max_batch = max_batch
         self.charged = 0
+        if city.own_buses and (city.operations.blocks or city.operations.cancels):
+            raise InputError(
+                f"{city.name}: its buses come with its SUMO scenario, so no trip can be cancelled "
+                "and no block used; use the fast world"
+            )
         self.executed_s = np.zeros(0)
-        self._tables = Tables(city)
+        self._tables = OwnTables(city) if city.own_buses else Tables(city)
         self._limits, self._first_visit = limits_of(city), visit_offsets(city)
         self._luck = np.zeros(0)
         self._day: Day
@@ -126,11 +132,10 @@ class SumoWorld:
 
     def _begin(self, cell: Cell) -> None:
         global _owner
-        if _owner is not None:
-            raise InputError(
-                "another SUMO world is open in this process; close it, or use one process per world"
-            )
-        self._day, self._luck = Day(self._tables, cell), driver_luck(self.city, cell)
+        check_alone()
+        tables = self._tables
+        self._day = OwnDay(tables, cell) if isinstance(tables, OwnTables) else Day(tables, cell)
+        self._luck = driver_luck(self.city, cell)
         self.charged = self._pre_control = 0
         self._decisions = self._zero_tokens = self._holds_zero = 0
         self._hold_total = 0.0
@@ -141,7 +146,7 @@ class SumoWorld:
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
         try:
             log = str(scenario.folder / ERROR_LOG)
-            with _silent():
+            with silent():
                 libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
         except Exception as error:
             self._fail(error, scenario.options)
@@ -197,8 +202,16 @@ class SumoWorld:
         self.close()
 
 
+def check_alone() -> None:
+    """Refuse to run two simulations in this process: the second would replace the first."""
+    if _owner is not None:
+        raise InputError(
+            "another SUMO world is open in this process; close it, or use one process per world"
+        )
+
+
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Discard what SUMO prints: it prints an error that it also writes to its log."""
     with open(os.devnull, "wb") as nowhere:
         kept = os.dup(2)

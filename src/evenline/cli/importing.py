@@ -1,0 +1,234 @@
+"""The commands `evenline city import`: one for each format, and functions of your own.
+
+A format is one function here or in a file of its own; `finish` ends them all.
+"""
+
+import datetime
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from evenline.cli.options import ForceOption
+from evenline.cli.people import PassengersOption, SeedOption, show_people
+from evenline.cli.scenario import import_sumo
+from evenline.support.errors import InputError
+from evenline.support.own import is_own
+from evenline.support.progress import stderr
+
+if TYPE_CHECKING:
+    from evenline.city.importers.gtfs import Lay
+    from evenline.city.importers.imported import Imported
+
+SHOWN = 20  # lines about what is left out
+OWN = "own"
+
+
+class Formats(TyperGroup):
+    """The formats by name; `FILE.py:NAME` is a format of the user's own."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and is_own(args[0]):
+            args = [OWN, *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Formats,
+    no_args_is_help=True,
+    help="Import a city: from GTFS, a SUMO scenario, records, or by your own FILE.py:NAME.",
+)
+
+OutFolder = Annotated[Path, typer.Option("--out", help="The city folder to write.")]
+NameOption = Annotated[
+    str | None, typer.Option("--name", help="Name of the city (default: that of the folder).")
+]
+DemandOption = Annotated[
+    str | None,
+    typer.Option(
+        "--demand",
+        help="gravity, or a CSV file of journeys, an OD matrix or counts (default: nobody yet).",
+    ),
+]
+RoadsOption = Annotated[
+    Path | None,
+    typer.Option("--roads", help="A map: .osm or .osm.pbf of OpenStreetMap, or a SUMO .net.xml."),
+]
+BridgeOption = Annotated[
+    bool, typer.Option("--bridge", help="Close gaps of the map by straight links.")
+]
+LefthandOption = Annotated[
+    bool, typer.Option("--lefthand", help="Traffic keeps to the left on this map.")
+]
+VariationOption = Annotated[
+    float,
+    typer.Option("--variation", help="Declared variation of running times from the timetable."),
+]
+
+
+@app.command()
+def gtfs(
+    feed: Annotated[Path, typer.Argument(help="A GTFS feed: a zip file or a folder.")],
+    routes: Annotated[str, typer.Option(help="Routes by short name or id, as 10,11.")],
+    date: Annotated[str, typer.Option(help="The day, as 2026-03-03.")],
+    out: OutFolder,
+    hours: Annotated[
+        str, typer.Option(help="Take the trips that start in these hours, as 6-10 (default: all).")
+    ] = "0-48",
+    patterns: Annotated[
+        str, typer.Option(help="main: one pattern per route and direction; or all.")
+    ] = "main",
+    roads: RoadsOption = None,
+    bridge: BridgeOption = False,
+    lefthand: LefthandOption = False,
+    demand: DemandOption = None,
+    passengers: PassengersOption = None,
+    seed: SeedOption = 1,
+    variation: VariationOption = 0.1,
+    name: NameOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Import some routes of a GTFS feed on a day as a city folder.
+
+    Without a map, roads follow the shapes of the lines. What is left out is listed.
+    """
+    from evenline.city.importers.gtfs import read_gtfs
+    from evenline.city.importers.timetable import Wanted
+
+    if patterns not in ("main", "all"):
+        raise InputError(f"--patterns {patterns!r}: choose 'main' or 'all'")
+    start_s, end_s = _window(hours)
+    chosen = tuple(filter(None, (route.strip() for route in routes.split(","))))
+    wanted = Wanted(chosen, _date(date), start_s, end_s, patterns == "all")
+    with stderr.status(f"reading {feed}"):
+        found = read_gtfs(feed, wanted, name or out.resolve().name, _lay(roads, bridge, lefthand))
+    finish(found, out, demand, passengers, seed, variation, force)
+
+
+@app.command()
+def records(
+    folder: Annotated[Path, typer.Argument(help="A folder of TIDES tables.")],
+    out: OutFolder,
+    routes: Annotated[str, typer.Option(help="Routes by id, as 1,2,7 (default: all).")] = "",
+    days: Annotated[
+        str, typer.Option(help="Days, as 2012-10-01..03 or with commas (default: all).")
+    ] = "",
+    hours: Annotated[
+        str, typer.Option(help="Take the trips that start in these hours, as 6-20.")
+    ] = "0-48",
+    name: NameOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Make a city of records of real buses, for the fast world, and fit it to them.
+
+    Services, timetable, passengers and running times come from what was recorded.
+    """
+    from evenline.experiments.records import import_records
+
+    with stderr.status(f"reading and fitting {folder}"):
+        made = import_records(folder, routes, hours, days, out, name or out.resolve().name, force)
+    for each in made.found:
+        if each.count:
+            print(f"{each.name}: {each.count:,} of {each.of:,} visits, {each.done}")
+    city, left_out = made.fitted.city, made.built.left_out
+    print(f"{len(city.services)} services, {len(city.trips):,} trips, {len(city.stops):,} stops")
+    print(f"{left_out:,} visits follow no service and are left out")
+    for estimate in made.fitted.estimates[:2]:
+        low, high = max(estimate.low, 0.0), estimate.high
+        print(
+            f"{estimate.name} {estimate.value:.2f} (95 %: {low:.2f} to {high:.2f}; "
+            f"{estimate.observations:,} visits, {estimate.note})"
+        )
+    print(f"recorded times are taken as {made.fitted.doors.stamp}s")
+    for note in (*city.notes, made.fitted.calibration.note):
+        print(f"note: {note}")
+    print(out)
+
+
+app.command("sumo")(import_sumo)
+
+
+@app.command(OWN, hidden=True)
+def own(
+    function: Annotated[str, typer.Argument(help="Your function: FILE.py:NAME.")],
+    source: Annotated[str, typer.Argument(help="What your function reads.")],
+    out: OutFolder,
+    demand: DemandOption = None,
+    passengers: PassengersOption = None,
+    seed: SeedOption = 1,
+    variation: VariationOption = 0.1,
+    name: NameOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Import a city with a function of your own: it takes the source and returns a City."""
+    from evenline.experiments.importing import import_own
+
+    found = import_own(function, source, name or out.resolve().name)
+    finish(found, out, demand, passengers, seed, variation, force)
+
+
+def finish(
+    found: "Imported",
+    out: Path,
+    demand: str | None = None,
+    passengers: int | None = None,
+    seed: int = 1,
+    variation: float = 0.1,
+    force: bool = False,
+) -> None:
+    """Add demand, write the folder, and print what people should know."""
+    from evenline.experiments.importing import Demand, write_city
+
+    if demand is None and passengers is not None:
+        raise InputError("--passengers needs a demand; add --demand gravity")
+    wish = None if demand is None else Demand(demand, passengers, seed)
+    with stderr.status(f"writing {out}"):
+        opened, people = write_city(found, out, wish, variation, force)
+    for line in found.told[:SHOWN]:
+        print(line)
+    if len(found.told) > SHOWN:
+        print(f"and {len(found.told) - SHOWN:,} lines more of this kind")
+    if people is not None:
+        show_people(people)
+    elif not len(opened.city.journeys):
+        print(
+            f"nobody travels in this city yet; add passengers with: evenline city people {out} "
+            "--demand gravity --passengers N --out FOLDER"
+        )
+    for note in opened.notes("fast"):
+        if people is None or note not in people.notes:
+            print(note)
+    print(out)
+
+
+def _lay(roads: Path | None, bridge: bool, lefthand: bool) -> "Lay | None":
+    """How lines get their roads: from a map, if there is one."""
+    from functools import partial
+
+    from evenline.worlds.sumo.mapped import Map, matched
+
+    if roads is None:
+        if bridge or lefthand:
+            raise InputError("--bridge and --lefthand need a map; add --roads MAP")
+        return None
+    return partial(matched, source=Map(roads, bridge, lefthand))
+
+
+def _date(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"--date {text!r}: must be a date such as 2026-03-03") from None
+
+
+def _window(text: str) -> tuple[int, int]:
+    """Seconds from hours such as 6-10 or 6:30-10."""
+    match = re.fullmatch(r"(\d{1,2})(?::([0-5]\d))?-(\d{1,2})(?::([0-5]\d))?", text)
+    if match:
+        from_h, from_m, to_h, to_m = (int(part or 0) for part in match.groups())
+        start_s, end_s = 3600 * from_h + 60 * from_m, 3600 * to_h + 60 * to_m
+        if start_s < end_s:
+            return start_s, end_s
+    raise InputError(f"--hours {text!r}: must be hours such as 6-10, the first before the second")

@@ -1,0 +1,235 @@
+"""Commands for live feeds: record and simulate them, and run a shadow beside them."""
+
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenline.cli.options import CalibrationOption, CityOption, ForceOption, JsonOption, print_table
+from evenline.support.errors import InputError
+from evenline.support.progress import progress_bar, stderr
+
+if TYPE_CHECKING:
+    from evenline.live.street import Faults
+
+app = typer.Typer(no_args_is_help=True, help="Run a policy beside a live feed; nobody is held.")
+feed_app = typer.Typer(no_args_is_help=True, help="Record feeds, and serve simulated ones.")
+
+EveryOption = Annotated[float, typer.Option("--every", help="Seconds between two polls.")]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", help="A header of the request, as NAME: VALUE.")
+]
+HostOption = Annotated[str, typer.Option("--host", help="Address to serve on.")]
+PolicyOption = Annotated[
+    str, typer.Option("--policy", help="A policy: a name, a bundle's folder, or FILE.py:FUNCTION.")
+]
+NoiseOption = Annotated[float, typer.Option(min=0, max=1000, help="Noise of places, metres.")]
+LossOption = Annotated[float, typer.Option(min=0, max=1, help="Share of reports that are lost.")]
+DelayOption = Annotated[float, typer.Option(min=0, max=600, help="Seconds that reports are late.")]
+
+
+def headers_of(given: list[str] | None) -> dict[str, str]:
+    """Headers from texts such as `api_key: 123`."""
+    found = {}
+    for text in given or []:
+        name, colon, value = text.partition(":")
+        if not colon or not name.strip() or not text.isprintable():
+            raise InputError(f"header {name!r}: write it as NAME: VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@feed_app.command("record")
+def feed_record(
+    url: Annotated[str, typer.Argument(help="Address of a GTFS-Realtime feed.")],
+    out: Annotated[Path, typer.Option(help="Folder for the recording.")],
+    every: EveryOption = 15.0,
+    hours: Annotated[float, typer.Option(min=0, help="How long to record.")] = 24.0,
+    header: HeaderOption = None,
+) -> None:
+    """Poll a feed and keep every message, hashed. Run it again to go on in the same folder."""
+    from evenline.live.poll import Poller
+    from evenline.live.record import record
+
+    poller, until_s = Poller(url, every, headers_of(header)), time.time() + 3600 * hours
+    with stderr.status(url) as status, contextlib.suppress(KeyboardInterrupt):
+        record(poller, out, until_s, lambda line: status.update(f"{url}: {line}"))
+    print(out)
+
+
+@feed_app.command("serve")
+def feed_serve(
+    city: CityOption = "town",
+    world: Annotated[str, typer.Option(help="fast or sumo.")] = "fast",
+    seed: Annotated[int, typer.Option(help="Random seed of the day.")] = 1,
+    speed: Annotated[float, typer.Option(min=0.1, help="How many times as fast as real.")] = 1.0,
+    begin: Annotated[float, typer.Option(min=0, help="Second of the day to begin at.")] = 0.0,
+    noise: NoiseOption = 5.0,
+    loss: LossOption = 0.0,
+    delay: DelayOption = 0.0,
+    host: HostOption = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on.")] = 8701,
+    token: Annotated[str, typer.Option(help="Token for holds (default: a new one).")] = "",
+    calibration: CalibrationOption = None,
+) -> None:
+    """Serve a simulated day as a GTFS-Realtime feed. Its time runs from the first request on."""
+    import numpy as np
+
+    from evenline.city.cells import demo_cell
+    from evenline.live.serve import serve_street
+    from evenline.live.street import StreetFeed, open_street
+    from evenline.worlds.open import open_city
+
+    street = open_street(world, open_city(city, calibration), demo_cell(seed))
+    feed = StreetFeed(street, _faults(noise, loss, delay), np.random.default_rng(seed))
+    serve_street(feed, host, port, speed, begin, token, _say)
+
+
+def _faults(noise: float, loss: float, delay: float) -> "Faults":
+    from evenline.live.street import Faults
+
+    return Faults(noise_m=noise, loss=loss, delay_s=delay)
+
+
+def _say(line: str) -> None:
+    print(line)
+    sys.stdout.flush()
+
+
+@app.command("run")
+def shadow_run(
+    city: CityOption,
+    feed: Annotated[str, typer.Option(help="Address, recorded folder or table of positions.")],
+    policy: PolicyOption = "lookahead",
+    lines: Annotated[
+        str, typer.Option(help="Lines with advice, such as A,B (default: none).")
+    ] = "",
+    stops: Annotated[str, typer.Option(help="Control points (default: every stop).")] = "",
+    log: Annotated[Path | None, typer.Option(help="The log; an existing one goes on.")] = None,
+    every: EveryOption = 15.0,
+    speed: Annotated[
+        float, typer.Option(min=0, help="Of a recorded or simulated feed; 0: at once.")
+    ] = 1.0,
+    lead: Annotated[
+        float | None, typer.Option(help="Seconds before a stop at which a bus is asked about.")
+    ] = None,
+    page: Annotated[bool, typer.Option(help="Serve the page.")] = True,
+    host: HostOption = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page.")] = 8700,
+    token: Annotated[
+        str, typer.Option(envvar="EVENLINE_TOKEN", help="Token that the page asks for.")
+    ] = "",
+    public_host: Annotated[
+        list[str] | None, typer.Option(help="Name of the proxy in front of the page.")
+    ] = None,
+    header: HeaderOption = None,
+    street: Annotated[
+        str, typer.Option(help="Simulated street that carries out what is accepted.")
+    ] = "",
+    street_token: Annotated[str, typer.Option(help="Token of the simulated street.")] = "",
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept everything; for a simulated street only.")
+    ] = False,
+    calibration: CalibrationOption = None,
+) -> None:
+    """Follow a feed, show advice on a page, log everything; hold nobody. Ends with Ctrl-C."""
+    from evenline.live.measure import lead_for
+    from evenline.live.running import Running, url_polls
+    from evenline.live.serve import check_host, serve_shadow
+    from evenline.live.shadow import Rules, Shadow
+    from evenline.worlds.open import open_city
+
+    check_host(host, token)
+    opened = open_city(city, calibration)
+    known = {stop.id for stop in opened.city.stops}
+    points = frozenset(name for name in stops.split(",") if name)
+    for name in sorted(points - known):
+        raise InputError(f"stop {name!r} is not in {opened.name}; name stops by their ids")
+    rules = Rules(lead or lead_for(every), max(75.0, 3 * every), stops=points)
+    path = log or Path("results") / "shadow" / f"{opened.name}.jsonl"
+    shadow = Shadow(opened, policy, [name for name in lines.split(",") if name], rules, path)
+    running = Running(shadow, street, street_token, accept)
+    try:
+        if "://" in feed:
+            from evenline.live.poll import Poller
+
+            if speed == 0:
+                raise InputError("speed 0: only a recorded feed can be played at once")
+            poller = Poller(feed, every, headers_of(header))
+            polls = url_polls(poller, speed, running.ended)
+        else:
+            from evenline.live.record import paced, played
+
+            polls = paced(played(Path(feed), every), speed, lambda s: _wait(running.ended, s))
+        if page:
+            serve_shadow(running, polls, host, port, token, public_host or (), _say)
+        else:
+            running.follow(polls)
+            if running.error is not None:
+                raise running.error
+    except KeyboardInterrupt:
+        running.ended.set()
+    finally:
+        with running.lock:
+            shadow.close()
+    print(path)
+
+
+def _wait(ended: object, seconds: float) -> None:
+    ended.wait(seconds)  # type: ignore[attr-defined]
+
+
+@app.command("report")
+def shadow_report(
+    log: Annotated[Path, typer.Argument(help="The log of a shadow.")],
+    city: CityOption,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("shadow.html"),
+    calibration: CalibrationOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Write what a shadow saw and advised as one page that works without a network."""
+    from evenline.report.shadow import write_shadow_report
+    from evenline.worlds.open import open_city
+
+    print(write_shadow_report(log, open_city(city, calibration), out, force))
+
+
+@app.command("measure")
+def shadow_measure(
+    city: CityOption = "town",
+    polls: Annotated[str, typer.Option(help="Polling intervals in seconds.")] = "15,30",
+    policy: PolicyOption = "lookahead",
+    days: Annotated[int, typer.Option(min=1, max=500, help="Number of days.")] = 5,
+    world: Annotated[str, typer.Option(help="fast or sumo.")] = "fast",
+    noise: NoiseOption = 5.0,
+    loss: LossOption = 0.0,
+    delay: DelayOption = 0.0,
+    calibration: CalibrationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a controller behind polls with the same one inside the simulation."""
+    from evenline.live.measure import measure
+    from evenline.worlds.open import open_city
+
+    try:
+        every = [float(text) for text in polls.split(",")]
+    except ValueError:
+        raise InputError(f"polls {polls!r}: write seconds, such as 15,30") from None
+    if min(every) < 1:
+        raise InputError(f"polls {polls!r}: choose at least 1 s")
+    opened = open_city(city, calibration)
+    with progress_bar() as bar:
+        task = bar.add_task(f"{city}: days", total=2 + days * len(every))
+        faults = _faults(noise, loss, delay)
+        found = measure(opened, policy, every, days, faults, world, lambda: bar.advance(task))
+    if as_json:
+        print(json.dumps(found))
+        return
+    rows = {name: str(value) for name, value in found.items() if name != "polls"}
+    for name, row in found["polls"].items():
+        rows |= {f"{name} s polls, {key}": str(value) for key, value in row.items()}
+    print_table("through the shadow", rows)

@@ -1,0 +1,114 @@
+"""The command that gives a city other people, and what it prints about them.
+
+The options and `show_people` serve every command that imports a city.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenline.cli.options import ForceOption, numbers_of, print_table
+from evenline.support.progress import stderr
+
+if TYPE_CHECKING:
+    from evenline.city.importers.counts import Residual
+    from evenline.city.importers.demand import Found, Report
+
+SHOWN = 10  # pairs of stops that are left out
+
+DemandOption = Annotated[
+    str,
+    typer.Option("--demand", help="gravity, or a CSV file of journeys, an OD matrix or counts."),
+]
+PassengersOption = Annotated[
+    int | None, typer.Option("--passengers", help="Number of passengers; for gravity.")
+]
+HoursOption = Annotated[
+    str | None,
+    typer.Option("--hours", help="Weights by hour of the city's day, as 1,3,2; for gravity."),
+]
+LeftOutOption = Annotated[
+    Path | None,
+    typer.Option("--left-out", help="Also write the people whom no bus can carry to this CSV."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all draws.", min=0)]
+
+
+def people(
+    city: Annotated[str, typer.Argument(help="An embedded city, or a city folder.")],
+    demand: DemandOption,
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    passengers: PassengersOption = None,
+    hours: HoursOption = None,
+    seed: SeedOption = 1,
+    left_out: LeftOutOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Write a city with other people, from a table or synthetic; streets and timetable stay.
+
+    The city's calibration fits and is written too.
+    """
+    import numpy as np
+
+    from evenline.city.importers.demand import demand_from, left_out_table, with_people
+    from evenline.city.tables import save_city
+    from evenline.support.files import result_folder, write_text
+    from evenline.worlds.calibration import save_calibration
+    from evenline.worlds.open import CALIBRATION, open_city
+
+    opened = open_city(city)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    with stderr.status("finding a way for everyone"):
+        weights = numbers_of(hours) if hours is not None else ()
+        found = demand_from(demand, opened.city, rng, passengers, weights)
+    with result_folder(out, force) as aside:
+        save_city(with_people(opened.city, found), aside)
+        if opened.calibration is not None:
+            save_calibration(aside / CALIBRATION, opened.calibration)
+    if left_out is not None:
+        write_text(left_out, left_out_table(found.report))
+    show_people(found)
+    print(out)
+
+
+def show_people(found: "Found") -> None:
+    """Print what was made, what was not, and the notes."""
+    report = found.report
+    rows = {
+        "passengers at demand 1.00": f"{report.passengers:,}",
+        "with a transfer": f"{report.with_transfer:,} ({_share(report)})",
+        "left out": f"{report.lost:,.0f}",
+    }
+    for name, residual in (("boardings", report.boardings), ("alightings", report.alightings)):
+        if residual is not None:
+            rows |= _rows(name, residual)
+    print_table("people", rows)
+    _show_left_out(report)
+    for note in found.notes:
+        print(note)
+
+
+def _share(report: "Report") -> str:
+    return f"{report.with_transfer / max(report.passengers, 1):.1%}"
+
+
+def _rows(name: str, residual: "Residual") -> dict[str, str]:
+    return {
+        f"{name} counted": f"{residual.counted:,.0f}",
+        f"{name} made": f"{residual.made:,}",
+        f"{name}, largest residual": f"{residual.largest:,.1f}",
+        f"{name}, mean absolute residual": f"{residual.mean:,.3f}",
+    }
+
+
+def _show_left_out(report: "Report") -> None:
+    """The pairs of stops with the most people left out."""
+    pairs: dict[str, float] = defaultdict(float)
+    for each in report.left_out:
+        pairs[f"{each.said}: {each.why}"] += each.passengers
+    for said in sorted(pairs, key=lambda said: -pairs[said])[:SHOWN]:
+        print(f"left out: {pairs[said]:,.0f} {said}")
+    if len(pairs) > SHOWN:
+        print(f"left out: and {len(pairs) - SHOWN:,} more pairs; --left-out FILE lists them all")

@@ -1,0 +1,282 @@
+"""Import a city from records with its calibration, and audit it on held-out days.
+
+Both write whole folders or nothing. The audit also writes its verdict into the city's calibration,
+so that every later result repeats it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenline.city.tables import network_digest, save_city
+from evenline.figures.document import insert
+from evenline.figures.recorded import audit_pictures
+from evenline.records.audit import (
+    Compared,
+    Judged,
+    judge,
+    recorded_days,
+    simulated_days,
+    verdict,
+)
+from evenline.records.build import Built, build, chosen
+from evenline.records.clean import Found, Records, open_records
+from evenline.records.files import (
+    ESTIMATES,
+    LIMITS,
+    RECORDS,
+    FittedTo,
+    estimates_csv,
+    new_limits,
+    read_fitted_to,
+    read_limits,
+)
+from evenline.records.fit import Fitted, fit
+from evenline.support.errors import InputError
+from evenline.support.files import (
+    refuse_changed_files,
+    result_folder,
+    sha256,
+    to_json,
+    write_bytes,
+    write_listed,
+    write_text,
+)
+from evenline.support.records import write_record
+from evenline.worlds.calibration import calibration_text, save_calibration
+from evenline.worlds.open import CALIBRATION, OpenCity, open_city
+
+AUDIT = "audit.json"
+TRIED_DAYS = 400  # of a range of dates
+
+
+@dataclass(frozen=True, eq=False)
+class Import:
+    """What an import made."""
+
+    records: Records
+    found: list[Found]
+    built: Built
+    fitted: Fitted
+
+
+def days_of(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The days of text such as 2012-10-01..03 or 2012-10-01,2012-10-03, of those that are known."""
+    days: list[str] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        first, dots, last = part.partition("..")
+        if not dots:
+            days.append(part)
+            continue
+        try:
+            begin = date.fromisoformat(first)
+            end = date.fromisoformat(first[: len(first) - len(last)] + last)
+        except ValueError:
+            raise InputError(f"days {part!r}: give dates such as 2012-10-01..03") from None
+        span = (begin + timedelta(days=i) for i in range(min((end - begin).days + 1, TRIED_DAYS)))
+        days += [str(day) for day in span if str(day) in known]
+    days = list(dict.fromkeys(days)) if text else list(known)
+    for day in days:
+        if day not in known:
+            raise InputError(f"day {day} is not in the records; they have {', '.join(known)}")
+    if not days:
+        raise InputError(f"days {text!r}: the records have only {', '.join(known)}")
+    return tuple(days)
+
+
+def hours_of(text: str) -> tuple[int, int]:
+    """Two hours from text such as 6-20."""
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and int(first) < int(last) <= 48):
+        raise InputError(f"hours {text!r}: give two hours such as 6-20")
+    return int(first), int(last)
+
+
+def import_records(
+    folder: Path, routes: str, hours: str, days: str, out: Path, name: str, force: bool = False
+) -> Import:
+    """Make a city of records, fit the fast world to them, and write both to a city folder."""
+    window = hours_of(hours)
+    records, found = open_records(folder)
+    chosen_days = days_of(days, records.days)
+    wanted = tuple(each.strip() for each in routes.split(",") if each.strip())
+    taken = chosen(records, wanted, chosen_days, window)
+    built = build(taken, name, chosen_days, window)
+    fitted = fit(built, dict(records.hashes))
+    fitted = _with_notes(fitted, built, records, chosen_days)
+    with result_folder(out, force) as aside:
+        save_city(fitted.city, aside)
+        write_text(aside / LIMITS, new_limits(network_digest(fitted.city), chosen_days))
+        sources = {**records.hashes, LIMITS: sha256(aside / LIMITS)}
+        calibration = replace(fitted.calibration, sources=sources)
+        save_calibration(aside / CALIBRATION, calibration)
+        write_text(aside / ESTIMATES, estimates_csv(fitted))
+        write_record(
+            aside / RECORDS, _fitted_to(records, wanted, chosen_days, window, built, fitted)
+        )
+    return Import(records, found, built, fitted)
+
+
+def _fitted_to(
+    records: Records,
+    routes: tuple[str, ...],
+    days: tuple[str, ...],
+    hours: tuple[int, int],
+    built: Built,
+    fitted: Fitted,
+) -> FittedTo:
+    return FittedTo(
+        format="evenline-records-1",
+        records=records.name,
+        tables=dict(records.hashes),
+        routes=routes,
+        days=days,
+        first_hour=hours[0],
+        last_hour=hours[1],
+        trips=len(built.driven.first_rows()),
+        visits=len(built.driven),
+        left_out=built.left_out,
+        stamp="departure" if fitted.doors.stamp == "departure" else "arrival",
+        recorded_share=tuple(round(float(share), 4) for share in fitted.recorded_share),
+    )
+
+
+def _with_notes(fitted: Fitted, built: Built, records: Records, days: tuple[str, ...]) -> Fitted:
+    """Say in the city and its calibration what was recorded and what is assumed."""
+    trips, visits = len(built.driven.first_rows()), len(built.driven)
+    scheduled = bool(np.isfinite(built.driven.due_s).all())
+    times = "the schedule" if scheduled else "the mean of recorded departures, as no schedule is"
+    city = replace(
+        fitted.city,
+        notes=(
+            f"made from records of {records.name}: {', '.join(days)}, {trips:,} trips, {visits:,} "
+            "visits",
+            f"the timetable is {times}{'' if scheduled else ' recorded'}; a trip that other days "
+            "have is taken as not recorded, not as cancelled",
+            "passengers are drawn from counts; where they wait for several lines is not known",
+        ),
+    )
+    note = f"{fit_note(records.name, days)}; not yet judged on a day that the fit has not seen"
+    return replace(
+        fitted,
+        city=city,
+        calibration=replace(fitted.calibration, network=network_digest(city), note=note),
+    )
+
+
+def fit_note(name: str, days: Sequence[str]) -> str:
+    """What every result says of the fit."""
+    return f"running times and demand are fitted to records of {name}, {', '.join(days)}"
+
+
+# -- audit ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an audit found."""
+
+    opened: OpenCity
+    fitted_to: FittedTo
+    held: tuple[str, ...]
+    days: Compared
+    lines: list[Judged]
+
+    @property
+    def said(self) -> str:
+        return verdict(self.lines, self.held)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "city": self.opened.name,
+            "fitted_to": self.fitted_to.days,
+            "held_out": self.held,
+            "verdict": self.said,
+            "lines": [line.as_dict() for line in self.lines],
+        }
+
+
+def audit_records(
+    city: str, folder: Path, days: str, out: Path | None = None, force: bool = False
+) -> Audit:
+    """Judge a city on held-out days; write the result, its pictures and the city's note."""
+    opened, home = open_city(city), Path(city)
+    calibration = opened.fitted()
+    fitted_to = read_fitted_to(home, len(opened.city.services))
+    limits = read_limits(home, calibration)
+    records, _ = open_records(folder)
+    held = days_of(days, records.days)
+    for day in held:
+        if day in fitted_to.days:
+            raise InputError(f"day {day}: the city was fitted to it; hold out another day")
+    for day in fitted_to.days:
+        if day not in records.days:
+            raise InputError(f"{folder}: has no {day}, which the city was fitted to")
+    out = out or Path("results") / f"audit-{opened.name}"
+    names = (AUDIT, *(f"{name}.png" for name in ("time-space", "headways", "loads")))
+    refuse_changed_files(out, names, force)
+    compared = Compared(
+        recorded_days(opened.city, records, fitted_to, fitted_to.days),
+        recorded_days(opened.city, records, fitted_to, held),
+        simulated_days(opened.city, calibration, fitted_to, limits.simulated_days),
+    )
+    audit = Audit(opened, fitted_to, held, compared, judge(opened.city, compared, limits))
+    pictures = audit_pictures(opened.city, compared)
+    result = {AUDIT: to_json(audit.as_json()).encode()}
+    write_listed(out, result | {f"{name}.png": own for name, own in pictures.items()}, force)
+    note = f"{fit_note(fitted_to.records, fitted_to.days)}; {audit.said}"
+    judged = calibration_text(replace(calibration, note=note)).encode()
+    write_listed(home, {CALIBRATION: judged}, force=True)
+    return audit
+
+
+def _row(line: Judged) -> list[str]:
+    form = ".3f" if not line.unit else ".1f" if line.unit == "s" else ".2f"
+    numbers = (line.recorded, line.simulated, line.model_gap, line.real_gap)
+    name = f"{line.measure}, {line.unit}" if line.unit else line.measure
+    passed = "yes" if line.passed else "no"
+    return [name, *(format(number, form) for number in numbers), f"{line.ratio:.2f}", passed]
+
+
+HEAD = ("Measure", "Recorded", "Simulated", "Gap to model", "Gap of days", "Ratio", "Within limit")
+
+
+def audit_table(audit: Audit) -> str:
+    """The audit as text; the first line says what the model was fitted to and how it did."""
+    rows = [HEAD, *(_row(line) for line in audit.lines)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    lines = [
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    said = f"{fit_note(audit.fitted_to.records, audit.fitted_to.days)}; {audit.said}"
+    return "\n".join([f"note: {said}", *lines])
+
+
+def write_document(document: Path, audit: Audit, folder: Path, command: str) -> None:
+    """Write the audit's table and pictures into a document."""
+    mark = f"audit {audit.opened.name} {' '.join(audit.held)}"
+    pictures = []
+    for name, alt in (
+        ("time-space", "Buses over time and distance, recorded and simulated"),
+        ("headways", "Headway CV along the line, recorded and simulated"),
+        ("loads", "Load along the line, recorded and simulated"),
+    ):
+        own = f"{document.stem}-{audit.opened.name}-{name}.png"
+        write_bytes(document.parent / "images" / own, (folder / f"{name}.png").read_bytes())
+        pictures.append(f"![{alt}](images/{own})")
+    table = [
+        "| " + " | ".join(HEAD) + " |",
+        "| --- |" + " ---: |" * (len(HEAD) - 1),
+        *("| " + " | ".join(_row(line)) + " |" for line in audit.lines),
+    ]
+    fitted = ", ".join(audit.fitted_to.days)
+    first = f"Made by `{command}`. Fitted to {fitted}; {audit.said}."
+    insert(document, mark, "\n".join([first, "", *table, "", "\n\n".join(pictures)]))

@@ -1,0 +1,140 @@
+"""Ask a policy about live events, and say its holds as people read them.
+
+The policy is the one that trials test, with the same events and bundles. A hold becomes "hold at
+STOP until HH:MM:SS" with the reason in one line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from evenline.control.action import MAX_HOLD_S
+from evenline.control.event import (
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    ON_BOARD,
+    STOP,
+    TIME,
+    Array,
+    Batch,
+)
+from evenline.control.state import MAX_SLOTS
+from evenline.policies.lookahead import Lookahead
+from evenline.rules.chain import apply_chain
+from evenline.rules.policy import ChainedPolicy
+
+OPEN, ACCEPTED, REJECTED, WITHDRAWN, DONE = "open", "accepted", "rejected", "withdrawn", "done"
+
+
+class Answer(NamedTuple):
+    """A policy's hold, and what it saves by its own forecast, in generalized passenger-seconds."""
+
+    hold_s: float
+    saves_s: float | None = None
+
+
+class Controller:
+    """A policy that follows a day through live events. A bus is asked about once at each stop."""
+
+    def __init__(self, policy: ChainedPolicy) -> None:
+        self.policy = policy
+        self.asked: dict[int, int] = {}  # the last stop of each trip that was asked about
+        self._now_s = -1
+
+    def ask(
+        self, now_s: float, trips: Sequence[int], raw: Array, may_hold: Sequence[bool]
+    ) -> list[Answer]:
+        """The holds of some buses. The forecast counts on a hold only where one may be advised."""
+        answers: list[Answer] = []
+        for first in range(0, len(trips), MAX_SLOTS):
+            part = slice(first, first + MAX_SLOTS)
+            batch = self._batch(now_s, trips[part], raw[part])
+            if isinstance(self.policy, Lookahead):
+                self.policy.follow(batch)
+                rows = zip(trips[part], raw[part], may_hold[part], strict=True)
+                answers += [self._looked(self.policy, *row) for row in rows]
+            else:
+                answers += [Answer(float(hold)) for hold in self.policy.decide(batch).holds_s]
+        return answers
+
+    def _batch(self, now_s: float, trips: Sequence[int], raw: Array) -> Batch:
+        second = max(int(now_s), self._now_s, 0)
+        if self._now_s < 0 and isinstance(self.policy, Lookahead):
+            # The day may have begun long ago: nobody has waited since its first second.
+            self.policy._seen.since_s[:] = second
+        self._now_s = second
+        for trip, row in zip(trips, raw, strict=True):
+            self.asked[trip] = int(row[STOP])
+        return Batch(second, np.array(trips, np.int32), np.ascontiguousarray(raw))
+
+    def _looked(self, policy: Lookahead, trip: int, raw: Array, may_hold: bool) -> Answer:
+        """The same steps as a decision of the look-ahead, with the costs that it compares."""
+        costs = policy.costs(trip, raw)
+        best = int(np.argmin(costs))
+        proposal = np.array([policy.holds_s[best]])
+        held = apply_chain(policy.chain, raw[None], proposal, policy.horizon_s)[0]
+        hold_s = min(float(held), MAX_HOLD_S)
+        policy.note(trip, raw, hold_s if may_hold else 0.0)
+        return Answer(hold_s, float(costs[0] - np.interp(hold_s, policy.holds_s, costs)))
+
+    def recall(self, now_s: float, trip: int, raw: Array, noted_s: float) -> None:
+        """Follow a decision that was made before a restart."""
+        batch = self._batch(now_s, [trip], raw[None])
+        if isinstance(self.policy, Lookahead):
+            self.policy.follow(batch)
+            self.policy.costs(trip, raw)
+            self.policy.note(trip, raw, noted_s)
+
+
+@dataclass
+class Advice:
+    """Hold a bus at a stop until a time."""
+
+    number: int
+    trip: int
+    vehicle: str
+    stop: int
+    until_s: float
+    hold_s: float
+    made_s: float
+    reason: str
+    state: str = OPEN
+    why: str = ""
+
+    @property
+    def applies(self) -> bool:
+        """Whether it can still be answered or carried out."""
+        return self.state in (OPEN, ACCEPTED)
+
+
+def rounded_until(leaves_s: float, hold_s: float, step_s: float) -> float:
+    """When a held bus leaves, rounded for people to a whole step."""
+    return step_s * round((leaves_s + hold_s) / step_s)
+
+
+def reason_of(raw: Array, hold_s: float, caught: float) -> str:
+    """Why a bus is held, in one line: headways without and with the hold, and people."""
+    parts = []
+    if raw[BUS_AHEAD]:
+        ahead_s = raw[HEADWAY_AHEAD]
+        parts.append(f"bus ahead {_minutes(ahead_s)} → {_minutes(ahead_s + hold_s)}")
+    if raw[BUS_BEHIND]:
+        behind_s = raw[HEADWAY_BEHIND]
+        parts.append(f"bus behind {_minutes(behind_s)} → {_minutes(max(behind_s - hold_s, 0.0))}")
+    parts.append(f"{raw[ON_BOARD]:.0f} on board wait {hold_s:.0f} s")
+    parts.append(f"{caught:.0f} more catch it")
+    return "; ".join(parts)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def leaves_at(raw: Array) -> float:
+    """When a bus leaves without a hold."""
+    return float(raw[TIME] + raw[BASE_DWELL])

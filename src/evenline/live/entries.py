@@ -1,0 +1,154 @@
+"""The entries of a shadow's log: what it saw, what it advised, what people answered.
+
+A log is a list of these, each with the hash of the one before it (`evenline.live.log`). Times are
+seconds of the city's day.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from evenline.city.model import City, Trip
+from evenline.city.tables import digest
+from evenline.control.action import MAX_HOLD_S
+from evenline.control.event import SERVICE, STOP, TIME
+from evenline.live.log import Linked
+from evenline.support.errors import InputError
+from evenline.support.records import Line, Number, Positive, Seconds, Sha256, Share, Whole, Word
+
+FORMAT = "evenline-shadow-1"
+Answered = Literal["accepted", "rejected", "withdrawn", "done"]
+Second = Annotated[float, Meta(ge=-1e9, le=1e9)]  # of the city's day
+Raw = Annotated[tuple[Number, ...], Meta(min_length=16, max_length=16)]
+
+
+class Begun(Linked, kw_only=True, tag="begun", tag_field="kind"):
+    """The shadow began, or began again after it was stopped."""
+
+    format: Word
+    evenline: Line
+    city: Sha256
+    policy: Line
+    policy_sha256: Sha256
+    lines: tuple[Line, ...]
+    notes: tuple[Line, ...] = ()
+
+
+class PollEntry(Linked, kw_only=True, tag="poll", tag_field="kind"):
+    """One answer of the feed: how old, how many vehicles in which state, how long it took.
+
+    `fixes` has the vehicle, the second, the metres along the line and how sure, by trip.
+    """
+
+    at_s: Second
+    age_s: Number
+    states: dict[Line, Whole]
+    dropped: Whole
+    took_ms: Seconds
+    fixes: dict[Line, tuple[Line, Second, Number, Share]] = field(default_factory=dict)
+    failure: Line | UnsetType = UNSET
+
+
+class EventEntry(Linked, kw_only=True, tag="event", tag_field="kind"):
+    """A bus reached or left a stop."""
+
+    what: Literal["arrives", "leaves"]
+    trip: Line
+    stop: Whole
+    at_s: Second
+    sure: Share
+    vehicle: Line = ""
+    occupied: Share | UnsetType = UNSET
+
+
+class AskedEntry(Linked, kw_only=True, tag="asked", tag_field="kind"):
+    """A decision of the policy: the event that it saw and the hold that it proposed.
+
+    `expected_s` is when the bus was expected at the stop, `feed_s` when the feed expected it.
+    """
+
+    now_s: Second
+    trip: Line
+    stop: Whole
+    raw: Raw
+    hold_s: Seconds
+    noted_s: Seconds
+    expected_s: Second
+    sure: Share
+    feed_s: Second | UnsetType = UNSET
+    saves_s: Number | UnsetType = UNSET
+
+
+class AdviceEntry(Linked, kw_only=True, tag="advice", tag_field="kind"):
+    """An advice: hold at a stop until a time."""
+
+    number: Positive
+    now_s: Second
+    trip: Line
+    vehicle: Line
+    stop: Whole
+    until_s: Second
+    hold_s: Seconds
+    reason: Line
+
+
+class AnswerEntry(Linked, kw_only=True, tag="answer", tag_field="kind"):
+    """What became of an advice, and why."""
+
+    number: Positive
+    now_s: Second
+    became: Answered
+    why: Line = ""
+
+
+class LineEntry(Linked, kw_only=True, tag="line", tag_field="kind"):
+    """Advice for a service was switched on or off."""
+
+    now_s: Second
+    service: Line
+    on: bool
+
+
+Entry = Begun | PollEntry | EventEntry | AskedEntry | AdviceEntry | AnswerEntry | LineEntry
+
+
+def checked(entries: Iterable[Entry], city: City) -> Iterator[Entry]:
+    """The same entries; refuses those that cannot be of a shadow of this city."""
+    trips, own = {trip.id: trip for trip in city.trips}, digest(city)
+    begun, advised = False, 0
+    for entry in entries:
+        if isinstance(entry, Begun):
+            if entry.format != FORMAT:
+                raise InputError(f"format {entry.format!r} is not {FORMAT!r}")
+            if entry.city != own:
+                raise InputError(f"is the log of another city than {city.name}")
+            begun = True
+        if not begun:
+            raise InputError("is not the log of a shadow: it does not say how it began")
+        if isinstance(entry, PollEntry):
+            for name in entry.fixes:
+                _check_stop(city, trips, name, 0)
+        elif isinstance(entry, EventEntry | AskedEntry | AdviceEntry):
+            _check_stop(city, trips, entry.trip, entry.stop)
+        if isinstance(entry, AskedEntry):
+            of_event = (entry.raw[SERVICE], entry.raw[STOP]) == (
+                trips[entry.trip].service,
+                entry.stop,
+            )
+            if not of_event or not 0 <= entry.raw[TIME] <= 1e9 or entry.noted_s > MAX_HOLD_S:
+                raise InputError(f"trip {entry.trip}: raw or noted_s belongs to another event")
+        elif isinstance(entry, AdviceEntry):
+            advised += 1
+            if entry.number != advised:
+                raise InputError(f"advice {entry.number} is out of order; expected {advised}")
+        elif isinstance(entry, AnswerEntry) and entry.number > advised:
+            raise InputError(f"answers advice {entry.number}, which was not given")
+        yield entry
+
+
+def _check_stop(city: City, trips: dict[str, Trip], trip: str, stop: int) -> None:
+    if trip not in trips:
+        raise InputError(f"the city has no trip {trip!r}")
+    if stop >= len(city.services[trips[trip].service].stops):
+        raise InputError(f"trip {trip} has no stop {stop}")

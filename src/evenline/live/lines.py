@@ -1,0 +1,175 @@
+"""The lines of a city as a bus meets them: where the street runs, where stops lie, usual times.
+
+Made once for a city. `project` finds a place along a line; `usual_s` and `due_s` say how long a bus
+needs and when a trip is due, from the calibration, the schedule, or a plain speed.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from evenline.city.demand import service_stop_offsets
+from evenline.city.model import City, Floats, visit_offsets
+from evenline.worlds.calibration import HOUR_S, Calibration
+
+PLAIN_MPS = 6.0
+LEAST_RUN_S = 5.0
+
+
+class Spot(NamedTuple):
+    """A place on a line: metres from its beginning, and metres beside it."""
+
+    along_m: float
+    aside_m: float
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A service: its street as a polyline, its stops, usual running times by hour."""
+
+    x_m: Floats
+    y_m: Floats
+    along_m: Floats  # of each point
+    stops_m: tuple[float, ...]
+    near_m: tuple[float, ...]  # a bus this close to a stop may stand there
+    run_s: Floats  # stop, hour
+
+    @cached_property
+    def points_m(self) -> tuple[float, ...]:
+        """The same as `along_m`, quicker to search."""
+        return tuple(self.along_m.tolist())
+
+    @cached_property
+    def last(self) -> int:
+        return len(self.stops_m) - 1
+
+    def usual_s(self, stop: int, second: float) -> float:
+        """The usual running time from a stop to the next."""
+        hour = min(max(int(second) // HOUR_S, 0), self.run_s.shape[1] - 1)
+        return float(self.run_s[stop, hour])
+
+    def segment(self, along_m: float) -> int:
+        """The last stop before a place, or the first stop."""
+        return min(max(bisect_right(self.stops_m, along_m) - 1, 0), self.last - 1)
+
+    def travel_s(self, from_m: float, to_m: float, second: float) -> float:
+        """The usual time to drive from one place to another, without standing at stops."""
+        total, here = 0.0, from_m
+        while here < to_m:
+            stop = self.segment(here)
+            begin, end = self.stops_m[stop], self.stops_m[stop + 1]
+            until = to_m if here >= end else min(to_m, end)
+            total += (until - here) / (end - begin) * self.usual_s(stop, second)
+            here = until
+        return total
+
+    def project(
+        self, x_m: float, y_m: float, low_m: float, high_m: float, expected_m: float | None = None
+    ) -> Spot:
+        """The nearest place on a part of the line. Where it passes a place several times, the
+        `expected_m` decides: 50 m too far along weighs as much as 1 m beside it.
+        """
+        end = min(bisect_left(self.points_m, high_m) + 1, len(self.points_m))
+        end = max(end, 2)
+        first = min(max(bisect_right(self.points_m, low_m) - 1, 0), end - 2)
+        x, y, along = self.x_m[first:end], self.y_m[first:end], self.along_m[first:end]
+        dx, dy = x[1:] - x[:-1], y[1:] - y[:-1]
+        px, py = x_m - x[:-1], y_m - y[:-1]
+        share = (px * dx + py * dy) / np.maximum(dx * dx + dy * dy, 1e-9)
+        share = np.minimum(np.maximum(share, 0.0), 1.0)
+        aside = np.hypot(px - share * dx, py - share * dy)
+        at = along[:-1] + share * (along[1:] - along[:-1])
+        cost = aside if expected_m is None else aside + np.abs(at - expected_m) / 50
+        best = int(cost.argmin())
+        return Spot(float(at[best]), float(aside[best]))
+
+    def place(self, along_m: float) -> tuple[float, float]:
+        """The coordinates of a place on the line."""
+        return (
+            float(np.interp(along_m, self.along_m, self.x_m)),
+            float(np.interp(along_m, self.along_m, self.y_m)),
+        )
+
+
+NEAR_M = 30.0
+
+
+def lines_of(city: City, calibration: Calibration | None) -> tuple[Line, ...]:
+    """The lines of a city."""
+    first, nodes = service_stop_offsets(city), {node.id: node for node in city.nodes}
+    roads = {road.id: road for road in city.roads}
+    lines = []
+    for index, service in enumerate(city.services):
+        points: list[tuple[float, float]] = []
+        along: list[float] = []
+        start_m = 0.0
+        for name in service.roads:
+            road = roads[name]
+            ends = [nodes[road.from_node], nodes[road.to_node]]
+            xy = np.array([(ends[0].x_m, ends[0].y_m), *road.shape, (ends[1].x_m, ends[1].y_m)])
+            drawn = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(xy, axis=0).T))])
+            along += (start_m + drawn * (road.length_m / max(drawn[-1], 1e-9))).tolist()
+            points += [(float(x), float(y)) for x, y in xy]
+            start_m += road.length_m
+        stops_m = np.array(service.distance_m)
+        run_s = _running(city, index, calibration, slice(first[index], first[index + 1]))
+        gap_m = np.diff(stops_m, prepend=-np.inf, append=np.inf)
+        near = np.minimum(NEAR_M, 0.4 * np.minimum(gap_m[:-1], gap_m[1:]))
+        xy = np.array(points)
+        lines.append(
+            Line(
+                np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1]), np.array(along),
+                tuple(stops_m.tolist()), tuple(near.tolist()), run_s,
+            )
+        )  # fmt: skip
+    return tuple(lines)
+
+
+def _running(city: City, service: int, calibration: Calibration | None, part: slice) -> Floats:
+    """Usual running times of a service, stop by hour."""
+    if calibration is not None:
+        return np.maximum(calibration.mean_s[part], LEAST_RUN_S)
+    lengths = np.diff(np.array(city.services[service].distance_m), append=0.0)
+    plain = np.maximum(lengths / PLAIN_MPS, LEAST_RUN_S)
+    hours = -(-city.horizon_s // HOUR_S)
+    if city.due_s is None:
+        return np.repeat(plain[:, None], hours, axis=1)
+    offsets, trips = visit_offsets(city), city.trips_of[service]
+    total, count = np.zeros((len(plain), hours)), np.zeros((len(plain), hours))
+    for trip in trips:
+        due = city.due_s[offsets[trip] : offsets[trip + 1]]
+        hour = np.minimum(due[:-1] // HOUR_S, hours - 1)
+        np.add.at(total, (np.arange(len(due) - 1), hour), np.diff(due))
+        np.add.at(count, (np.arange(len(due) - 1), hour), 1.0)
+    seen = count.sum(axis=1, keepdims=True)
+    mean = np.where(
+        seen > 0, total.sum(axis=1, keepdims=True) / np.maximum(seen, 1), plain[:, None]
+    )
+    scheduled = np.where(count > 0, total / np.maximum(count, 1), mean)
+    # A schedule includes the time at stops.
+    return np.maximum(scheduled - city.vehicle.min_dwell_s, LEAST_RUN_S)
+
+
+def due_times(
+    city: City, lines: tuple[Line, ...], calibration: Calibration | None
+) -> tuple[Floats, ...]:
+    """When each trip is due at each of its stops: by the schedule, or by its start and the usual
+    times.
+    """
+    if city.due_s is not None:
+        offsets = visit_offsets(city)
+        return tuple(city.due_s[a:b].astype(float) for a, b in pairwise(offsets))
+    delay_s = calibration.start_delay_s if calibration is not None else 0
+    found = []
+    for trip in city.trips:
+        line, at = lines[trip.service], float(trip.departure_s + delay_s)
+        due = [at]
+        for stop in range(line.last):
+            at += city.vehicle.min_dwell_s + line.usual_s(stop, at)
+            due.append(at)
+        found.append(np.array(due))
+    return tuple(found)

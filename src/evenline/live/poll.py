@@ -1,0 +1,135 @@
+"""Ask a server for its feed, politely: only if it has changed, not too often, never for long.
+
+Every answer is bounded in bytes and seconds, however slowly a server talks. After a failure the
+next try waits twice as long, up to five minutes, or as long as the server asks.
+"""
+
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPMessage
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from evenline.live.feed import MOST_BYTES, FeedError
+from evenline.support.errors import InputError
+
+LEAST_EVERY_S = 1.0
+MOST_WAIT_S = 300.0
+TIMEOUT_S = 10.0
+CHUNK = 2**16
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection on the same host only: headers may carry a key."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
+        headers: HTTPMessage, newurl: str,
+    ) -> urllib.request.Request | None:  # fmt: skip
+        if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
+            raise FeedError(f"{req.full_url} redirects to {newurl}; name that address instead")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.UnknownHandler,
+        _SameHost,
+    ):
+        opener.add_handler(handler())
+    return opener
+
+
+@dataclass
+class Poller:
+    """A feed behind an address, and when to ask again."""
+
+    url: str
+    every_s: float = 15.0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+    most_bytes: int = MOST_BYTES
+    failures: int = 0
+    _asked_to_wait_s: float = 0.0
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"feed {self.url!r}: write an address as https://HOST/PATH")
+        if self.every_s < LEAST_EVERY_S:
+            raise InputError(f"polls every {self.every_s:g} s: choose at least {LEAST_EVERY_S:g} s")
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait before the next try."""
+        doubled = self.every_s * 2.0 ** min(self.failures, 10)
+        return min(max(doubled, self._asked_to_wait_s), max(MOST_WAIT_S, self.every_s))
+
+    def poll(self, check: Callable[[bytes], object] = len) -> bytes | None:
+        """The feed's bytes, None if they have not changed, or a `FeedError`.
+
+        Bytes that `check` refuses with a `FeedError` are a failure too.
+        """
+        request = urllib.request.Request(self.url, headers={**self.headers, **self._known})
+        request.add_header("Accept-Encoding", "gzip")
+        request.add_header("User-Agent", "evenline")
+        deadline = time.monotonic() + self.timeout_s
+        try:
+            with _opener().open(request, timeout=self.timeout_s) as response:
+                content = self._body(response, deadline)
+                check(content)
+                named = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
+                heard = {ask: response.headers.get(said) for said, ask in named.items()}
+                self._known = {ask: value for ask, value in heard.items() if value}
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 304:
+                self.failures, self._asked_to_wait_s = 0, 0.0
+                return None
+            self._failed(error.headers.get("Retry-After"))
+            raise FeedError(f"{self.url}: the server answers {error.code}") from None
+        except FeedError:
+            self._failed()
+            raise
+        except (OSError, ValueError, zlib.error) as error:  # also timeouts and bad headers
+            self._failed()
+            reason = getattr(error, "reason", None) or error or type(error).__name__
+            raise FeedError(f"{self.url}: {reason}") from None
+        except Exception as error:  # http.client has a family of its own
+            self._failed()
+            raise FeedError(f"{self.url}: {type(error).__name__}") from None
+        self.failures, self._asked_to_wait_s = 0, 0.0
+        return content
+
+    def _failed(self, retry_after: str | None = None) -> None:
+        self.failures += 1
+        told = (retry_after or "").strip()
+        self._asked_to_wait_s = float(told) if told.isdecimal() and len(told) < 8 else 0.0
+
+    def _body(self, response: Any, deadline: float) -> bytes:
+        """Read an answer in pieces, and stop when it is too long or takes too long."""
+        packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
+        unpack = zlib.decompressobj(wbits=31) if packed else None
+        parts: list[bytes] = []
+        size = 0
+        while chunk := response.read1(CHUNK):
+            if unpack is not None:
+                chunk = unpack.decompress(chunk, self.most_bytes - size + 1)
+            parts.append(chunk)
+            size += len(chunk)
+            if size > self.most_bytes:
+                raise FeedError(f"{self.url}: the answer has over {self.most_bytes:,} bytes")
+            if time.monotonic() > deadline:
+                raise FeedError(f"{self.url}: the answer took over {self.timeout_s:g} s")
+        return b"".join(parts)

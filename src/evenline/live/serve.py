@@ -1,0 +1,102 @@
+"""Run the servers: a shadow with its page, and a simulated street, both on loopback by default."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from evenline.live.record import Polled
+from evenline.live.running import LOOPBACK, Running
+from evenline.live.street import StreetFeed
+from evenline.support.errors import InputError
+
+
+def server_of(app: Any, host: str, port: int) -> Any:
+    """A web server that is ready to run."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise InputError("a page needs more packages; install them with: evenline[live]") from None
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=200,
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)
+
+
+def check_host(host: str, token: str) -> None:
+    """Refuse to serve beyond this machine without a token."""
+    if host not in LOOPBACK and len(token) < 16:
+        raise InputError(
+            f"host {host}: others can reach it; set --token to at least 16 characters and put a "
+            "proxy with TLS in front"
+        )
+
+
+def serve_shadow(
+    running: Running,
+    polls: Iterator[Polled],
+    host: str,
+    port: int,
+    token: str,
+    hosts: Collection[str] = (),
+    told: Callable[[str], None] = print,
+) -> None:
+    """Follow a feed and serve its page until the process is interrupted."""
+    from evenline.live.server import shadow_app
+
+    check_host(host, token)
+    server = server_of(shadow_app(running, hosts, token), host, port)
+    follower = threading.Thread(target=running.follow, args=(polls,), daemon=True)
+    follower.start()
+    told(f"http://{host}:{port}/")
+    try:
+        server.run()
+    finally:
+        running.ended.set()
+        follower.join(timeout=30)
+    if running.error is not None:
+        raise running.error
+
+
+def serve_street(
+    feed: StreetFeed,
+    host: str,
+    port: int,
+    speed: float,
+    begin_s: float,
+    token: str = "",
+    told: Callable[[str], None] = print,
+) -> None:
+    """Serve a simulated street; its time runs from the first request on."""
+    from evenline.live.server import street_app
+
+    if host not in LOOPBACK:
+        raise InputError(f"host {host}: a simulated street is served on this machine only")
+    token = token or secrets.token_urlsafe(16)
+    server = server_of(street_app(feed, street_clock(speed, begin_s), token), host, port)
+    told(f"http://{host}:{port}/vehicle_positions.pb")
+    told(f"token {token}")
+    try:
+        server.run()
+    finally:
+        feed.street.close()
+
+
+def street_clock(speed: float, begin_s: float) -> Callable[[], float]:
+    """The second of a street's day, which begins when it is first asked."""
+    began: list[float] = []
+
+    def second() -> float:
+        if not began:
+            began.append(time.monotonic())
+        return begin_s + speed * (time.monotonic() - began[0])
+
+    return second

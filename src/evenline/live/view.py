@@ -1,0 +1,167 @@
+"""What the page shows of a shadow, as plain data: buses, paths, advice, the state of the feed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenline.figures.measure import BUNCHED
+from evenline.live.events import Track
+from evenline.live.shadow import KEPT_S, MATCHED, Shadow
+
+SHOWN = 40  # answered or withdrawn advice that stays on the page
+Point = tuple[float, float]  # second, metres along the line
+GAPPED = 1.5  # of the target headway
+
+
+def fixed_view(shadow: Shadow) -> dict[str, Any]:
+    """What does not change: lines, stops and streets."""
+    city = shadow.city
+    services = []
+    for service, line in zip(city.services, shadow.lines, strict=True):
+        named = [city.stops[stop].name or city.stops[stop].id for stop in service.stops]
+        services.append(
+            {
+                "id": service.id,
+                "name": service.name or service.id,
+                "stops": list(zip(named, [round(m, 1) for m in line.stops_m], strict=True)),
+                "x": [round(x, 1) for x in line.x_m.tolist()],
+                "y": [round(y, 1) for y in line.y_m.tolist()],
+            }
+        )
+    second = round(shadow.frame.begin_s)
+    return {
+        "city": city.name,
+        "policy": shadow.controller.policy.name,
+        "services": services,
+        "midnight": shadow.frame.start_s,
+        "begin": second,
+        "bunched": BUNCHED,
+        "gapped": GAPPED,
+        "kept_s": KEPT_S,
+        "notes": list(city.notes),
+    }
+
+
+def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
+    """What changed after a second of the day, and everything that is short."""
+    order = shadow.order()
+    running = shadow.tracks.running.values()
+    latest = [shadow.advice[n] for n in range(len(shadow.advice), 0, -1)[: 4 * SHOWN]]
+    open_ones = [each for each in reversed(latest) if each.applies]
+    closed = [each for each in reversed(latest) if not each.applies][-SHOWN:]
+    return {
+        "now": round(shadow.now_s, 1),
+        "clock": shadow.frame.clock(shadow.now_s) if shadow.now_s > -1e8 else "",
+        "on": [shadow.city.services[i].id for i in sorted(shadow.on)],
+        "vehicles": [_vehicle(shadow, track, order) for track in running],
+        "advice": [_advice(shadow, each) for each in (*closed, *open_ones)],
+        "paths": _paths(shadow, since_s),
+        "feed": _feed(shadow),
+    }
+
+
+def _paths(shadow: Shadow, since_s: float) -> dict[str, Any]:
+    oldest_s, found = max(since_s, shadow.now_s - KEPT_S), {}
+    for trip, path in shadow.paths.items():
+        points = [[round(at), round(along)] for at, along in path if at > oldest_s]
+        if points:
+            planned = shadow.city.trips[trip]
+            found[planned.id] = {"service": planned.service, "points": points}
+    return found
+
+
+def headway_s(shadow: Shadow, track: Track, order: Mapping[int, Sequence[Track]]) -> float | None:
+    """How long ago the bus ahead was where a bus is now."""
+    service, here_m = shadow.city.trips[track.trip].service, track.fix.along_m
+    ahead = [t for t in order.get(service, ()) if t.fix.along_m > here_m]
+    trips = [ahead[-1].trip] if ahead else _just_before(shadow, service, track.trip)
+    passed = [_passed_s(shadow.paths.get(trip, ()), here_m) for trip in trips]
+    times = [at_s for at_s in passed if at_s is not None and at_s <= track.fix.at_s]
+    return track.fix.at_s - max(times) if times else None
+
+
+def _just_before(shadow: Shadow, service: int, trip: int) -> list[int]:
+    """The trips before one in the timetable, which may have ended."""
+    trips = shadow.city.trips_of[service]
+    index = trips.index(trip)
+    return list(trips[max(index - 2, 0) : index])
+
+
+def _passed_s(path: Iterable[Point], here_m: float) -> float | None:
+    """When a bus passed a place, looking back from its last report."""
+    after: Point | None = None
+    for at_s, along_m in reversed(tuple(path)):
+        if along_m < here_m and after is not None:
+            share = (here_m - along_m) / max(after[1] - along_m, 1e-9)
+            return at_s + share * (after[0] - at_s)
+        if along_m < here_m:
+            return None
+        after = (at_s, along_m)
+    return after[0] if after is not None and after[1] - here_m < 50 else None
+
+
+def _vehicle(shadow: Shadow, track: Track, order: Mapping[int, Sequence[Track]]) -> dict[str, Any]:
+    city = shadow.city
+    planned = city.trips[track.trip]
+    service, line = city.services[planned.service], shadow.lines[planned.service]
+    stop = min(track.next_stop, line.last)
+    place = city.stops[service.stops[stop]]
+    ahead_s = headway_s(shadow, track, order)
+    x_m, y_m = line.place(track.fix.along_m)
+    return {
+        "vehicle": track.vehicle,
+        "trip": planned.id,
+        "service": planned.service,
+        "along": round(track.fix.along_m),
+        "x": round(x_m),
+        "y": round(y_m),
+        "age": round(shadow.now_s - track.fix.at_s),
+        "sure": round(track.sure, 2),
+        "how": track.how,
+        "next": place.name or place.id,
+        "headway": None if ahead_s is None else round(ahead_s),
+        "target": round(shadow._targets[track.trip][0]),
+        "load": round(shadow.people.on_board(track.trip, track.occupied)),
+    }
+
+
+def _advice(shadow: Shadow, advice: Any) -> dict[str, Any]:
+    planned = shadow.city.trips[advice.trip]
+    service = shadow.city.services[planned.service]
+    place = shadow.city.stops[service.stops[advice.stop]]
+    return {
+        "number": advice.number,
+        "trip": planned.id,
+        "vehicle": advice.vehicle,
+        "service": planned.service,
+        "line": service.name or service.id,
+        "stop": advice.stop,
+        "place": place.name or place.id,
+        "until": shadow.frame.clock(advice.until_s),
+        "until_s": advice.until_s,
+        "hold": round(advice.hold_s),
+        "made": shadow.frame.clock(advice.made_s),
+        "made_s": round(advice.made_s),
+        "reason": advice.reason,
+        "state": advice.state,
+        "why": advice.why,
+    }
+
+
+def _feed(shadow: Shadow) -> dict[str, Any]:
+    states = shadow.tracks.counts()
+    total = sum(states.values())
+    matched = sum(states[name] for name in MATCHED)
+    recent = [(ms, events) for at, ms, events in shadow.polls if at > shadow.now_s - 300]
+    times = [ms for ms, _ in recent]
+    return {
+        "age": round(min(shadow.now_s - shadow.fed_s, 1e6)),
+        "vehicles": total,
+        "matched": round(matched / total, 3) if total else None,
+        "states": dict(states),
+        "dropped": shadow.dropped,
+        "events_per_min": round(sum(events for _, events in recent) / 5, 1),
+        "decision_ms": round(float(np.percentile(times, 99)), 1) if times else None,
+        "failure": shadow.failure,
+    }

@@ -1,0 +1,140 @@
+"""Judge a fitted city on days that the fit has not seen.
+
+For every measure: the gap between simulated days and the held-out day beside the gap between real
+days. A model is close enough if the first is at most `most_ratio` times the second. A simulated day
+loses as many trips as a recorded day does, so that both are seen in the same way.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evenline.city.cells import PURPOSES
+from evenline.city.model import City
+from evenline.records.build import chosen, patterns_of
+from evenline.records.clean import Records
+from evenline.records.files import FittedTo, Limits
+from evenline.records.measures import MEASURES, Table, gap, level, measured, simulated
+from evenline.records.patterns import Driven, match
+from evenline.rules.policy import BEHAVIOURS
+from evenline.support.errors import InputError
+from evenline.worlds.calibration import Calibration
+from evenline.worlds.fast.world import FastWorld
+
+PURPOSE = "replay"  # as in the fidelity audits
+UNSEEN = 0x5EED
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One measure: what was recorded and simulated, both gaps, and their ratio."""
+
+    measure: str
+    unit: str
+    recorded: float
+    simulated: float
+    model_gap: float
+    low: float  # 90 % of simulated days lie between
+    high: float
+    real_gap: float
+    limit: float
+
+    @property
+    def ratio(self) -> float:
+        return self.model_gap / self.real_gap if self.real_gap > 0 else float("inf")
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.ratio <= self.limit)
+
+    def as_dict(self) -> dict[str, Any]:
+        ratio = self.ratio if np.isfinite(self.ratio) else None
+        return asdict(self) | {"ratio": ratio, "passed": self.passed}
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The days of an audit: recorded ones by date, held-out ones by date, simulated ones."""
+
+    fitted: Mapping[str, Driven]
+    held: Mapping[str, Driven]
+    simulated: Sequence[Driven]
+
+
+def recorded_days(
+    city: City, records: Records, fitted_to: FittedTo, days: Sequence[str]
+) -> dict[str, Driven]:
+    """Recorded days by date, matched to the city's services, on the city's clock."""
+    hours = (fitted_to.first_hour, fitted_to.last_hour)
+    start_s = city.clock.start_s if city.clock else 0
+    services = patterns_of(city, records)
+    found = {
+        day: match(chosen(records, fitted_to.routes, (day,), hours), services).moved(start_s)
+        for day in days
+    }
+    for day, driven in found.items():
+        if not len(driven):
+            raise InputError(f"day {day}: no recorded trip follows a service of {city.name}")
+    return found
+
+
+def simulated_days(
+    city: City, calibration: Calibration, fitted_to: FittedTo, count: int, policy: str = "zero"
+) -> list[Driven]:
+    """Simulated days as records would show them."""
+    world = FastWorld(city, calibration, keep_visits=True)
+    share = np.array(fitted_to.recorded_share)[[trip.service for trip in city.trips]]
+    found = []
+    for cell in PURPOSES[PURPOSE].cells(count, (1.0,)):
+        world.run_day(cell, BEHAVIOURS[policy])
+        rng = np.random.Generator(np.random.PCG64([cell.demand_seed, UNSEEN]))
+        kept = rng.random(len(share)) < share
+        driven = simulated(city, world.visits, fitted_to.stamp)
+        found.append(driven.only(kept[driven.trip]))
+    return found
+
+
+def judge(city: City, days: Compared, limits: Limits) -> list[Judged]:
+    """Every measure that the records allow, in the order of the registered limits."""
+    real = [measured(city, driven) for driven in days.fitted.values()]
+    held = [measured(city, driven) for driven in days.held.values()]
+    model = [measured(city, driven) for driven in days.simulated]
+    known = {measure.name: measure for measure in MEASURES}
+    lines = []
+    for name in limits.measures:
+        gaps = np.array([[gap(m[name], h[name]) for h in held] for m in model]).mean(axis=1)
+        apart = np.array([gap(r[name], h[name]) for r in real for h in held])
+        if not (np.isfinite(gaps).all() and np.isfinite(apart).all()):
+            continue
+        lines.append(
+            Judged(
+                name,
+                known[name].unit,
+                _mean(held, name),
+                _mean(model, name),
+                float(gaps.mean()),
+                float(np.quantile(gaps, 0.05)),
+                float(np.quantile(gaps, 0.95)),
+                float(apart.mean()),
+                limits.most_ratio,
+            )
+        )
+    return lines
+
+
+def _mean(days: Sequence[Mapping[str, Table]], name: str) -> float:
+    return float(np.mean([level(day[name]) for day in days]))
+
+
+def verdict(lines: Sequence[Judged], held: Sequence[str]) -> str:
+    """The audit in one sentence, for every result of the city."""
+    passed = sum(line.passed for line in lines)
+    days = ", ".join(held)
+    said = (
+        f"on {days}, which the fit has not seen, {passed} of {len(lines)} measures are within "
+        f"{lines[0].limit:g} times the gap between real days"
+    )
+    failed = [f"{line.measure} {line.ratio:.2f}" for line in lines if not line.passed]
+    return said + (f" (not: {', '.join(failed)})" if failed else "")

@@ -1,0 +1,232 @@
+"""A city from records: what was driven becomes services, a timetable, stops, roads and people.
+
+The city is for the fast world: its roads are corridors between stops, without a map. Second 0 of
+its day is half an hour before the first hour that was asked for, so that people can wait for the
+first buses.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from evenline.city.importers.corridor import corridor
+from evenline.city.importers.lines import Layout
+from evenline.city.importers.lines import Line as Way
+from evenline.city.importers.timetable import Place as Spot
+from evenline.city.model import City, Clock, Floats, Origin, Trip, Vehicle
+from evenline.records.clean import EARTH_M, Records
+from evenline.records.patterns import (
+    Driven,
+    Line,
+    Pattern,
+    Planned,
+    match,
+    patterns,
+    start_times,
+    timetable,
+)
+from evenline.records.people import Spread, journeys_of, recorded_rides, variation_of
+from evenline.support.errors import InputError
+
+LEAD_S = 1_800
+SEED = 23
+WINDING = 1.3  # road metres per straight metre, where no distance is recorded
+UNKNOWN_M = 400.0  # between stops without a place
+FULL_QUANTILE = 0.999  # of recorded loads: taken as the capacity
+LEAST_CAPACITY = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A city with what it was made from; times of `driven` count from the city's second 0."""
+
+    city: City
+    patterns: tuple[Pattern, ...]
+    driven: Driven
+    planned: Planned
+    spreads: dict[str, Spread]
+    left_out: int  # visits of these routes, days and hours that no service explains
+
+
+def chosen(
+    records: Records, routes: tuple[str, ...], days: tuple[str, ...], hours: tuple[int, int]
+) -> Records:
+    """The records of some routes and days, and of trips that start within some hours."""
+    own = records.of_days(days)
+    known = {str(route) for route in records.trips.route}
+    for route in routes:
+        if route not in known:
+            raise InputError(f"route {route!r} is not in the records of {records.name}")
+    visits = own.visits
+    begins = np.full(len(records.trips), np.inf)
+    np.minimum.at(begins, visits.trip, visits.arrival_s)
+    keep = (begins >= hours[0] * 3600) & (begins < hours[1] * 3600)
+    if routes:
+        keep &= np.isin(records.trips.route.astype(str), routes)
+    return replace(own, visits=visits.only(keep[visits.trip]))
+
+
+def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, int]) -> Built:
+    """Make the city of records that were chosen with `chosen`."""
+    services = patterns(records)
+    start_s = max(hours[0] * 3600 - LEAD_S, 0)
+    driven = match(records, services).moved(start_s)
+    planned = timetable(driven, len(services))
+    ways = _ways(records, services)
+    rng = np.random.Generator(np.random.PCG64(SEED))
+    ends = float(np.max(driven.time_s))
+    horizon_s = int(np.ceil((ends + LEAD_S) / 3600) * 3600)
+    rides = recorded_rides(driven, services, planned, rng)
+    variation, spreads = variation_of(driven, services, planned)
+    city = City(
+        name=name,
+        horizon_s=horizon_s,
+        vehicle=Vehicle(capacity=_capacity(driven), min_dwell_s=0),
+        nodes=ways.nodes,
+        roads=ways.roads,
+        stops=ways.stops,
+        services=ways.services,
+        trips=_trips(ways, planned),
+        journeys=journeys_of(rides, services, [s.stops for s in ways.services], horizon_s, rng),
+        origin=_origin(records),
+        clock=Clock(days[0], start_s, ""),
+        variation=variation,
+    )
+    left_out = len(records.visits) - len(driven)
+    return Built(city, tuple(services), driven, planned, spreads, left_out)
+
+
+def patterns_of(city: City, records: Records) -> list[Pattern]:
+    """The services of a city that was built from records, in terms of other records of it."""
+    stop_of = {str(name): index for index, name in enumerate(records.stops.id)}
+    found = []
+    for service in city.services:
+        route, _, rest = service.source.rpartition(" ")
+        direction = re.fullmatch(r"(-?\d+)[a-z]*", rest)
+        if direction is None:
+            raise InputError(f"service {service.id}: was not made from records")
+        seen: dict[str, int] = {}
+        places = []
+        for stop in service.stops:
+            source = city.stops[stop].source
+            places.append((stop_of.get(source, -1), seen.get(source, 0)))
+            seen[source] = seen.get(source, 0) + 1
+        found.append(Pattern(Line(route, int(direction[1])), tuple(places), 0))
+    return found
+
+
+def _capacity(driven: Driven) -> int:
+    """The load that all but one in a thousand visits stay below, rounded up to tens."""
+    loads = driven.load[np.isfinite(driven.load)]
+    most = float(np.quantile(loads, FULL_QUANTILE)) if len(loads) else 0.0
+    return max(LEAST_CAPACITY, int(np.ceil(most / 10) * 10))
+
+
+def _trips(ways: Layout, planned: Planned) -> tuple[Trip, ...]:
+    order = np.lexsort((planned.service, planned.departure_s))
+    count = [0] * len(ways.services)
+    trips = []
+    for row in order.tolist():
+        service = int(planned.service[row])
+        name = f"{ways.services[service].id}.{count[service]}"
+        count[service] += 1
+        trips.append(Trip(name, service, max(int(planned.departure_s[row]), 0)))
+    return tuple(trips)
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def _origin(records: Records) -> Origin | None:
+    known = np.isfinite(records.stops.latitude)
+    if not known.any():
+        return None
+    lat, lon = records.stops.latitude[known].mean(), records.stops.longitude[known].mean()
+    return Origin(round(float(lat), 6), round(float(lon), 6))
+
+
+def _metres(records: Records) -> Floats:
+    """Where stops lie, in metres from the middle; a stop without a place lies there."""
+    origin, stops = _origin(records), records.stops
+    lat, lon = (origin.lat, origin.lon) if origin else (0.0, 0.0)
+    y = EARTH_M * np.radians(stops.latitude - lat)
+    x = EARTH_M * np.radians(stops.longitude - lon) * np.cos(np.radians(lat))
+    return np.asarray(np.nan_to_num(np.stack([x, y], axis=1)))
+
+
+def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
+    recorded_m, metres, stops = _recorded_m(records), _metres(records), records.stops
+    ways, count = [], {pattern.line: 0 for pattern in services}
+    for pattern in services:
+        letter = "" if not count[pattern.line] else chr(ord("a") + count[pattern.line] - 1)
+        count[pattern.line] += 1
+        route, direction = pattern.line
+        own = np.array([stop for stop, _ in pattern.places])
+        steps = [
+            recorded_m.get(pair) or _straight_m(records, *pair) for pair in pairwise(own.tolist())
+        ]
+        ways.append(
+            Way(
+                id=f"{route}-{direction}{letter}",
+                route=route,
+                name=f"{stops.name[own[0]]} - {stops.name[own[-1]]}",
+                source=f"{route} {direction}{letter}",
+                places=tuple(_spot(records, stop) for stop in own),
+                spots=metres[own],
+                shape=metres[own],
+                distance_m=np.concatenate([[0.0], np.cumsum(steps)]),
+                shaped=False,
+            )
+        )
+    return corridor(ways)
+
+
+def _spot(records: Records, stop: int) -> Spot:
+    stops = records.stops
+    lat, lon = np.nan_to_num(stops.latitude[stop]), np.nan_to_num(stops.longitude[stop])
+    return Spot(str(stops.id[stop]), str(stops.name[stop]), float(lat), float(lon))
+
+
+def _recorded_m(records: Records) -> dict[tuple[int, int], float]:
+    """The median recorded distance from a stop to the next; else the difference along a route."""
+    visits, number = records.visits, {str(name): i for i, name in enumerate(records.stops.id)}
+    found: dict[tuple[int, int], float] = {}
+    along = sorted(
+        (route, way, metres, stop) for (route, way, stop), metres in records.along_m.items()
+    )
+    for (route, way, metres, stop), (other, back, farther, after) in pairwise(along):
+        if (route, way) == (other, back) and stop in number and after in number:
+            found[number[stop], number[after]] = farther - metres
+    next_to = visits.follows() & (np.diff(visits.order) == 1) & (visits.distance_m[1:] > 0)
+    seen: dict[tuple[int, int], list[float]] = {}
+    pairs = zip(visits.stop[:-1][next_to].tolist(), visits.stop[1:][next_to].tolist(), strict=True)
+    for pair, metres in zip(pairs, visits.distance_m[1:][next_to].tolist(), strict=True):
+        seen.setdefault(pair, []).append(metres)
+    return found | {pair: float(np.median(metres)) for pair, metres in seen.items()}
+
+
+def _straight_m(records: Records, first: int, second: int) -> float:
+    apart: Floats = records.stops.apart_m(np.array([first], np.int32), np.array([second], np.int32))
+    return float(apart[0]) * WINDING if np.isfinite(apart[0]) else UNKNOWN_M
+
+
+def lateness(built: Built) -> tuple[Floats, Floats]:
+    """How late each recorded trip began, by planned trips with two recorded days or a schedule.
+
+    The service of each, and its seconds. A timetable that is a mean of days is itself uneven by
+    what this leaves out, so that both together spread as recorded.
+    """
+    starts, due = start_times(built.driven, len(built.patterns))
+    first = built.driven.first_rows()
+    start_of = dict(zip(built.driven.trip[first].tolist(), starts.tolist(), strict=True))
+    scheduled = bool(np.isfinite(due).all())
+    service, late = [], []
+    for index, seen in enumerate(built.planned.seen):
+        if scheduled or len(seen) > 1:
+            for trip in seen:
+                service.append(float(built.planned.service[index]))
+                late.append(start_of[trip] - float(built.planned.departure_s[index]))
+    return np.array(service), np.array(late)

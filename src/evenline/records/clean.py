@@ -1,0 +1,485 @@
+"""Records of buses as columns, and the rules that clean them.
+
+`open_records` reads a folder and applies `RULES` in order. A rule says what it looks for and what
+it does; it finds rows, counts them and keeps an example. Nothing else changes a recorded value.
+Times are seconds after the midnight that begins the service date, by the local clock.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from evenline.city.model import Floats, Ints
+from evenline.records.tides import Column, Table, hashes_of, read_folder
+from evenline.support.errors import InputError
+
+DAY_S = 86_400
+EARLIEST_S, LATEST_S = -6 * 3600, 36 * 3600  # of a visit, around its service date
+STANDSTILL_S = 1_800
+FASTEST_MPS = 35.0
+EARTH_M = 6_371_000.0
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Visits as columns, sorted by trip and order; NaN where nothing is recorded."""
+
+    row: Ints  # of the file
+    trip: Ints  # position in `Trips`, or -1
+    order: Floats
+    stop: Ints  # position in `Stops`, or -1
+    arrival_s: Floats
+    departure_s: Floats
+    due_s: Floats  # scheduled arrival, or departure where only that is given
+    dwell_s: Floats
+    boarded: Floats
+    alighted: Floats
+    load: Floats  # on departure
+    distance_m: Floats  # since the stop before
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def only(self, keep: Mask | Ints) -> "Visits":
+        return Visits(**{each.name: getattr(self, each.name)[keep] for each in fields(self)})
+
+    def follows(self) -> Mask:
+        """Whether a visit is the next one of the same trip; one shorter than the table."""
+        return np.asarray(self.trip[1:] == self.trip[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Trips:
+    """The trips that were performed, as columns."""
+
+    id: Column
+    day: Ints  # position in the days
+    route: Column
+    direction: Ints
+    scheduled: Column  # its id in the timetable, or None
+    block: Column
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(frozen=True, eq=False)
+class Stops:
+    """Every stop that was visited; NaN where its place is not recorded."""
+
+    id: Column
+    name: Column
+    latitude: Floats
+    longitude: Floats
+
+    def apart_m(self, first: Ints, second: Ints) -> Floats:
+        """The straight distance between stops; NaN where a place is unknown."""
+        north = np.radians(self.latitude[second] - self.latitude[first])
+        east = np.radians(self.longitude[second] - self.longitude[first])
+        east = east * np.cos(np.radians(self.latitude[first]))
+        return np.asarray(EARTH_M * np.hypot(north, east))
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """All that a folder records."""
+
+    name: str
+    days: tuple[str, ...]
+    trips: Trips
+    stops: Stops
+    visits: Visits
+    along_m: Mapping[tuple[str, int, str], float]  # by route, direction, stop: from `route_stops`
+    hashes: Mapping[str, str]
+
+    def line(self, trip: int) -> tuple[str, int]:
+        """The route and direction of a trip."""
+        return str(self.trips.route[trip]), int(self.trips.direction[trip])
+
+    def of_days(self, days: tuple[str, ...]) -> "Records":
+        """The same records with the visits of some days only."""
+        for day in days:
+            if day not in self.days:
+                raise InputError(
+                    f"day {day} is not in the records; they have {', '.join(self.days)}"
+                )
+        wanted = np.isin(np.array(self.days)[self.trips.day], days)
+        return replace(self, visits=self.visits.only(wanted[self.visits.trip]))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way to clean visits: what is wrong, what is done, how to find it and what changes."""
+
+    name: str
+    wrong: str
+    done: str
+    find: Callable[[Records], Mask]
+    change: Callable[[Visits, Mask], Visits]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule or a check found: how often, out of how many, and the first one."""
+
+    name: str
+    wrong: str
+    count: int
+    of: int
+    example: str
+    done: str
+
+
+# -- rules ----------------------------------------------------------------------------------------
+
+
+def _drop(visits: Visits, found: Mask) -> Visits:
+    return visits.only(~found)
+
+
+def _forget(*names: str) -> Callable[[Visits, Mask], Visits]:
+    """Treat the values of these columns as missing where a mask holds, if they are negative or if
+    there is one column.
+    """
+
+    def change(visits: Visits, found: Mask) -> Visits:
+        columns = {name: getattr(visits, name) for name in names}
+        wrong = {
+            name: found if len(names) == 1 else found & (column < 0)
+            for name, column in columns.items()
+        }
+        return replace(visits, **{n: np.where(wrong[n], np.nan, c) for n, c in columns.items()})
+
+    return change
+
+
+def _arrive_before_leaving(visits: Visits, found: Mask) -> Visits:
+    dwell = np.nan_to_num(visits.dwell_s)
+    return replace(visits, arrival_s=np.where(found, visits.departure_s - dwell, visits.arrival_s))
+
+
+def _repeated(records: Records) -> Mask:
+    visits = records.visits
+    same = visits.follows() & (np.diff(visits.order) == 0)
+    return np.concatenate([[False], same]) if len(visits) else np.zeros(0, bool)
+
+
+def _negative(records: Records) -> Mask:
+    v = records.visits
+    with np.errstate(invalid="ignore"):
+        return (v.boarded < 0) | (v.alighted < 0) | (v.load < 0) | (v.dwell_s < 0)
+
+
+def _out_of_order(records: Records) -> Mask:
+    """Visits outside the longest run of a trip in which time does not go back."""
+    visits = records.visits
+    back = visits.follows() & (np.diff(visits.arrival_s) < 0)
+    found = np.zeros(len(visits), bool)
+    for trip in np.unique(visits.trip[1:][back]):
+        rows = np.flatnonzero(visits.trip == trip)
+        found[rows[~_longest_rise(visits.arrival_s[rows])]] = True
+    return found
+
+
+def _longest_rise(times: Floats) -> Mask:
+    """Mark the longest subsequence that never falls."""
+    tails: list[int] = []  # the last element of the best rise of each length
+    before = np.full(len(times), -1)
+    for i, time in enumerate(times):
+        at = int(np.searchsorted([times[t] for t in tails], time, side="right"))
+        before[i] = tails[at - 1] if at else -1
+        tails[at : at + 1] = [i]
+    marked, i = np.zeros(len(times), bool), tails[-1]
+    while i >= 0:
+        marked[i], i = True, before[i]
+    return marked
+
+
+def _beyond_standstill(records: Records) -> Mask:
+    """The shorter part of a trip with a standstill."""
+    visits = records.visits
+    pause = visits.follows() & (np.diff(visits.arrival_s) > STANDSTILL_S)
+    found = np.zeros(len(visits), bool)
+    for trip in np.unique(visits.trip[1:][pause]):
+        rows = np.flatnonzero(visits.trip == trip)
+        parts = np.split(rows, np.flatnonzero(np.diff(visits.arrival_s[rows]) > STANDSTILL_S) + 1)
+        longest = max(parts, key=len)
+        found[np.setdiff1d(rows, longest)] = True
+    return found
+
+
+def _too_fast(records: Records) -> Mask:
+    visits = records.visits
+    away_m = records.stops.apart_m(visits.stop[:-1], visits.stop[1:])
+    took_s = np.maximum(np.diff(visits.arrival_s), 1.0)
+    with np.errstate(invalid="ignore"):
+        fast = visits.follows() & (away_m > 200) & (away_m / took_s > FASTEST_MPS)
+    return np.concatenate([[False], fast]) if len(visits) else np.zeros(0, bool)
+
+
+def _alone(records: Records) -> Mask:
+    trip = records.visits.trip
+    return np.bincount(trip, minlength=len(records.trips))[trip] < 2
+
+
+RULES = (
+    Rule(
+        "repeated visit",
+        "the same trip and stop sequence is in the table more than once",
+        "the first one is used",
+        _repeated,
+        _drop,
+    ),
+    Rule(
+        "unknown trip",
+        "a visit belongs to no trip of trips_performed",
+        "not used",
+        lambda records: records.visits.trip < 0,
+        _drop,
+    ),
+    Rule(
+        "unknown stop",
+        "a visit names no stop",
+        "not used",
+        lambda records: records.visits.stop < 0,
+        _drop,
+    ),
+    Rule(
+        "negative count",
+        "boardings, alightings, load or dwell below 0",
+        "taken as missing",
+        _negative,
+        _forget("boarded", "alighted", "load", "dwell_s"),
+    ),
+    Rule(
+        "no arrival time",
+        "a visit has a departure time but no arrival time",
+        "arrival is departure minus dwell",
+        lambda r: np.isnan(r.visits.arrival_s) & ~np.isnan(r.visits.departure_s),
+        _arrive_before_leaving,
+    ),
+    Rule(
+        "no time",
+        "a visit has neither arrival nor departure time",
+        "not used",
+        lambda records: np.isnan(records.visits.arrival_s),
+        _drop,
+    ),
+    Rule(
+        "time of another day",
+        "a visit is more than 6 h before or 36 h after the midnight of its service date",
+        "not used",
+        lambda r: (r.visits.arrival_s < EARLIEST_S) | (r.visits.arrival_s > LATEST_S),
+        _drop,
+    ),
+    Rule(
+        "departure before arrival",
+        "a bus leaves before it arrives",
+        "the departure time is taken as missing",
+        lambda r: np.nan_to_num(r.visits.departure_s - r.visits.arrival_s) < 0,
+        _forget("departure_s"),
+    ),
+    Rule(
+        "visit out of order",
+        "time goes back along a trip, as when a clock jumps",
+        "visits outside the longest run in order are not used",
+        _out_of_order,
+        _drop,
+    ),
+    Rule(
+        "standstill",
+        f"more than {STANDSTILL_S:,} s from one stop to the next, as when a clock jumps",
+        "only the longer part of the trip is used",
+        _beyond_standstill,
+        _drop,
+    ),
+    Rule(
+        "impossible speed",
+        f"more than {FASTEST_MPS:.0f} m/s between two stops in a straight line",
+        "the later visit is not used",
+        _too_fast,
+        _drop,
+    ),
+    Rule("lone visit", "a trip has one usable visit", "not used", _alone, _drop),
+)
+
+
+def clean(records: Records) -> tuple[Records, list[Found]]:
+    """Apply every rule in order; say what each found."""
+    all_found = []
+    for rule in RULES:
+        found = rule.find(records)
+        example = said(records, int(np.argmax(found))) if found.any() else ""
+        all_found.append(
+            Found(rule.name, rule.wrong, int(found.sum()), len(found), example, rule.done)
+        )
+        if found.any():
+            records = replace(records, visits=rule.change(records.visits, found))
+    return records, all_found
+
+
+def said(records: Records, visit: int) -> str:
+    """A visit in words."""
+    visits = records.visits
+    trip, stop, at = int(visits.trip[visit]), int(visits.stop[visit]), visits.arrival_s[visit]
+    named = f"trip {records.trips.id[trip]} on {records.days[records.trips.day[trip]]}"
+    where = records.stops.id[stop] if stop >= 0 else "no stop"
+    return (
+        f"row {visits.row[visit]}: {named if trip >= 0 else 'no trip'}, stop "
+        f"{visits.order[visit]:g} ({where}), {clock(at)}"
+    )
+
+
+def clock(second: float) -> str:
+    """A second of the day as people read it; times after midnight go on from 24:00."""
+    if np.isnan(second):
+        return "no time"
+    sign, second = ("-" if second < 0 else ""), abs(int(second))
+    return f"{sign}{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def open_records(folder: Path) -> tuple[Records, list[Found]]:
+    """Read a folder of records and clean it."""
+    return clean(records_of(folder, read_folder(folder)))
+
+
+def records_of(folder: Path, tables: Mapping[str, Table]) -> Records:
+    """The records as they are, before any rule."""
+    trips, index, days = _trips(tables["trips_performed"])
+    visits, stops = _visits(tables, index)
+    return Records(
+        folder.resolve().name, days, trips, stops, visits, _along(tables), hashes_of(folder)
+    )
+
+
+def _trips(table: Table) -> tuple[Trips, dict[tuple[float, str], int], tuple[str, ...]]:
+    dates, names = table.numbers("service_date"), table.texts("trip_id_performed")
+    for name, missing in (("service_date", np.isnan(dates)), ("trip_id_performed", names == None)):  # noqa: E711
+        if missing.any():
+            raise InputError(f"{table.path} row {int(np.argmax(missing)) + 2}: has no {name}")
+    days, day = np.unique(dates, return_inverse=True)
+    index: dict[tuple[float, str], int] = {}
+    for row, key in enumerate(zip(dates.tolist(), names.tolist(), strict=True)):
+        index.setdefault(key, row)
+    direction = np.nan_to_num(table.numbers("direction_id")).astype(np.int32)
+    route = np.array([each or "-" for each in table.texts("route_id")], object)
+    trips = Trips(
+        names,
+        day.astype(np.int32),
+        route,
+        direction,
+        table.texts("trip_id_scheduled"),
+        table.texts("block_id"),
+    )
+    return trips, index, tuple(str(date(1970, 1, 1) + timedelta(days=int(d))) for d in days)
+
+
+def _visits(
+    tables: Mapping[str, Table], index: Mapping[tuple[float, str], int]
+) -> tuple[Visits, Stops]:
+    table = tables["stop_visits"]
+    dates, order = table.numbers("service_date"), table.numbers("trip_stop_sequence")
+    for name, column in (("service_date", dates), ("trip_stop_sequence", order)):
+        if np.isnan(column).any():
+            row = int(np.argmax(np.isnan(column))) + 2
+            raise InputError(f"{table.path} row {row}: has no {name}")
+    keys = zip(dates.tolist(), table.texts("trip_id_performed").tolist(), strict=True)
+    trip = np.array([index.get(key, -1) for key in keys], np.int32)
+    stops, stop = _stops(table, tables.get("stops"))
+    midnight = dates * DAY_S
+    boarded, alighted = _counts(tables, trip, order, index)
+    due = table.numbers("schedule_arrival_time")
+    due = np.where(np.isnan(due), table.numbers("schedule_departure_time"), due)
+    visits = Visits(
+        np.arange(2, table.rows + 2, dtype=np.int32),
+        trip,
+        order,
+        stop,
+        table.numbers("actual_arrival_time") - midnight,
+        table.numbers("actual_departure_time") - midnight,
+        due - midnight,
+        table.numbers("dwell"),
+        boarded,
+        alighted,
+        table.numbers("departure_load"),
+        table.numbers("distance"),
+    )
+    return visits.only(np.lexsort((visits.row, order, trip)).astype(np.int32)), stops
+
+
+def _stops(visits: Table, places: Table | None) -> tuple[Stops, Ints]:
+    names = visits.texts("stop_id")
+    known = sorted({name for name in names.tolist() if name is not None})
+    at = {name: i for i, name in enumerate(known)}
+    stop = np.array([at.get(name, -1) for name in names.tolist()], np.int32)
+    latitude, longitude = np.full(len(known), np.nan), np.full(len(known), np.nan)
+    called = np.array(known, object)
+    if places is not None:
+        lat, lon = places.numbers("stop_lat"), places.numbers("stop_lon")
+        for row, name in enumerate(places.texts("stop_id").tolist()):
+            if (i := at.get(name)) is not None and abs(lat[row]) <= 90 and abs(lon[row]) <= 180:
+                latitude[i], longitude[i] = lat[row], lon[row]
+                called[i] = places.texts("stop_name")[row] or name
+    return Stops(np.array(known, object), called, latitude, longitude), stop
+
+
+def _counts(
+    tables: Mapping[str, Table],
+    trip: Ints,
+    order: Floats,
+    index: Mapping[tuple[float, str], int],
+) -> tuple[Floats, Floats]:
+    """Boardings and alightings of each visit; from passenger events where visits have none."""
+    visits, events = tables["stop_visits"], tables.get("passenger_events")
+    counts = []
+    for kind, event in (("boarding", "Passenger boarded"), ("alighting", "Passenger alighted")):
+        first, second = visits.numbers(f"{kind}_1"), visits.numbers(f"{kind}_2")
+        own = np.where(np.isnan(first), second, first + np.nan_to_num(second))
+        if np.isnan(own).all() and events is not None:
+            own = _summed(events, event, trip, order, index)
+        counts.append(own)
+    return counts[0], counts[1]
+
+
+def _summed(
+    events: Table, kind: str, trip: Ints, order: Floats, index: Mapping[tuple[float, str], int]
+) -> Floats:
+    """The events of a kind at each visit."""
+    number = events.numbers("event_count")
+    number = np.where(np.isnan(number), 1.0, number)
+    keys = zip(
+        events.numbers("service_date").tolist(),
+        events.texts("trip_id_performed").tolist(),
+        events.numbers("trip_stop_sequence").tolist(),
+        strict=True,
+    )
+    total: dict[tuple[int, float], float] = {}
+    for (day, name, at), what, count in zip(
+        keys, events.texts("event_type").tolist(), number.tolist(), strict=True
+    ):
+        if what == kind:
+            place = (index.get((day, name), -1), at)
+            total[place] = total.get(place, 0.0) + count
+    places = zip(trip.tolist(), order.tolist(), strict=True)
+    return np.array([total.get(place, 0.0) for place in places])
+
+
+def _along(tables: Mapping[str, Table]) -> dict[tuple[str, int, str], float]:
+    table = tables.get("route_stops")
+    if table is None:
+        return {}
+    rows = zip(
+        table.texts("route_id").tolist(),
+        np.nan_to_num(table.numbers("direction_id"), nan=-1).astype(int).tolist(),
+        table.texts("stop_id").tolist(),
+        table.numbers("shape_dist_traveled_m").tolist(),
+        strict=True,
+    )
+    return {(route, way, stop): along for route, way, stop, along in rows if along >= 0}

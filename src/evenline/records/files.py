@@ -1,0 +1,123 @@
+"""What a city from records keeps beside its tables: what it was fitted to, and its limits.
+
+The limits of the audit are written when the city is fitted, and the calibration names their
+SHA-256. An audit whose limits have changed since is refused.
+"""
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from evenline.records.fit import Estimate, Fitted
+from evenline.records.measures import MEASURES
+from evenline.support.errors import InputError
+from evenline.support.files import sha256, to_json
+from evenline.support.records import (
+    Hashes,
+    Line,
+    Positive,
+    Record,
+    Sha256,
+    Share,
+    Whole,
+    plain,
+    read_record,
+)
+from evenline.worlds.calibration import Calibration
+
+LIMITS, RECORDS, ESTIMATES = "limits.json", "records.json", "estimates.csv"
+MOST_RATIO = 1.2
+SIMULATED_DAYS = 10
+Day = Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+Ratio = Annotated[float, Meta(ge=0.1, le=100.0)]
+
+
+class Limits(Record):
+    """The limits of an audit on days that the fit has not seen."""
+
+    format: Literal["evenline-records-limits-1"]
+    network: Sha256
+    fitted_to: tuple[Day, ...]
+    measures: tuple[Line, ...]
+    most_ratio: Ratio  # of the gap to a held-out day to the gap between real days
+    simulated_days: Annotated[int, Meta(ge=2, le=10)]
+
+
+class FittedTo(Record):
+    """What a city was fitted to, and what an audit must know of the fit."""
+
+    format: Literal["evenline-records-1"]
+    records: Line
+    tables: Hashes
+    routes: tuple[Line, ...]
+    days: tuple[Day, ...]
+    first_hour: Annotated[int, Meta(ge=0, le=48)]
+    last_hour: Annotated[int, Meta(ge=0, le=48)]
+    trips: Positive
+    visits: Positive
+    left_out: Whole
+    stamp: Literal["arrival", "departure"]
+    recorded_share: tuple[Share, ...]  # by service
+
+
+def new_limits(network: str, days: tuple[str, ...]) -> str:
+    """The limits of a new city, as their file holds them."""
+    return to_json(
+        plain(
+            Limits(
+                format="evenline-records-limits-1",
+                network=network,
+                fitted_to=days,
+                measures=tuple(measure.name for measure in MEASURES),
+                most_ratio=MOST_RATIO,
+                simulated_days=SIMULATED_DAYS,
+            )
+        )
+    )
+
+
+def read_limits(folder: Path, calibration: Calibration) -> Limits:
+    """The limits of a city's folder, unchanged since the fit."""
+    path: Path = folder / LIMITS
+    limits = read_record(path, Limits)
+    if calibration.sources.get(LIMITS) != sha256(path):
+        raise InputError(
+            f"{path}: has changed since the city was fitted; the limits must be those registered "
+            "before the audit, so import the city again"
+        )
+    known = {measure.name for measure in MEASURES}
+    if unknown := [name for name in limits.measures if name not in known]:
+        raise InputError(f"{path}: measures: unknown measure {unknown[0]!r}")
+    return limits
+
+
+def read_fitted_to(folder: Path, services: int) -> FittedTo:
+    """What the city of a folder was fitted to."""
+    path: Path = folder / RECORDS
+    if not path.is_file():
+        raise InputError(
+            f"{folder}: has no {RECORDS}; make a city of records with: evenline city import records"
+        )
+    found = read_record(path, FittedTo)
+    if len(found.recorded_share) != services:
+        raise InputError(f"{path}: recorded_share: needs {services} numbers, one for each service")
+    if found.first_hour >= found.last_hour:
+        raise InputError(f"{path}: last_hour: must be later than first_hour")
+    return found
+
+
+def estimates_csv(fitted: Fitted) -> str:
+    """Every fitted number with its interval and the observations behind it."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("parameter", "value", "low", "high", "observations", "note"))
+    for each in fitted.estimates:
+        writer.writerow((each.name, *_numbers(each), each.observations, each.note))
+    return out.getvalue()
+
+
+def _numbers(estimate: Estimate) -> tuple[float, float, float]:
+    return round(estimate.value, 4), round(estimate.low, 4), round(estimate.high, 4)

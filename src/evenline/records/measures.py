@@ -1,0 +1,237 @@
+"""What a day of buses looked like, recorded or simulated, and how far two days are apart.
+
+A measure is a table: a row for each service, line or stop, and in each row one number or the
+quantiles of a distribution. The gap of two days is the mean difference of their tables over rows
+that both have, weighted by how often buses came there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenline.city.demand import service_stop_offsets
+from evenline.city.model import City, Floats, Ints, Service
+from evenline.control.visits import Visit
+from evenline.records.patterns import Driven
+
+QUANTILES = np.linspace(0.025, 0.975, 20)
+BAND_S = 3 * 3600
+FEWEST = 5  # visits of a row that is compared
+BUNCHED = 0.25  # a bus is bunched when its headway is below this share of the stop's median
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A measure of a day: one row a group, NaN where too little was seen."""
+
+    values: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure by name, with its unit."""
+
+    name: str
+    unit: str
+    of: Callable[["Seen"], Table]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The visits of one day, with the number of the line and stop of each."""
+
+    city: City
+    driven: Driven
+    line_stop: Ints
+    line_stops: int
+
+    def headways(self) -> tuple[Floats, Ints]:
+        """Every headway of a line at a stop, and its line and stop."""
+        order = np.lexsort((self.driven.time_s, self.line_stop))
+        gap = np.diff(self.driven.time_s[order])
+        group = self.line_stop[order]
+        same = group[1:] == group[:-1]
+        return gap[same], group[1:][same]
+
+
+def line_of(service: Service) -> str:
+    """The line of a service: its source without the letter that tells variants apart."""
+    return service.source.rstrip("abcdefghijklmnopqrstuvwxyz")
+
+
+def line_stops(city: City) -> tuple[Ints, int]:
+    """The number of each place's line and stop, and how many there are."""
+    number: dict[tuple[str, int], int] = {}
+    table = [
+        number.setdefault((line_of(service), stop), len(number))
+        for service in city.services
+        for stop in service.stops
+    ]
+    return np.array(table, np.int32), len(number)
+
+
+def seen(city: City, driven: Driven) -> Seen:
+    """One day to measure."""
+    table, count = line_stops(city)
+    place = service_stop_offsets(city)[driven.service] + driven.position
+    return Seen(city, driven, table[place], count)
+
+
+def simulated(city: City, visits: list[Visit], stamp: str) -> Driven:
+    """The visits of a simulated day as records of it would have them."""
+    rows = np.array(visits, float).reshape(-1, len(Visit._fields))
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    at = {name: rows[:, i] for i, name in enumerate(Visit._fields)}
+    trip = at["trip"].astype(np.int32)
+    service = np.array([t.service for t in city.trips], np.int32)[trip]
+    none = np.full(len(rows), np.nan)
+    return Driven(
+        np.zeros(len(rows), np.int32),
+        trip,
+        service,
+        at["position"].astype(np.int32),
+        at["departure_s"] if stamp == "departure" else at["arrival_s"],
+        none if stamp == "departure" else at["departure_s"],
+        none,
+        at["boarded"],
+        at["alighted"],
+        at["load"] - at["alighted"] + at["boarded"],
+    )
+
+
+# -- measures -------------------------------------------------------------------------------------
+
+
+def _rows(values: Floats, group: Ints, count: int) -> list[tuple[int, Floats]]:
+    """The values of each group that has enough."""
+    order = np.argsort(group, kind="stable")
+    blocks = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    return [(int(group[b[0]]), values[b]) for b in blocks if len(b) >= FEWEST]
+
+
+def _table(
+    values: Floats, group: Ints, count: int, of: Callable[[Floats], Floats | float], width: int
+) -> Table:
+    table, weight = np.full((count, width), np.nan), np.zeros(count)
+    known = np.isfinite(values)
+    for row, own in _rows(values[known], group[known], count):
+        table[row], weight[row] = of(own), len(own)
+    return Table(table, weight)
+
+
+def _quantiles(values: Floats) -> Floats:
+    return np.asarray(np.quantile(values, QUANTILES))
+
+
+def _distribution(values: Floats, group: Ints, count: int) -> Table:
+    return _table(values, group, count, _quantiles, len(QUANTILES))
+
+
+def _trip_times(day: Seen) -> Table:
+    d, city = day.driven, day.city
+    last = np.array([len(s.stops) - 1 for s in city.services])
+    starts = dict(zip(d.trip[d.position == 0].tolist(), _left(d)[d.position == 0], strict=True))
+    ends = d.position == last[d.service]
+    took = [
+        t - starts.get(i, np.nan)
+        for i, t in zip(d.trip[ends].tolist(), d.time_s[ends], strict=True)
+    ]
+    return _distribution(np.array(took), d.service[ends], len(city.services))
+
+
+def _left(d: Driven) -> Floats:
+    """When a bus left, as far as it is recorded."""
+    return np.where(np.isfinite(d.departure_s), d.departure_s, d.time_s)
+
+
+def _segment_times(day: Seen) -> Table:
+    d = day.driven
+    row = np.flatnonzero((d.trip[1:] == d.trip[:-1]) & (np.diff(d.position) == 1))
+    took = d.time_s[row + 1] - np.where(d.position[row] == 0, _left(d)[row], d.time_s[row])
+    offsets = service_stop_offsets(day.city)
+    return _distribution(took, offsets[d.service[row]] + d.position[row], int(offsets[-1]))
+
+
+def _headways(day: Seen) -> Table:
+    return _distribution(*day.headways(), day.line_stops)
+
+
+def _headway_cv(day: Seen) -> Table:
+    return _table(*day.headways(), day.line_stops, lambda gap: float(gap.std() / gap.mean()), 1)
+
+
+def _bunched(day: Seen) -> Table:
+    share = lambda gap: float(np.mean(gap < BUNCHED * np.median(gap)))  # noqa: E731
+    return _table(*day.headways(), day.line_stops, share, 1)
+
+
+def _wait(day: Seen) -> Table:
+    return _table(*day.headways(), day.line_stops, random_wait_s, 1)
+
+
+def random_wait_s(gap: Floats) -> float:
+    """The mean wait of someone who comes at a random time."""
+    return float((gap**2).sum() / max(2 * gap.sum(), 1e-9))
+
+
+def _dwell(day: Seen) -> Table:
+    d = day.driven
+    offsets = service_stop_offsets(day.city)
+    stood = np.where(d.position > 0, d.departure_s - d.time_s, np.nan)
+    return _distribution(stood, offsets[d.service] + d.position, int(offsets[-1]))
+
+
+def _load(day: Seen) -> Table:
+    d = day.driven
+    bands = -(-day.city.horizon_s // BAND_S)
+    band = np.clip(d.time_s // BAND_S, 0, bands - 1).astype(np.int32)
+    group = day.line_stop * bands + band
+    return _table(d.load, group, day.line_stops * bands, lambda own: float(own.mean()), 1)
+
+
+def _load_spread(day: Seen) -> Table:
+    return _distribution(day.driven.load, day.line_stop, day.line_stops)
+
+
+def _boarded(day: Seen) -> Table:
+    own = day.driven.boarded
+    return _table(own, day.line_stop, day.line_stops, lambda each: float(each.mean()), 1)
+
+
+MEASURES = (
+    Measure("trip time", "s", _trip_times),
+    Measure("segment time", "s", _segment_times),
+    Measure("headway", "s", _headways),
+    Measure("headway CV by stop", "", _headway_cv),
+    Measure("share bunched", "", _bunched),
+    Measure("wait that headways imply", "s", _wait),
+    Measure("dwell", "s", _dwell),
+    Measure("load by stop and time of day", "people", _load),
+    Measure("load", "people", _load_spread),
+    Measure("boardings by stop", "people a bus", _boarded),
+)
+
+
+def measured(city: City, driven: Driven) -> dict[str, Table]:
+    """Every measure of a day."""
+    day = seen(city, driven)
+    return {measure.name: measure.of(day) for measure in MEASURES}
+
+
+def gap(one: Table, other: Table) -> float:
+    """How far two days are apart in a measure; NaN if no row has both."""
+    weight = np.minimum(one.weight, other.weight)
+    apart = np.abs(one.values - other.values).mean(axis=1)
+    both = np.isfinite(apart) & (weight > 0)
+    return float(np.average(apart[both], weights=weight[both])) if both.any() else float("nan")
+
+
+def level(table: Table) -> float:
+    """The mean of a measure over its rows, to read a gap against."""
+    mean = table.values.mean(axis=1)
+    known = np.isfinite(mean) & (table.weight > 0)
+    return (
+        float(np.average(mean[known], weights=table.weight[known])) if known.any() else float("nan")
+    )

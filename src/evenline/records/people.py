@@ -1,0 +1,259 @@
+"""Passengers from counts: who got on where, got off where, and since when they waited.
+
+Counts of a trip are balanced, and iterative proportional fitting finds how many rode from each stop
+to each other one, starting from what all trips of the service suggest. Each recorded person came at
+a random time since the bus before. What the days say about demand is kept as a pool of people and a
+spread of day totals; see `evenline.city.model.Variation`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from evenline.city.model import Floats, Ints, Journeys, Variation
+from evenline.records.patterns import Driven, Pattern, Planned
+
+POOL = 1.5  # typical days in the pool
+ROUNDS = 40
+LONG_GAP = 1.5  # of the usual gap: beyond it a bus was probably not recorded
+NEAR = 7  # visits whose median gap is usual
+CONFIDENCE = 0.95
+
+Matrix = npt.NDArray[np.float64]
+
+
+def balanced(boarded: Matrix, alighted: Matrix) -> tuple[Matrix, Matrix]:
+    """Boardings and alightings of trips (rows) by position, with the same total.
+
+    Nobody boards at the last stop or alights at the first, and nobody alights before boarding:
+    surplus alightings are left out, and the rest is scaled to the mean of both totals.
+    """
+    on, off = np.nan_to_num(boarded), np.nan_to_num(alighted)
+    on[:, -1] = off[:, 0] = 0.0
+    total = (on.sum(axis=1) + off.sum(axis=1)) / 2
+    on *= (total / np.maximum(on.sum(axis=1), 1e-9))[:, None]
+    off *= (total / np.maximum(off.sum(axis=1), 1e-9))[:, None]
+    aboard = np.zeros(len(on))
+    for position in range(on.shape[1]):
+        off[:, position] = np.minimum(off[:, position], aboard)
+        aboard += on[:, position] - off[:, position]
+    off[:, -1] += aboard  # whoever is still on board rides to the end
+    return on, off
+
+
+def ride_tables(boarded: Matrix, alighted: Matrix) -> Matrix:
+    """How many people rode from stop to stop on each trip: trip, from, to."""
+    on, off = balanced(boarded, alighted)
+    stops = on.shape[1]
+    later = np.triu(np.ones((stops, stops)), 1)
+    usual = fitted(later[None], on.sum(axis=0)[None], off.sum(axis=0)[None])[0]
+    start = np.where(later > 0, usual / max(usual.sum(), 1e-9) + 1e-6, 0.0)
+    return fitted(np.repeat(start[None], len(on), axis=0), on, off)
+
+
+def fitted(start: Matrix, rows: Matrix, columns: Matrix) -> Matrix:
+    """Scale tables in turn until their rows and columns have the given sums."""
+    table = start.copy()
+    for _ in range(ROUNDS):
+        table *= (columns / np.maximum(table.sum(axis=1), 1e-12))[:, None, :]
+        table *= (rows / np.maximum(table.sum(axis=2), 1e-12))[:, :, None]
+    return table
+
+
+def whole(expected: Floats, rng: np.random.Generator) -> Ints:
+    """Whole numbers with these means: sums of neighbours are off by less than one."""
+    reached = np.concatenate([[0.0], np.cumsum(expected)]) + rng.random()
+    return np.diff(np.floor(reached)).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Rides:
+    """The pool of recorded people as columns."""
+
+    service: Ints
+    board: Ints  # position
+    alight: Ints
+    since_s: Floats  # when they began to wait
+
+
+def recorded_rides(
+    driven: Driven, services: Sequence[Pattern], planned: Planned, rng: np.random.Generator
+) -> Rides:
+    """The people of every planned trip: so many of its recorded days' that the pool holds `POOL`
+    typical days.
+    """
+    weight = {trip: POOL / len(seen) for seen in planned.seen for trip in seen}
+    waits = _waits_s(driven, services)
+    parts: list[tuple[Ints, Ints, Ints, Floats]] = []
+    for index, pattern in enumerate(services):
+        here = np.flatnonzero(driven.service == index)
+        trips, row = np.unique(driven.trip[here], return_inverse=True)
+        shape = (len(trips), len(pattern.places))
+        tables = {name: np.full(shape, np.nan) for name in ("on", "off", "at", "gap")}
+        at = (row, driven.position[here])
+        for name, column in zip(
+            tables, (driven.boarded, driven.alighted, driven.time_s, waits), strict=True
+        ):
+            tables[name][at] = column[here]
+        share = np.array([weight.get(int(trip), 0.0) for trip in trips])
+        expected = ride_tables(tables["on"], tables["off"]) * share[:, None, None]
+        many = whole(expected.ravel(), rng)
+        trip, board, alight = np.unravel_index(
+            np.repeat(np.arange(many.size), many), expected.shape
+        )
+        since = tables["at"][trip, board] - rng.random(len(trip)) * tables["gap"][trip, board]
+        known = np.isfinite(since)
+        parts.append(
+            (
+                np.full(known.sum(), index, np.int32),
+                board[known].astype(np.int32),
+                alight[known].astype(np.int32),
+                since[known],
+            )
+        )
+    return Rides(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _waits_s(driven: Driven, services: Sequence[Pattern]) -> Floats:
+    """How long people may have waited at each visit: the gap to the bus before of the same line.
+
+    A gap much longer than those around it is cut, because a bus was probably not recorded.
+    """
+    key = _line_places(driven, services) * (int(driven.day.max(initial=0)) + 1) + driven.day
+    order = np.lexsort((driven.time_s, key))
+    found = np.full(len(driven), np.nan)
+    for block in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        if len(block) < 2:
+            found[block] = 600.0
+            continue
+        gap = np.diff(driven.time_s[block])
+        padded = np.pad(gap, NEAR // 2, mode="edge")
+        usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, NEAR), axis=1)
+        found[block[1:]] = np.minimum(gap, LONG_GAP * usual)
+        found[block[0]] = usual[0]
+    return found
+
+
+def _line_places(driven: Driven, services: Sequence[Pattern]) -> Ints:
+    """A number for the line and stop of each visit."""
+    number: dict[object, int] = {}
+    table = np.zeros((len(services), max(len(p.places) for p in services)), np.int32)
+    for index, pattern in enumerate(services):
+        for position, place in enumerate(pattern.places):
+            table[index, position] = number.setdefault((pattern.line, place), len(number))
+    return np.asarray(table[driven.service, driven.position])
+
+
+def journeys_of(
+    rides: Rides, services: Sequence[Pattern], stops: Sequence[Sequence[int]], horizon_s: int,
+    rng: np.random.Generator,
+) -> Journeys:  # fmt: skip
+    """The pool as a city's journeys; any service of the same line may carry them.
+
+    `min_demand` spreads the pool evenly, so that a level of 1 is one typical day.
+    """
+    since = np.clip(rides.since_s, 0, horizon_s - 1).astype(np.int32)
+    order = np.argsort(since, kind="stable")
+    count = len(order)
+    level = np.argsort(np.argsort(rng.random(count))) + 1
+    legs: dict[tuple[int, int, int], tuple[int, int, tuple[int, ...]]] = {}
+    keys = list(
+        zip(
+            rides.service[order].tolist(),
+            rides.board[order].tolist(),
+            rides.alight[order].tolist(),
+            strict=True,
+        )
+    )
+    for key in set(keys):
+        legs[key] = _leg(*key, services, stops)
+    sets = sorted({leg[2] for leg in legs.values()})
+    number = {carriers: i for i, carriers in enumerate(sets)}
+    rows = np.array([(b, a, number[c]) for b, a, c in map(legs.__getitem__, keys)], np.int32)
+    rows = rows.reshape(-1, 3)
+    return Journeys(
+        departure_s=since[order],
+        min_demand=np.round(level * POOL / max(count, 1), 6),
+        leg_start=np.arange(count + 1, dtype=np.int32),
+        leg_board=rows[:, 0].copy(),
+        leg_alight=rows[:, 1].copy(),
+        leg_carriers=rows[:, 2].copy(),
+        carriers=tuple(sets),
+    )
+
+
+def _leg(
+    service: int,
+    board: int,
+    alight: int,
+    services: Sequence[Pattern],
+    stops: Sequence[Sequence[int]],
+) -> tuple[int, int, tuple[int, ...]]:
+    first, last = stops[service][board], stops[service][alight]
+    carriers = tuple(
+        index
+        for index, pattern in enumerate(services)
+        if pattern.line == services[service].line
+        and first in stops[index]
+        and last in stops[index]
+        and stops[index].index(first) < stops[index].index(last)
+    )
+    return first, last, carriers
+
+
+# -- from day to day ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A standard deviation with its interval and the degrees of freedom behind it."""
+
+    sd: float
+    low: float
+    high: float
+    freedom: int
+
+
+def spread_of(square: float, freedom: int, noise: float = 0.0) -> Spread:
+    """The spread behind a mean square, less the part that counting explains; with its interval."""
+    if freedom < 1:
+        return Spread(0.0, 0.0, np.nan, 0)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = (freedom * square / stats.chi2.ppf(q, freedom) for q in (1 - tail, tail))
+    sd, least, most = (float(max(value - noise, 0.0) ** 0.5) for value in (square, low, high))
+    return Spread(sd, least, most, freedom)
+
+
+def variation_of(
+    driven: Driven, services: Sequence[Pattern], planned: Planned
+) -> tuple[Variation, dict[str, Spread]]:
+    """How demand differs from day to day: all lines together, and each line beside them.
+
+    Only planned trips that every day recorded count, so that a missing record is no missing demand.
+    """
+    days = np.unique(driven.day)
+    full = {trip for seen in planned.seen if len(seen) == len(days) for trip in seen}
+    rows = np.isin(driven.trip, sorted(full))
+    routes = sorted({pattern.line.route for pattern in services})
+    of_service = np.array([routes.index(pattern.line.route) for pattern in services])
+    total = np.zeros((len(routes), len(days)))
+    place = (of_service[driven.service[rows]], np.searchsorted(days, driven.day[rows]))
+    np.add.at(total, place, np.nan_to_num(driven.boarded[rows]))
+    total = total[(total > 0).all(axis=1)]
+    lines, number = total.shape
+    if number < 2 or not lines:
+        none = Spread(0.0, 0.0, np.nan, 0)
+        return Variation(POOL, 0.0, 0.0), {"day": none, "line": none}
+    logs = np.log(total)
+    by_day = logs.mean(axis=0) - logs.mean()
+    rest = logs - logs.mean(axis=1, keepdims=True) - by_day
+    counting = float(np.mean(1 / total))
+    freedom = (lines - 1) * (number - 1)
+    line = spread_of(float((rest**2).sum() / max(freedom, 1)), freedom, counting)
+    own = (line.sd**2 + counting) / lines
+    day = spread_of(float((by_day**2).sum() / (number - 1)), number - 1, own)
+    spreads = {"day": day, "line": line}
+    return Variation(POOL, round(day.sd, 5), round(line.sd, 5)), spreads

@@ -1,0 +1,275 @@
+"""TIDES tables as they lie in a folder: CSV or Parquet, also with gzip, read with their schemas.
+
+A value that is not of its column's type is malformed: one line names the file, row and value. A
+value of the right type that breaks a constraint of the schema is kept here and counted by
+`evenline.records.check`. Rows are counted as a spreadsheet shows them, with the header as row 1.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from evenline.support.errors import InputError
+from evenline.support.files import sha256
+
+NAMES = ("stop_visits", "trips_performed", "passenger_events", "vehicle_locations")
+NEEDED = NAMES[:2]
+ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
+SCHEMAS = Path(__file__).parent / "schemas"
+MISSING = ("NA", "NaN", "")
+MOST_BYTES = 2**31  # of one table, unpacked
+TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$"
+BROKEN = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
+
+Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a schema: its type, whether it is required, and the values it may have."""
+
+    name: str
+    type: str
+    required: bool = False
+    least: float | None = None
+    most: float | None = None
+    allowed: tuple[str, ...] = ()
+
+
+STOPS = {  # GTFS's own names, and one table of distances that TIDES leaves to GTFS
+    "stops": (
+        Field("stop_id", "string", required=True),
+        Field("stop_name", "string"),
+        Field("stop_lat", "number", least=-90, most=90),
+        Field("stop_lon", "number", least=-180, most=180),
+    ),
+    "route_stops": (
+        Field("route_id", "string", required=True),
+        Field("direction_id", "integer", required=True),
+        Field("stop_id", "string", required=True),
+        Field("shape_dist_traveled_m", "number", required=True, least=0),
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One table: its file, and its columns by name; a column that is absent is all missing.
+
+    Texts are arrays of objects with None, numbers are floats with NaN. Dates are days and times are
+    seconds since 1970-01-01 by the local clock that wrote them.
+    """
+
+    path: Path
+    rows: int
+    columns: Mapping[str, Column]
+    unknown: tuple[str, ...] = ()  # columns that the schema does not have
+
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        found = self.columns.get(name)
+        return np.full(self.rows, np.nan) if found is None else found
+
+    def texts(self, name: str) -> Column:
+        found = self.columns.get(name)
+        return np.full(self.rows, None, object) if found is None else found
+
+
+@cache
+def fields_of(name: str) -> tuple[Field, ...]:
+    """The columns of a table, from its TIDES schema or from ours."""
+    if name in STOPS:
+        return STOPS[name]
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return tuple(_field(each) for each in schema["fields"])
+
+
+def _field(found: dict[str, Any]) -> Field:
+    limits = found.get("constraints") or {}
+    return Field(
+        found["name"],
+        found["type"],
+        bool(limits.get("required")),
+        limits.get("minimum"),
+        limits.get("maximum"),
+        tuple(str(value) for value in limits.get("enum", ())),
+    )
+
+
+def read_folder(folder: Path) -> dict[str, Table]:
+    """Every table of a folder of records; the visits and the trips must be there."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder of records")
+    found = {name: _file_of(folder, name) for name in (*NAMES, *STOPS)}
+    for name in NEEDED:
+        if found[name] is None:
+            raise InputError(
+                f"{folder}: has no {name} table; name it {name}.csv, .csv.gz or .parquet"
+            )
+    return {name: read_table(path, name) for name, path in found.items() if path is not None}
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every table of a folder of records."""
+    paths = (_file_of(folder, name) for name in (*NAMES, *STOPS))
+    return {path.name: sha256(path) for path in paths if path is not None}
+
+
+def _file_of(folder: Path, name: str) -> Path | None:
+    found = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
+    if len(found) > 1:
+        raise InputError(f"{folder}: has {found[0].name} and {found[1].name}; keep one of them")
+    return found[0] if found else None
+
+
+def read_table(path: Path, name: str) -> Table:
+    """Read one table by its schema."""
+    fields = {field.name: field for field in fields_of(name)}
+    raw = _raw(path)
+    twice = [column for column in raw.column_names if raw.column_names.count(column) > 1]
+    if twice:
+        raise InputError(f"{path}: column {twice[0]} appears twice")
+    for field in fields.values():
+        if field.required and field.name not in raw.column_names:
+            raise InputError(f"{path}: has no column {field.name}, which {name} must have")
+    columns = {
+        column: _typed(path, fields[column], raw[column].combine_chunks())
+        for column in raw.column_names
+        if column in fields
+    }
+    unknown = tuple(column for column in raw.column_names if column not in fields)
+    return Table(path, raw.num_rows, columns, unknown)
+
+
+def _raw(path: Path) -> pa.Table:
+    """The table with every column of a CSV file as text."""
+    try:
+        if path.suffix == ".parquet":
+            table = pq.read_table(path, use_threads=False)
+            if table.nbytes > MOST_BYTES:
+                raise InputError(f"{path}: is larger than {MOST_BYTES:,} bytes")
+            return table
+        content = _content(path)
+        if not content.strip():
+            raise InputError(f"{path}: is empty; the first row must name the columns")
+        head = pa_csv.open_csv(pa.py_buffer(content)).schema.names
+        return pa_csv.read_csv(
+            pa.py_buffer(content),
+            read_options=pa_csv.ReadOptions(use_threads=False),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(head, pa.string()),
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+            ),
+        )
+    except BROKEN as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read as a table ({said[:200]})") from None
+
+
+def _content(path: Path) -> bytes:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        content: bytes = stream.read(MOST_BYTES + 1)  # a small file may unpack to a huge one
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{path}: is larger than {MOST_BYTES:,} bytes")
+    return content
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+def _typed(path: Path, field: Field, column: pa.Array) -> Column:
+    if field.type == "date":
+        return _days(path, field, column)
+    if field.type == "datetime":
+        return _clock(path, field, column)
+    if field.type in ("integer", "number"):
+        return _number(path, field, column)
+    text = column.cast(pa.string()) if column.type != pa.string() else column
+    return np.array(text.to_numpy(zero_copy_only=False), object)
+
+
+def _number(path: Path, field: Field, column: pa.Array) -> Column:
+    if pa.types.is_string(column.type):
+        plain = pc.match_substring_regex(column, r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$")
+        _refuse(path, field, column, plain, "a number")
+    try:
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except BROKEN:
+        raise InputError(f"{path}: column {field.name} must have numbers") from None
+    known = ~np.isnan(numbers)
+    fine = np.isfinite(numbers) & (np.abs(numbers) < 2**53)
+    if field.type == "integer":
+        fine &= np.floor(numbers) == numbers
+    what = "a whole number" if field.type == "integer" else "a finite number"
+    _refuse(path, field, column, pa.array(fine | ~known), what)
+    return np.asarray(numbers, float)
+
+
+def _days(path: Path, field: Field, column: pa.Array) -> Column:
+    """Days since 1970-01-01."""
+    if pa.types.is_string(column.type):
+        shaped = pc.match_substring_regex(column, r"^\d{4}-\d{2}-\d{2}$")
+        _refuse(path, field, column, shaped, "a date such as 2026-01-31")
+        column = _parsed(path, field, column, pa.date32(), "a date such as 2026-01-31")
+    try:
+        days = column.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
+    except BROKEN:
+        raise InputError(f"{path}: column {field.name} must have dates") from None
+    return np.asarray(days.to_numpy(zero_copy_only=False), float)
+
+
+def _clock(path: Path, field: Field, column: pa.Array) -> Column:
+    """Seconds since 1970-01-01 by the local clock: the offset from UTC is left out."""
+    what = "a time such as 2026-01-31T23:59:59+01:00"
+    if pa.types.is_string(column.type):
+        _refuse(path, field, column, pc.match_substring_regex(column, TIME), what)
+        local = pc.replace_substring(pc.utf8_slice_codeunits(column, 0, 19), " ", "T")
+        column = _parsed(path, field, local, pa.timestamp("s"), what)
+    elif pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = pc.local_timestamp(column)
+    try:
+        seconds = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).cast(pa.float64())
+    except BROKEN:
+        raise InputError(f"{path}: column {field.name} must have times") from None
+    return np.asarray(seconds.to_numpy(zero_copy_only=False), float)
+
+
+def _parsed(path: Path, field: Field, column: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    """Parse dates or times; the calendar decides, so that February has no 30th."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        fine = [text is None or _on_calendar(text) for text in column.to_pylist()]
+        _refuse(path, field, column, pa.array(fine), what)
+        raise InputError(f"{path}: column {field.name} has a value that is not {what}") from None
+
+
+def _on_calendar(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse(path: Path, field: Field, column: pa.Array, fine: pa.Array, what: str) -> None:
+    """Refuse the first value that is not fine, with its row."""
+    good = pc.fill_null(fine, True).to_numpy(zero_copy_only=False)
+    if not good.all():
+        row = int(np.argmin(good))
+        value = str(column[row].as_py())
+        shown = repr(value if len(value) <= 60 else f"{value[:60]}...")
+        raise InputError(f"{path} row {row + 2}: {field.name} {shown} is not {what}")

@@ -1,0 +1,213 @@
+"""The page for an agency: waiting today by the records alone, and what holding would change.
+
+The first part has no model. The second simulates each controller in the city that was fitted to the
+records, on several days and with several calibrations that the records might have given.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from evenline.city.cells import PURPOSES
+from evenline.city.model import Floats
+from evenline.experiments.compare import MEASURES, measure
+from evenline.figures.page import Numbers, Picture, simple_page
+from evenline.figures.plots import Theme
+from evenline.policies.bundle import open_policy
+from evenline.records.audit import recorded_days
+from evenline.records.build import build, chosen
+from evenline.records.clean import open_records
+from evenline.records.files import FittedTo, read_fitted_to
+from evenline.records.fit import Doors, resampled
+from evenline.records.today import Waiting, lines_of, waiting_today
+from evenline.support.errors import InputError
+from evenline.support.files import write_text
+from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import OpenCity, open_city
+
+PURPOSE = "development"
+SEED = 2_323
+SHOWN = ("waiting_s", "excess_wait_s", "riding_s", "generalized_s", "headway_cv", "bunched_share")
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """A measure under a controller minus without holding: calibration, day."""
+
+    policy: str
+    name: str
+    base: float
+    change: Floats
+
+    def row(self, form: str, scale: float) -> list[str]:
+        days = np.quantile(self.change.mean(axis=0), (0.05, 0.95)) * scale
+        fits = np.quantile(self.change.mean(axis=1), (0.05, 0.95)) * scale
+        mean = float(self.change.mean()) * scale
+        shown = [f"{mean:+{form}}", *(f"{a:+{form}} to {b:+{form}}" for a, b in (days, fits))]
+        return [format(self.base * scale, form), *(text.replace("-", "\u2212") for text in shown)]
+
+
+def write_records_page(
+    city: str, folder: Path, out: Path, policies: Sequence[str], blocks: int, calibrations: int
+) -> Path:
+    """Write the page of a city that was made from records."""
+    opened = open_city(city)
+    fitted_to = read_fitted_to(Path(city), len(opened.city.services))
+    if "zero" not in policies or len(policies) < 2:
+        raise InputError("--policies: name 'zero' and at least one other policy")
+    for policy in policies:
+        open_policy(policy, opened.city, opened.fitted())
+    records, _ = open_records(folder)
+    days = recorded_days(opened.city, records, fitted_to, records.days)
+    today = [
+        each for day, driven in days.items() for each in waiting_today(opened.city, day, driven)
+    ]
+    found = _simulate(opened, fitted_to, folder, policies, blocks, calibrations)
+    write_text(out, _page(opened, fitted_to, today, found, city, blocks, calibrations))
+    return out
+
+
+def _simulate(
+    opened: OpenCity,
+    fitted_to: FittedTo,
+    folder: Path,
+    policies: Sequence[str],
+    blocks: int,
+    calibrations: int,
+) -> list[Simulated]:
+    """Every controller on the same days, with the fit and with fits to trips drawn again."""
+    city, vehicle = opened.city, opened.city.vehicle
+    records, _ = open_records(folder)
+    hours = (fitted_to.first_hour, fitted_to.last_hour)
+    taken = chosen(records, fitted_to.routes, fitted_to.days, hours)
+    built = build(taken, city.name, fitted_to.days, hours)
+    doors = Doors(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger, fitted_to.stamp)
+    rng = np.random.Generator(np.random.PCG64(SEED))
+    fits = [opened.fitted()]
+    fits += [resampled(built, city, doors, rng) for _ in range(calibrations)]
+    cells = PURPOSES[PURPOSE].cells(blocks, (1.0,))
+    table = np.zeros((len(policies), len(fits), len(cells), len(SHOWN)))
+    for f, calibration in enumerate(fits):
+        world = FastWorld(city, replace(calibration, note=opened.fitted().note))
+        for p, source in enumerate(policies):
+            policy = open_policy(source, city, calibration)
+            for c, cell in enumerate(cells):
+                outcome = world.run_day(cell, policy)
+                values = measure(city, outcome, world.arrivals_s)
+                table[p, f, c] = [values[name] for name in SHOWN]
+    zero = policies.index("zero")
+    return [
+        Simulated(
+            source, name, float(table[zero, ..., m].mean()), table[p, ..., m] - table[zero, ..., m]
+        )
+        for p, source in enumerate(policies)
+        if source != "zero"
+        for m, name in enumerate(SHOWN)
+    ]
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+EXPLAINED = (
+    "The first table comes from the records alone. The wait is that of people who come at random "
+    "times; its excess is what they wait beyond even headways of the same buses in the same hour. "
+    "A bus that was not recorded looks like a gap, so both are upper limits where records are "
+    "missing. The second table is a simulation; there, excess is what people wait beyond the "
+    "timetable. The range over days shows 90 % of simulated days; "
+    "the range over fits shows 90 % of models fitted to recorded trips drawn again."
+)
+
+
+def _page(
+    opened: OpenCity,
+    fitted_to: FittedTo,
+    today: Sequence[Waiting],
+    found: Sequence[Simulated],
+    city: str,
+    blocks: int,
+    calibrations: int,
+) -> str:
+    lead = " ".join(f"{note[:1].upper()}{note[1:]}." for note in reversed(opened.notes("fast")))
+    made = (
+        f"evenline records report --city {Path(city).name}, {blocks} simulated days, "
+        f"{calibrations} more fits"
+    )
+    picture = Picture(
+        "Excess waiting today",
+        "Each dot is a recorded day of a line in one direction.",
+        "Excess waiting of every line, recorded",
+        lambda theme: excess_figure(opened, today, theme),
+    )
+    return simple_page(
+        f"Waiting and holding in {opened.name}",
+        lead,
+        [_today_table(opened, today), _model_table(found)],
+        [picture],
+        made,
+        explained=EXPLAINED,
+    )
+
+
+def _called(line: str) -> str:
+    route, _, direction = line.rpartition(" ")
+    return f"route {route}, direction {direction}"
+
+
+def _today_table(opened: OpenCity, today: Sequence[Waiting]) -> Numbers:
+    rows = []
+    for line in lines_of(opened.city)[0]:
+        own = [each for each in today if each.line == line]
+        if own:
+            wait = [each.wait_s for each in own]
+            excess = [each.excess_s for each in own]
+            rows.append(
+                [
+                    _called(line),
+                    f"{np.mean([e.mean_s for e in own]) / 60:.1f}",
+                    f"{np.mean([e.cv for e in own]):.2f}",
+                    f"{100 * np.mean([e.bunched for e in own]):.1f}",
+                    f"{np.mean(wait):.0f} ({min(wait):.0f} to {max(wait):.0f})",
+                    f"{np.mean(excess):.0f} ({min(excess):.0f} to {max(excess):.0f})",
+                ]
+            )
+    head = ["Line", "Headway, min", "Headway CV", "Bunched, %", "Wait, s", "Excess wait, s"]
+    days = len({each.day for each in today})
+    return Numbers(f"Today, by the records of {days} days (range over days)", head, rows)
+
+
+def _model_table(found: Sequence[Simulated]) -> Numbers:
+    known = {each.name: each for each in MEASURES}
+    rows = [
+        [
+            each.policy,
+            known[each.name].heading,
+            *each.row(known[each.name].form, known[each.name].scale),
+        ]
+        for each in found
+    ]
+    head = ["Controller", "Measure", "Without holding", "Change", "Range over days", "Over fits"]
+    return Numbers("What holding would change, by the model", head, rows)
+
+
+def excess_figure(opened: OpenCity, today: Sequence[Waiting], theme: Theme) -> Figure:
+    """Excess waiting of every line, a dot a day."""
+    names = [line for line in lines_of(opened.city)[0] if any(e.line == line for e in today)]
+    figure = Figure(figsize=(7.5, 1.2 + 0.24 * len(names)), layout="constrained")
+    figure.set_facecolor(theme.paper)
+    axes = figure.add_subplot()
+    axes.set_facecolor(theme.paper)
+    for each in today:
+        at = len(names) - 1 - names.index(each.line)
+        axes.plot(each.excess_s, at, "o", ms=4, color=theme.policies[0], alpha=0.8)
+    axes.set_yticks(range(len(names)), [_called(name) for name in reversed(names)])
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("excess wait, s", color=theme.ink)
+    axes.tick_params(colors=theme.ink, labelsize=8)
+    axes.grid(axis="x", color=theme.faint, lw=0.6)
+    for side in axes.spines.values():
+        side.set_color(theme.faint)
+    return figure

@@ -1,0 +1,137 @@
+"""Running times for the fast world from the timetable, with a declared variation.
+
+Use it until records or SUMO say better. The mean between two stops is the scheduled time less the
+time that a bus is expected to stand; buses and runs vary around it as declared, not as measured.
+"""
+
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+
+from evenline.city.demand import service_stop_offsets
+from evenline.city.model import City, Floats, service_positions
+from evenline.city.schedule import scheduled_s
+from evenline.city.tables import network_digest
+from evenline.support.errors import InputError
+from evenline.worlds.calibration import (
+    HOUR_S,
+    NOISE_QUANTILES,
+    PACE_QUANTILES,
+    PHASES,
+    Calibration,
+    quantile_levels,
+)
+
+FASTEST_MPS = 25.0
+VARIATION = 0.1
+MOST_VARIATION = 1.0
+
+
+def timetable_calibration(city: City, variation: float = VARIATION) -> Calibration:
+    """The calibration that a timetable implies.
+
+    The pace of a trip and the noise of a run each have a coefficient of variation of `variation`.
+    """
+    if city.due_s is None:
+        raise InputError(f"city {city.name} has no schedule; running times cannot come from it")
+    if not 0.0 <= variation <= MOST_VARIATION:
+        raise InputError(f"variation {variation}: must be from 0 to {MOST_VARIATION:g}")
+    mean_s, least_s = _hourly_means(city), _least(city)
+    pace_s = mean_s.mean(axis=1)
+    return Calibration(
+        network=network_digest(city),
+        start_delay_s=0,
+        mean_s=mean_s.round(2),
+        pace_s=pace_s.round(2),
+        phase_s=np.zeros((len(mean_s), PHASES)),
+        noise_s=(variation * pace_s[:, None] * _normal(NOISE_QUANTILES)).round(2),
+        least_s=least_s.round(),
+        pace=(variation * _normal(PACE_QUANTILES)).round(5),
+        follow=0.0,
+        sources={},
+        residuals={"declared_variation": variation},
+        note="running times come from the timetable, with a declared variation of "
+        f"{100 * variation:g} %",
+    )
+
+
+def _normal(count: int) -> Floats:
+    """Quantiles of the normal distribution with mean 0 and deviation 1, for interpolation."""
+    return np.array([NormalDist().inv_cdf(level) for level in quantile_levels(count)])
+
+
+def _gaps_m(city: City) -> Floats:
+    """Metres from each service-stop to the next; 0 at the last."""
+    gaps = np.zeros(int(service_stop_offsets(city)[-1]))
+    for first, service in zip(service_stop_offsets(city), city.services, strict=False):
+        gaps[first : first + len(service.stops) - 1] = np.diff(service.distance_m)
+    return gaps
+
+
+def _least(city: City) -> Floats:
+    return np.maximum(1.0, np.ceil(_gaps_m(city) / FASTEST_MPS))
+
+
+def _hourly_means(city: City) -> Floats:
+    """Mean seconds from each service-stop to the next, by the hour in which a bus leaves it."""
+    places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
+    total, count = np.zeros((places, hours)), np.zeros((places, hours))
+    dwell_s, least_s = mean_dwells(city), _least(city)
+    first = service_stop_offsets(city)
+    for number, trip in enumerate(city.trips):
+        due_s, start = scheduled_s(city, number), int(first[trip.service])
+        along = np.arange(start, start + len(due_s) - 1)
+        stands_s = np.append(dwell_s[along[1:]], 0.0)  # the last stop is due at arrival
+        runs_s = _running(np.diff(due_s), stands_s, least_s[along])
+        hour = np.clip(due_s[:-1] // HOUR_S, 0, hours - 1).astype(int)
+        total[along, hour] += runs_s
+        count[along, hour] += 1
+    return _filled(total, count)
+
+
+def _running(scheduled_s: Floats, stands_s: Floats, least_s: Floats) -> Floats:
+    """Scheduled seconds less standing, never below the least; the whole trip stays as scheduled
+    if it can.
+    """
+    above = np.maximum(scheduled_s - stands_s - least_s, 0.0)
+    left_s = float((scheduled_s - stands_s - least_s).sum())
+    share = np.clip(left_s / above.sum(), 0.0, 1.0) if above.sum() else 0.0
+    return np.asarray(least_s + share * above)
+
+
+def _filled(total: Floats, count: Floats) -> Floats:
+    """Means; an hour without a bus has that of the nearest hours with one."""
+    means = np.zeros_like(total)
+    hours = np.arange(total.shape[1])
+    for place in np.flatnonzero(count.any(axis=1)):
+        seen = count[place] > 0
+        means[place] = np.interp(hours, hours[seen], total[place, seen] / count[place, seen])
+    return means
+
+
+def mean_dwells(city: City) -> Floats:
+    """The seconds that a bus is expected to stand at each service-stop, at demand 1.00.
+
+    A leg that several services carry counts for each by its share of trips. A service has the
+    doors of its first bus.
+    """
+    first = service_stop_offsets(city)
+    people, place = np.zeros(int(first[-1])), service_positions(city.services)
+    trips = np.array([len(each) for each in city.trips_of])
+    journeys = city.journeys
+    for person, (begin, end) in enumerate(pairwise(journeys.leg_start.tolist())):
+        if journeys.min_demand[person] > 1.0:
+            continue
+        for leg in range(begin, end):
+            services = journeys.carriers[journeys.leg_carriers[leg]]
+            share = 1.0 / trips[list(services)].sum()
+            for service in services:
+                for stop in (int(journeys.leg_board[leg]), int(journeys.leg_alight[leg])):
+                    people[first[service] + place[service, stop]] += share
+    least, each = np.zeros(len(people)), np.zeros(len(people))
+    for service, own in enumerate(city.trips_of):
+        vehicle = city.vehicle_of(own[0]) if own else city.vehicle
+        here = slice(first[service], first[service + 1])
+        least[here], each[here] = vehicle.min_dwell_s, vehicle.exchange_s_per_passenger
+    return np.maximum(least, each * people)

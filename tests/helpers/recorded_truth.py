@@ -1,0 +1,113 @@
+"""A city made by us, simulated, and written as TIDES records that are as bad as real ones: visits
+missing, rows twice, clocks a little off, trips not recorded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from evenline.city.build import CityPlan, ServicePlan, build
+from evenline.city.demand import Cell, DemandPlan, Peaks, service_stop_offsets
+from evenline.city.model import City
+from evenline.city.tables import network_digest
+from evenline.control.visits import Visit
+from evenline.rules.policy import BEHAVIOURS
+from evenline.worlds.calibration import NOISE_QUANTILES, PACE_QUANTILES, PHASES, Calibration
+from evenline.worlds.fast.world import FastWorld
+
+DAYS = ("2026-03-02", "2026-03-03", "2026-03-04", "2026-03-05")
+EXCHANGE_S = 2.5
+BEGIN_S = 6 * 3600
+GAPS, TWICE, UNSEEN = 0.02, 0.02, 0.05
+NOISE_S = 12.0
+
+
+def true_city() -> City:
+    """Two routes on parallel streets, eight stops each, a bus every six minutes for four hours."""
+    profile = Peaks(1.0, ((3600.0, 3000.0, 1.0),), tail_s=300.0, tail_intensity=1.0)
+    made = build(
+        CityPlan(
+            name="truth",
+            seed=1,
+            horizon_s=6 * 3600,
+            block_m=400.0,
+            services=tuple(
+                ServicePlan(f"S{i}", f"{i}", ((0, i), (7, i)), 8, 40, 0, 39 * 360, even=True)
+                for i in range(2)
+            ),
+            unsignalled=frozenset((c, i) for c in range(8) for i in range(2)),
+            bus_lanes=(),
+            cars_per_hour=(),
+            car_routes=0,
+            busy=profile,
+            demand=DemandPlan(
+                passengers=2_400, transfer_share=0.0, profile=profile, ride_share=0.4
+            ),
+        )
+    )
+    vehicle = replace(made.vehicle, min_dwell_s=0, exchange_s_per_passenger=EXCHANGE_S)
+    return replace(made, vehicle=vehicle)
+
+
+def true_calibration(city: City) -> Calibration:
+    """Running times that differ by segment, with noise."""
+    places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // 3600)
+    mean = np.repeat(60.0 + 7.0 * (np.arange(places) % 5)[:, None], hours, axis=1)
+    levels = np.linspace(-1.7, 1.7, NOISE_QUANTILES)  # uniform, so that nothing is far out
+    return Calibration(
+        network=network_digest(city),
+        start_delay_s=0,
+        mean_s=mean,
+        pace_s=np.zeros(places),
+        phase_s=np.zeros((places, PHASES)),
+        noise_s=np.tile(NOISE_S * levels, (places, 1)),
+        least_s=np.ones(places),
+        pace=np.zeros(PACE_QUANTILES),
+        follow=0.0,
+        sources={},
+        residuals={},
+    )
+
+
+def write_records(folder: Path, stamp: str = "arrival") -> City:
+    """Simulate the days and write them; `departure` writes only the times of departures."""
+    city = true_city()
+    world = FastWorld(city, true_calibration(city), keep_visits=True)
+    rng = np.random.default_rng(5)
+    visits = [
+        "service_date,trip_id_performed,trip_stop_sequence,stop_id,actual_arrival_time,"
+        "actual_departure_time,boarding_1,alighting_1,departure_load"
+    ]
+    trips = ["service_date,trip_id_performed,vehicle_id,route_id,direction_id"]
+    for number, day in enumerate(DAYS):
+        world.run_day(Cell(40 + number, 540 + number), BEHAVIOURS["zero"])
+        seen = rng.random(len(city.trips)) >= UNSEEN
+        for index in np.flatnonzero(seen):
+            route = city.services[city.trips[index].service].route
+            trips.append(f"{day},{day}-{index},v,{route},0")
+        for visit in world.visits:
+            if not seen[visit.trip]:
+                continue
+            row = _row(city, day, visit, stamp, rng)
+            visits += [row] * (0 if rng.random() < GAPS else 2 if rng.random() < TWICE else 1)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trips_performed.csv").write_text("\n".join(trips) + "\n")
+    (folder / "stop_visits.csv").write_text("\n".join(visits) + "\n")
+    stops = [f"{s.id},{46 + s.y_m / 111_195:.6f},{6 + s.x_m / 77_240:.6f}" for s in city.stops]
+    (folder / "stops.csv").write_text("stop_id,stop_lat,stop_lon\n" + "\n".join(stops) + "\n")
+    return city
+
+
+def _row(city: City, day: str, visit: Visit, stamp: str, rng: np.random.Generator) -> str:
+    stop = city.stops[city.services[city.trips[visit.trip].service].stops[visit.position]]
+    off = int(rng.integers(-1, 2))
+    arrival, departure = _clock(day, visit.arrival_s + off), _clock(day, visit.departure_s + off)
+    times = f"{departure}," if stamp == "departure" else f"{arrival},{departure}"
+    left = visit.load - visit.alighted + visit.boarded
+    people = f"{visit.boarded},{visit.alighted},{left}"
+    return f"{day},{day}-{visit.trip},{visit.position + 1},{stop.id},{times},{people}"
+
+
+def _clock(day: str, second: int) -> str:
+    at = BEGIN_S + second
+    return f"{day}T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}+01:00"

@@ -1,0 +1,78 @@
+"""A server is asked politely, and whatever it answers ends soon and in bounds."""
+
+import time
+
+import pytest
+
+from evenline.live.feed import FeedError
+from evenline.live.poll import MOST_WAIT_S, Poller
+from evenline.support.errors import InputError
+from feed_server import Said, serving
+
+
+def test_a_feed_is_fetched_once_and_then_only_if_it_changed() -> None:
+    said = Said(b"one", headers={"ETag": '"1"'}, packed=True)
+    with serving(said) as url:
+        poller = Poller(url, headers={"api_key": "secret"})
+        assert poller.poll() == b"one"
+        assert poller.poll() is None
+        said.content, said.headers = b"two", {"ETag": '"2"'}
+        assert poller.poll() == b"two"
+    assert [asked.get("if-none-match") for asked in said.asked] == [None, '"1"', '"1"']
+    assert all(asked["api_key"] == "secret" for asked in said.asked)
+
+
+def test_failures_double_the_wait_and_a_success_ends_it() -> None:
+    said = Said(b"ok", status=503)
+    with serving(said) as url:
+        poller = Poller(url, every_s=15)
+        waits = []
+        for _ in range(7):
+            with pytest.raises(FeedError, match="503"):
+                poller.poll()
+            waits.append(poller.wait_s)
+        assert waits == [30, 60, 120, 240, MOST_WAIT_S, MOST_WAIT_S, MOST_WAIT_S]
+        said.headers["Retry-After"] = "99"
+        poller.failures = 0
+        with pytest.raises(FeedError):
+            poller.poll()
+        assert poller.wait_s == 99
+        said.status = 200
+        assert poller.poll() == b"ok"
+        assert poller.wait_s == 15
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        (Said(bytes(5_000)), "over 1,000 bytes"),
+        (Said(bytes(5_000_000), packed=True), "over 1,000 bytes"),
+        (Said(b"slow" * 100, pause_s=0.05), "took over|timed out"),
+        (Said(status=302, headers={"Location": "http://elsewhere.example/"}), "redirects"),
+        (Said(status=302, headers={"Location": "file:///etc/passwd"}), "redirects|answers 302"),
+    ],
+    ids=["huge", "a bomb", "slow", "elsewhere", "a file"],
+)
+def test_an_answer_is_bounded_in_bytes_seconds_and_place(said: Said, word: str) -> None:
+    with serving(said) as url:
+        poller = Poller(url, timeout_s=0.4, most_bytes=1_000)
+        began = time.monotonic()
+        with pytest.raises(FeedError, match=word):
+            poller.poll()
+        assert time.monotonic() - began < 2
+
+
+def test_a_server_that_is_not_there_is_a_failure_of_one_line() -> None:
+    with pytest.raises(FeedError, match=r"127\.0\.0\.1:9/x: .*refused"):
+        Poller("http://127.0.0.1:9/x").poll()
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "file:///etc/passwd", "feed.pb", "http://"])
+def test_only_web_addresses_are_polled(url: str) -> None:
+    with pytest.raises(InputError, match="https://HOST"):
+        Poller(url)
+
+
+def test_polls_have_a_least_interval() -> None:
+    with pytest.raises(InputError, match="at least 1 s"):
+        Poller("http://host/x", every_s=0.1)

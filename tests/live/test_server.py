@@ -1,0 +1,183 @@
+"""The page and its buttons: for people on this machine, not for other sites; a real browser."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from evenline.city.model import City
+from evenline.cli.report import BROWSERS, headless
+from evenline.live.poll import Poller
+from evenline.live.record import Polled
+from evenline.live.running import Running, url_polls
+from evenline.live.serve import check_host, server_of
+from evenline.live.server import shadow_app
+from evenline.live.shadow import Rules, Shadow
+from evenline.support.errors import InputError
+from evenline.worlds.open import OpenCity
+from feed_server import Said, serving
+from on_the_road import Road
+
+BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+@pytest.fixture
+def running(town: City) -> Running:
+    """A shadow with an open advice, half an hour into the day."""
+    road = Road(town, {1: -170.0, 2: -100.0})
+    shadow = Shadow(OpenCity("town", town), "forward:gain=1", ("1E",), Rules(lead_s=45))
+    second = 0.0
+    while second < 600 or not any(each.state == "open" for each in shadow.advice.values()):
+        second += 20.0
+        snapshot = road.snapshot(second)
+        shadow.take(Polled(snapshot.at_s, snapshot))
+    return Running(shadow)
+
+
+@pytest.fixture
+def client(running: Running) -> TestClient:
+    return TestClient(shadow_app(running), base_url="http://127.0.0.1:8700")
+
+
+def open_number(running: Running) -> int:
+    return next(each.number for each in running.shadow.advice.values() if each.state == "open")
+
+
+def test_the_page_carries_everything_and_allows_nothing_else(client: TestClient) -> None:
+    answer = client.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+    nonce = re.search(r"script-src 'nonce-([^']+)'", policy)
+    assert nonce is not None and f'<script nonce="{nonce[1]}">' in answer.text
+    assert "http" not in re.sub(r"<!doctype.*?>", "", answer.text).replace("http-equiv", "")
+    assert client.get("/").headers["content-security-policy"] != policy, "a new nonce each time"
+
+
+def test_an_answer_and_a_switch_reach_the_shadow(client: TestClient, running: Running) -> None:
+    number = open_number(running)
+    said = {"number": number, "accept": True, "why": "fine"}
+    assert client.post("/answer", json=said).json() == {"state": "accepted"}
+    assert running.shadow.advice[number].why == "fine"
+    again = client.post("/answer", json=said)
+    assert again.status_code == 400 and "cannot be answered" in again.json()["error"]
+    assert client.post("/switch", json={"service": "2N", "on": True}).status_code == 200
+    assert client.get("/state").json()["on"] == ["1E", "2N"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Content-Type": "text/plain"},
+    ],
+    ids=str,
+)
+def test_other_sites_press_no_buttons(
+    client: TestClient, running: Running, headers: dict[str, str]
+) -> None:
+    number = open_number(running)
+    body = json.dumps({"number": number, "accept": True, "why": ""})
+    sent = {"Content-Type": "application/json", **headers}
+    assert client.post("/answer", content=body, headers=sent).status_code == 403
+    assert running.shadow.advice[number].state == "open"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[1]", b"{}", b'{"number":"1","accept":true,"why":""}', b"[" * 4000, b" " * 9000],
+    ids=["nothing", "list", "no keys", "text", "nested", "long"],
+)
+def test_a_strange_body_is_refused_in_one_line(client: TestClient, body: bytes) -> None:
+    answer = client.post("/answer", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert "\n" not in answer.json()["error"]
+
+
+def test_a_token_opens_the_page_once_and_stays_in_a_strict_cookie(running: Running) -> None:
+    app = shadow_app(running, ["shadow.example"], token="t" * 20)
+    client = TestClient(app, base_url="https://shadow.example", follow_redirects=False)
+    assert client.get("/").status_code == 403
+    assert client.get("/state").status_code == 403
+    assert client.get("/?token=wrong").status_code == 403
+    answer = client.get("/?token=" + "t" * 20, headers={"X-Forwarded-Proto": "https"})
+    assert answer.status_code == 303
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie and "secure" in cookie
+    assert client.get("/state").status_code == 200
+
+
+def test_nobody_else_is_served_without_a_token() -> None:
+    check_host("127.0.0.1", "")
+    with pytest.raises(InputError, match="others can reach it"):
+        check_host("0.0.0.0", "short")
+    check_host("0.0.0.0", "long enough a token")
+
+
+def test_a_street_must_be_on_this_machine(running: Running) -> None:
+    with pytest.raises(InputError, match="simulated street on this machine"):
+        Running(running.shadow, street="http://buses.example/")
+    with pytest.raises(InputError, match="only a simulated street accepts"):
+        Running(running.shadow, accept=True)
+
+
+def test_a_feed_elsewhere_runs_in_real_time() -> None:
+    with pytest.raises(InputError, match="in real time"):
+        next(url_polls(Poller("http://feed.example/x"), 60, threading.Event()))
+
+
+def test_a_server_that_fails_is_told_and_tried_again(town: City) -> None:
+    road, ended = Road(town), threading.Event()
+    with serving(Said(status=500)) as url:
+        polled = next(url_polls(Poller(url), 20, ended))
+    assert "500" in polled.failure and polled.content is None
+    shadow = Shadow(OpenCity("town", town), "zero")
+    shadow.take(polled)
+    assert shadow.failure == polled.failure
+    snapshot = road.snapshot(30.0)
+    shadow.take(Polled(snapshot.at_s, snapshot))
+    assert shadow.now_s == pytest.approx(30.0), "a failure before the first message sets no clock"
+
+
+# -- in a browser ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def address(running: Running) -> Iterator[str]:
+    server = server_of(shadow_app(running), "127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}/"
+    running.ended.set()
+    server.should_exit = True
+    thread.join(timeout=5)
+
+
+def browse(url: str, profile: Path, *options: str) -> str:
+    assert BROWSER is not None
+    command = [*headless(BROWSER, profile), *options, "--dump-dom", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=os.environ)
+    return done.stdout
+
+
+@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+def test_the_page_shows_buses_advice_and_the_feed(address: str, tmp_path: Path) -> None:
+    shown = browse(address, tmp_path, "--window-size=390,800")
+    assert len(re.findall(r'<th scope="row">bus-', shown)) >= 5
+    assert re.search(r"hold bus-1E\.0\d at \w+ until \d\d:\d\d:\d\d", shown)
+    assert "Feed age" in shown and "100 %" in shown
+    assert shown.count('type="checkbox"') == 4
+    assert '<p id="failure" role="alert" hidden="">' in shown, "no error"

@@ -1,0 +1,186 @@
+"""The shadow: advice only where it may, withdrawn in time, everything logged, a kill survived."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenline.city.model import City
+from evenline.control.event import HEADWAY_AHEAD, STOP
+from evenline.live.entries import AdviceEntry, AnswerEntry, AskedEntry, Begun, Entry, EventEntry
+from evenline.live.feed import Snapshot
+from evenline.live.log import read_log
+from evenline.live.record import Polled
+from evenline.live.shadow import Rules, Shadow
+from evenline.support.errors import InputError
+from evenline.worlds.open import OpenCity
+from on_the_road import Road
+
+LATE_S = {1: -170.0}  # the second bus of the first service runs close behind the first
+POLICY = "forward:gain=1"
+
+
+@pytest.fixture(scope="module")
+def road(town: City) -> Road:
+    return Road(town, LATE_S)
+
+
+def shadow_of(road: Road, lines: tuple[str, ...] = ("1E",), log: Path | None = None) -> Shadow:
+    return Shadow(OpenCity("town", road.city), POLICY, lines, Rules(lead_s=45), log)
+
+
+def played(shadow: Shadow, road: Road, begin: float = 0.0, end: float = 900.0, every: float = 20.0):  # type: ignore[no-untyped-def]
+    given = []
+    for second in np.arange(begin, end, every):
+        snapshot = road.snapshot(float(second))
+        given += shadow.take(Polled(snapshot.at_s, snapshot))
+    return given
+
+
+def entries(path: Path, kind: type) -> list:  # type: ignore[type-arg]
+    return [entry for _, entry in read_log(path, Entry) if isinstance(entry, kind)]
+
+
+def test_a_bus_too_close_is_advised_to_wait_with_a_reason(road: Road, tmp_path: Path) -> None:
+    shadow = shadow_of(road, log=tmp_path / "log")
+    given = played(shadow, road)
+    shadow.close()
+    assert given and {advice.trip for advice in given} == {1}
+    for advice in given:
+        assert advice.until_s % 5 == 0
+        assert 10 <= advice.hold_s <= 60
+        assert "bus ahead" in advice.reason and "on board wait" in advice.reason
+        assert "more catch it" in advice.reason
+        assert advice.made_s <= advice.until_s
+    asked = entries(tmp_path / "log", AskedEntry)
+    assert len(asked) == len({(entry.trip, entry.stop) for entry in asked}), "once at each stop"
+    ahead = [e for e in asked if e.trip == road.city.trips[1].id and e.raw[STOP] > 1]
+    true_s = [
+        road.due_s[1][int(e.raw[STOP])] - 170 - road.due_s[0][int(e.raw[STOP])] for e in ahead
+    ]
+    assert [e.raw[HEADWAY_AHEAD] for e in ahead] == pytest.approx(true_s, abs=25)
+
+
+def test_no_advice_until_a_line_is_switched_on(road: Road) -> None:
+    shadow = shadow_of(road, lines=())
+    assert played(shadow, road, end=500.0) == []
+    shadow.switch("1E", True)
+    assert played(shadow, road, begin=500.0)
+    shadow.switch("1E", False)
+    assert all(not advice.applies for advice in shadow.advice.values())
+    with pytest.raises(InputError, match="unknown line '9'; choose '1E'"):
+        shadow.switch("9", True)
+
+
+def test_advice_is_given_at_control_points_only(road: Road) -> None:
+    point = road.city.stops[road.city.services[0].stops[4]].id
+    rules = Rules(lead_s=45, stops=frozenset({point}))
+    shadow = Shadow(OpenCity("town", road.city), POLICY, ("1E",), rules)
+    assert {advice.stop for advice in played(shadow, road)} == {4}
+
+
+def test_advice_is_withdrawn_when_the_feed_falls_silent(road: Road) -> None:
+    shadow = shadow_of(road)
+    given = []
+    second = 0.0
+    while not given:
+        second += 20.0
+        snapshot = road.snapshot(second)
+        given = shadow.take(Polled(snapshot.at_s, snapshot))
+    for _ in range(8):
+        second += 20.0
+        shadow.take(Polled(road.frame.moment(second), None, "the server answers 503"))
+    assert given[0].state == "withdrawn"
+    assert given[0].why
+    assert shadow.failure == "the server answers 503"
+    with pytest.raises(InputError, match="is withdrawn"):
+        shadow.answer(given[0].number, True)
+
+
+def test_a_malformed_answer_is_a_failed_poll(road: Road) -> None:
+    shadow = shadow_of(road)
+    shadow.take(Polled(road.frame.moment(10), b"\xff\xff"))
+    assert "not a GTFS-Realtime" in shadow.failure
+
+
+def test_a_clock_that_jumps_back_changes_nothing(road: Road) -> None:
+    shadow = shadow_of(road)
+    played(shadow, road, end=400.0)
+    before = shadow.now_s
+    shadow.take(Polled(road.frame.moment(100.0), road.snapshot(100.0)))
+    assert shadow.now_s == before
+    assert shadow.tracks.running
+
+
+def test_answers_are_logged_and_an_accepted_hold_is_done_when_the_bus_leaves(
+    road: Road, tmp_path: Path
+) -> None:
+    shadow = shadow_of(road, log=tmp_path / "log")
+    first = second = None
+    for at in np.arange(0.0, 900.0, 20.0):
+        snapshot = road.snapshot(float(at))
+        for advice in shadow.take(Polled(snapshot.at_s, snapshot)):
+            if first is None:
+                first = shadow.answer(advice.number, True, "clear street")
+            elif second is None:
+                second = shadow.answer(advice.number, False, "driver\nchange")
+    shadow.close()
+    assert first is not None and second is not None
+    assert first.state in ("done", "withdrawn") and second.state == "rejected"
+    answers = entries(tmp_path / "log", AnswerEntry)
+    mine = [(e.became, e.why) for e in answers if e.number == first.number]
+    assert mine[0] == ("accepted", "clear street")
+    assert [(e.became, e.why) for e in answers if e.number == second.number] == [
+        ("rejected", "driverchange")
+    ]
+
+
+def test_a_shadow_that_was_killed_goes_on_with_nothing_lost(road: Road, tmp_path: Path) -> None:
+    whole = shadow_of(road, log=tmp_path / "whole")
+    played(whole, road)
+    whole.close()
+    log = tmp_path / "killed"
+    first = shadow_of(road, log=log)
+    played(first, road, end=460.0)
+    known = {n: (x.state, x.until_s) for n, x in first.advice.items()}
+    first.close()
+    with log.open("ab") as file:
+        file.write(b'{"kind":"event","wh')  # the kill came in the middle of a line
+    second = shadow_of(road, lines=(), log=log)
+    assert {n: (x.state, x.until_s) for n, x in second.advice.items()} == known
+    assert second.on == {0}, "lines stay as they were"
+    played(second, road, begin=460.0)
+    second.close()
+    assert len(entries(log, Begun)) == 2
+    seen = {(e.trip, e.stop, e.what) for e in entries(log, EventEntry)}
+    expected = {(e.trip, e.stop, e.what) for e in entries(tmp_path / "whole", EventEntry)}
+    assert seen == expected
+    numbers = [entry.number for entry in entries(log, AdviceEntry)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_log_of_another_city_is_refused(road: Road, tmp_path: Path) -> None:
+    shadow_of(road, log=tmp_path / "log").close()
+    other = Road(replace(road.city, name="elsewhere", horizon_s=8_000), {})
+    with pytest.raises(InputError, match="log: is the log of another city"):
+        shadow_of(other, log=tmp_path / "log")
+
+
+def test_two_plays_of_a_day_write_the_same_log(road: Road, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shadow = Shadow(
+            OpenCity("town", road.city), POLICY, ("1E",), Rules(), tmp_path / name, lambda: 0.0
+        )
+        played(shadow, road, end=500.0)
+        shadow.close()
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    first = json.loads((tmp_path / "a").read_bytes().splitlines()[0])
+    assert first["format"] == "evenline-shadow-1"
+
+
+def test_a_feed_without_buses_is_no_error(road: Road) -> None:
+    shadow = shadow_of(road)
+    assert shadow.take(Polled(road.frame.moment(5), Snapshot(0.0, ()))) == []
+    assert shadow.now_s == pytest.approx(5)

@@ -1,0 +1,91 @@
+"""The check of records: each problem is found, counted, shown and dealt with by a named rule."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenline.records.check import check_folder
+from evenline.records.clean import RULES, Found, _longest_rise, open_records
+from tides_folder import TRIPS, VISITS, write_tides
+
+A2 = "2026-03-02,a,2,Y,2026-03-02T08:02:00+01:00,2026-03-02T08:02:10+01:00,1,1,3\n"
+
+
+def problems(folder: Path) -> dict[str, Found]:
+    return {found.name: found for found in check_folder(folder).problems}
+
+
+def test_sound_records_have_no_problem_of_visits(tmp_path: Path) -> None:
+    found = check_folder(write_tides(tmp_path))
+    assert {each.name for each in found.problems} == {"impossible speed of a vehicle"}
+    assert (found.days, found.routes, found.visits, found.usable) == (("2026-03-02",), ("1",), 6, 6)
+    assert (found.boarded, found.alighted) == (6, 6)
+    assert found.missing["departure_s"] == pytest.approx(1 / 3, abs=1e-4)
+
+
+SPOILT = {  # the rule: what is written instead of the second visit, and how many visits remain
+    "repeated visit": (A2 + A2, 6),
+    "unknown trip": (A2.replace(",a,", ",nobody,"), 5),
+    "unknown stop": (A2.replace(",Y,", ",,"), 5),
+    "negative count": (A2.replace(",1,1,3", ",-1,1,3"), 6),
+    "no arrival time": (A2.replace("2026-03-02T08:02:00+01:00,", ",", 1), 6),
+    "no time": ("2026-03-02,a,2,Y,,,1,1,3\n", 5),
+    "time of another day": (A2.replace("02T08:02:00", "09T08:02:00"), 5),
+    "departure before arrival": (A2.replace("08:02:10", "08:01:10"), 6),
+    "visit out of order": (A2.replace("08:02", "07:59"), 5),
+    "standstill": (A2.replace("08:02", "07:20").replace(",a,2", ",a,0"), 5),
+    "impossible speed": (A2.replace("08:02:00", "08:00:05"), 5),
+}
+
+
+@pytest.mark.parametrize("rule", SPOILT)
+def test_a_rule_finds_its_problem_and_says_where(rule: str, tmp_path: Path) -> None:
+    text, remain = SPOILT[rule]
+    found = check_folder(write_tides(tmp_path, stop_visits=VISITS.replace(A2, text)))
+    problem = {each.name: each for each in found.problems}[rule]
+    assert problem.count == 1 and problem.example.startswith("row ")
+    assert found.usable == remain
+
+
+def test_every_rule_is_tried() -> None:
+    assert {rule.name for rule in RULES} - {"lone visit"} == set(SPOILT)
+
+
+def test_a_lone_visit_is_left_out(tmp_path: Path) -> None:
+    found = check_folder(write_tides(tmp_path, stop_visits="".join(VISITS.splitlines(True)[:5])))
+    assert found.usable == 3
+
+
+def test_counts_that_do_not_add_up_are_said(tmp_path: Path) -> None:
+    spoilt = VISITS.replace(",0,3,0\n", ",0,9,0\n").replace(",1,1,3\n", ",1,1,5\n")
+    found = problems(write_tides(tmp_path, stop_visits=spoilt))
+    assert found["boardings against alightings"].count == 1
+    assert found["load that drifts"].count == 2
+
+
+def test_trips_that_are_repeated_or_were_not_seen_are_said(tmp_path: Path) -> None:
+    row = TRIPS.splitlines(True)[1]
+    found = problems(write_tides(tmp_path, trips_performed=TRIPS + row + row.replace("a,7", "c,7")))
+    assert found["repeated trip"].example == "a" and found["trip without visits"].example == "c"
+
+
+def test_counts_come_from_passenger_events_where_visits_have_none(tmp_path: Path) -> None:
+    lines = [line.split(",") for line in VISITS.splitlines()]
+    bare = "".join(",".join([*line[:6], *line[8:]]) + "\n" for line in lines)
+    records, _ = open_records(write_tides(tmp_path, stop_visits=bare))
+    assert records.visits.boarded.tolist() == [3, 0, 0, 0, 0, 0]
+    assert records.visits.alighted.tolist() == [0, 0, 3, 0, 0, 0]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9))
+def test_the_longest_rise_never_falls_and_none_is_longer(times: list[int]) -> None:
+    marked = _longest_rise(np.array(times, float))
+    kept = np.array(times)[marked]
+    assert (np.diff(kept) >= 0).all()
+    best = [1] * len(times)
+    for i in range(len(times)):
+        best[i] = 1 + max((best[j] for j in range(i) if times[j] <= times[i]), default=0)
+    assert len(kept) == max(best)

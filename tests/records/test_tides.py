@@ -1,0 +1,91 @@
+"""Reading TIDES tables: formats, types, and one line for what is malformed."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from evenline.records.clean import open_records
+from evenline.records.tides import NAMES, fields_of, read_folder
+from evenline.support.errors import InputError
+from tides_folder import TABLES, VISITS, write_tides
+
+
+def test_csv_gzip_and_parquet_hold_the_same(tmp_path: Path) -> None:
+    plain = read_folder(write_tides(tmp_path / "plain"))
+    packed = read_folder(write_tides(tmp_path / "packed", packed=True))
+    parquet = tmp_path / "parquet"
+    parquet.mkdir()
+    for name in TABLES:
+        typed = pa_csv.read_csv(tmp_path / "plain" / name)  # dates and times become Arrow's own
+        pq.write_table(typed, parquet / name.replace(".csv", ".parquet"))
+    columns = read_folder(parquet)
+    for name, table in plain.items():
+        assert packed[name].columns.keys() == table.columns.keys()
+        for column, values in table.columns.items():
+            np.testing.assert_array_equal(packed[name].columns[column], values)
+            if not column.endswith(("_time", "_timestamp")):  # Arrow turns those to UTC
+                found = columns[name].columns[column]
+                assert [str(each) for each in found] == [str(each) for each in values]
+
+
+def test_a_time_counts_from_the_midnight_of_its_own_clock(tmp_path: Path) -> None:
+    records, _ = open_records(write_tides(tmp_path))
+    assert records.visits.arrival_s[0] == 8 * 3600
+    after_midnight = VISITS.replace("2026-03-02T08:15:00", "2026-03-03T00:15:00")
+    late = after_midnight.replace("08:12", "23:58").replace("08:10", "23:56")
+    records, _ = open_records(write_tides(tmp_path, stop_visits=late))
+    assert records.visits.arrival_s[-1] == 24.25 * 3600
+
+
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
+    assert (
+        read_folder(write_tides(tmp_path, stop_visits="\ufeff" + VISITS))["stop_visits"].rows == 6
+    )
+
+
+def test_every_schema_names_its_keys() -> None:
+    for name in NAMES:
+        required = {field.name for field in fields_of(name) if field.required}
+        assert required & {"trip_id_performed", "passenger_event_id", "location_ping_id"}
+
+
+MALFORMED = {
+    "a date": ("2026-03-02,a,1", "2026-13-02,a,1", "row 2: service_date '2026-13-02'"),
+    "no date": ("2026-03-02,a,1", ",a,1", "row 2: has no service_date"),
+    "a time": ("2026-03-02T08:02:00+01:00", "8 o'clock", "row 3: actual_arrival_time"),
+    "a day of no month": ("2026-03-02T08:02:00", "2026-02-30T08:02:00", "row 3: actual_arrival"),
+    "a count": (",1,1,3\n", ",one,1,3\n", "row 3: boarding_1 'one' is not a number"),
+    "half a person": (",1,1,3\n", ",1.5,1,3\n", "boarding_1 '1.5' is not a whole number"),
+    "an infinite count": (",1,1,3\n", ",1e999,1,3\n", "row 3: boarding_1"),
+    "too many values": (",1,1,3\n", ",1,1,3,4\n", "cannot be read as a table"),
+    "no column": ("trip_stop_sequence", "sequence", "no column trip_stop_sequence"),
+    "a column twice": ("departure_load", "stop_id", "column stop_id appears twice"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_records_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    before, after, said = MALFORMED[name]
+    write_tides(tmp_path, stop_visits=VISITS.replace(before, after, 1))
+    with pytest.raises(InputError) as refused:
+        open_records(tmp_path)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert "stop_visits.csv" in str(refused.value)
+
+
+def test_a_folder_without_visits_or_with_two_forms_of_them_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        read_folder(tmp_path / "none")
+    write_tides(tmp_path)
+    (tmp_path / "stop_visits.csv.gz").write_bytes(b"not gzip")
+    with pytest.raises(InputError, match="keep one of them"):
+        read_folder(tmp_path)
+    (tmp_path / "stop_visits.csv").unlink()
+    with pytest.raises(InputError, match=r"stop_visits.csv.gz: cannot be read"):
+        read_folder(tmp_path)
+    (tmp_path / "stop_visits.csv.gz").unlink()
+    with pytest.raises(InputError, match="has no stop_visits table"):
+        read_folder(tmp_path)

@@ -1,0 +1,161 @@
+"""A city of ours is simulated, written as bad records, imported and fitted: what made them is found
+again within its intervals, and a day that was held out looks like the others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenline.city.demand import Cell, realise, service_stop_offsets
+from evenline.city.model import City
+from evenline.experiments.records import Import, audit_records, audit_table, import_records
+from evenline.records.audit import verdict
+from evenline.records.files import LIMITS, RECORDS, estimates_csv
+from evenline.records.fit import resampled
+from evenline.report.recorded import write_records_page
+from evenline.support.errors import InputError
+from evenline.worlds.open import open_city
+from recorded_truth import DAYS, EXCHANGE_S, UNSEEN, true_calibration, true_city, write_records
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("truth")
+    write_records(path / "records")
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> Import:
+    days = ",".join(DAYS[:3])
+    return import_records(folder / "records", "", "6-12", days, folder / "city", "again")
+
+
+@pytest.fixture(scope="module")
+def truth() -> City:
+    return true_city()
+
+
+def estimate(made: Import, name: str) -> tuple[float, float, float]:
+    found = next(each for each in made.fitted.estimates if each.name == name)
+    return found.low, found.value, found.high
+
+
+def test_the_services_and_trips_are_found_again(made: Import, truth: City) -> None:
+    city = made.fitted.city
+    assert [len(s.stops) for s in city.services] == [len(s.stops) for s in truth.services]
+    assert [[city.stops[stop].source for stop in s.stops] for s in city.services] == [
+        [truth.stops[stop].id for stop in s.stops] for s in truth.services
+    ]
+    assert len(city.trips) == len(truth.trips)
+    departures = np.array([trip.departure_s for trip in city.trips])
+    start = city.clock.start_s if city.clock else 0
+    expected = np.array([trip.departure_s for trip in truth.trips]) + 6 * 3600 - start
+    assert np.abs(np.sort(departures) - np.sort(expected)).max() <= 30
+    assert made.fitted.recorded_share.mean() == pytest.approx(1 - UNSEEN, abs=0.03)
+
+
+def test_the_bad_rows_are_found(made: Import) -> None:
+    found = {each.name: each.count for each in made.found}
+    assert found["repeated visit"] > 20
+    assert found["unknown trip"] == 0
+
+
+def test_the_doors_are_found_again(made: Import) -> None:
+    low, value, high = estimate(made, "exchange_s_per_passenger")
+    assert made.fitted.doors.stamp == "arrival"
+    assert low - 0.1 <= EXCHANGE_S <= high + 0.1 and abs(value - EXCHANGE_S) < 0.15
+
+
+def test_the_running_times_are_found_again_within_their_intervals(
+    made: Import, truth: City
+) -> None:
+    known = true_calibration(truth).mean_s[:, 0]
+    ends = set((service_stop_offsets(truth)[1:] - 1).tolist())
+    places = [place for place in range(len(known)) if place not in ends]
+    runs = [each for each in made.fitted.estimates if each.name.startswith("run ")]
+    assert len(runs) == len(places)
+    inside = [
+        run.low - 1 <= known[place] <= run.high + 1 for run, place in zip(runs, places, strict=True)
+    ]
+    assert np.mean(inside) >= 0.85
+    assert all(run.observations > 60 for run in runs)
+
+
+def test_the_demand_is_found_again(made: Import, truth: City) -> None:
+    again, people = made.fitted.city, realise(truth, Cell(1, 1)).journey
+    drawn = [len(realise(again, Cell(1, seed)).journey) for seed in range(20)]
+    assert np.mean(drawn) == pytest.approx(len(people), rel=0.06)
+    boards = np.bincount(truth.journeys.leg_board[people], minlength=len(truth.stops))
+    found = np.zeros(len(truth.stops))
+    for stop, count in zip(*np.unique(again.journeys.leg_board, return_counts=True), strict=True):
+        found[[s.id for s in truth.stops].index(again.stops[stop].source)] = count
+    share, true_share = found / found.sum(), boards / boards.sum()
+    assert np.abs(share - true_share).max() < 0.02
+
+
+def test_every_estimate_has_an_interval_and_a_count(made: Import) -> None:
+    for each in made.fitted.estimates:
+        assert each.low <= each.value <= each.high, each
+        assert each.observations > 0, each
+    assert estimates_csv(made.fitted).count("\n") == len(made.fitted.estimates) + 1
+
+
+def test_a_held_out_day_is_as_close_as_another_real_day(made: Import, folder: Path) -> None:
+    city = folder / "city"
+    audit = audit_records(str(city), folder / "records", DAYS[3], folder / "audit")
+    ratios = {line.measure: line.ratio for line in audit.lines}
+    assert {"trip time", "headway", "load", "dwell", "boardings by stop"} <= set(ratios)
+    assert np.median(list(ratios.values())) < 1.25 and ratios["headway"] < 1.3
+    said = verdict(audit.lines, audit.held)
+    assert audit_table(audit).splitlines()[0].endswith(said)
+    note = open_city(str(city)).notes("fast")[-1]
+    assert DAYS[3] in note and said in note, "every later result repeats the verdict"
+
+
+def test_a_day_of_the_fit_and_changed_limits_are_refused(made: Import, folder: Path) -> None:
+    city = folder / "city"
+    with pytest.raises(InputError, match="the city was fitted to it"):
+        audit_records(str(city), folder / "records", DAYS[0], folder / "audit")
+    with pytest.raises(InputError, match="not in the records"):
+        audit_records(str(city), folder / "records", "2026-04-01", folder / "audit")
+    limits = (city / LIMITS).read_text()
+    (city / LIMITS).write_text(limits.replace("1.2", "3.2"))
+    with pytest.raises(InputError, match="has changed since the city was fitted"):
+        audit_records(str(city), folder / "records", DAYS[3], folder / "audit")
+    (city / LIMITS).write_text(limits)
+    fitted_to = (city / RECORDS).read_text()
+    (city / RECORDS).unlink()
+    with pytest.raises(InputError, match="city import records"):
+        audit_records(str(city), folder / "records", DAYS[3], folder / "audit")
+    (city / RECORDS).write_text(fitted_to)
+
+
+def test_the_page_says_first_what_the_model_was_fitted_to(made: Import, folder: Path) -> None:
+    page = folder / "page.html"
+    write_records_page(
+        str(folder / "city"),
+        folder / "records",
+        page,
+        ["zero", "headway"],
+        blocks=2,
+        calibrations=1,
+    )
+    text = page.read_text()
+    assert "fitted to records of records" in text.split("<table")[0]
+    assert "Excess wait, s" in text and "route 0, direction 0" in text
+
+
+def test_a_fit_to_trips_drawn_again_differs_a_little(made: Import) -> None:
+    rng = np.random.default_rng(1)
+    again = resampled(made.built, made.fitted.city, made.fitted.doors, rng)
+    apart = np.abs(again.mean_s - made.fitted.calibration.mean_s)
+    assert 0.05 < apart.mean() < 5.0
+
+
+def test_times_of_departures_are_recognised(tmp_path: Path) -> None:
+    write_records(tmp_path / "records", stamp="departure")
+    made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "late")
+    low, value, high = estimate(made, "exchange_s_per_passenger")
+    assert made.fitted.doors.stamp == "departure"
+    assert low - 0.2 <= EXCHANGE_S <= high + 0.2, (low, value, high)

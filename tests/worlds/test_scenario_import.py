@@ -1,0 +1,297 @@
+"""A SUMO scenario as a city: the same buses, the same people, the same day."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evenline.city.demand import Cell, realise
+from evenline.city.model import City
+from evenline.city.tables import digest, load_city, save_city
+from evenline.control.outcome import Outcome
+from evenline.control.visits import Visit
+from evenline.experiments.agreement import compare_with_sumo
+from evenline.support.errors import InputError
+from evenline.worlds.sumo.carried import exact_cell
+from evenline.worlds.sumo.config import read_configuration
+from evenline.worlds.sumo.importing import import_scenario
+from evenline.worlds.sumo.scenario import check_network
+from evenline.worlds.sumo.world import SumoWorld
+from scenarios import configured, written
+from small_cities import streets
+
+CELL = Cell(7, 8, 1.0)
+SETTINGS = {"begin": "0", "end": "1200", "seed": "7", "step-length": "1"}
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def day(city: City, cell: Cell, hold_s: float = 0.0) -> tuple[Outcome, list[Visit]]:
+    with SumoWorld(city) as world:
+        batch = world.reset(cell)
+        while batch is not None:
+            batch = world.step([hold_s] * len(batch.trips))
+        return world.outcome(), sorted(world.visits)
+
+
+@pytest.fixture(scope="module")
+def original() -> City:
+    return streets(services=2, trips=4, headway_s=120, horizon_s=1200)
+
+
+@pytest.fixture(scope="module")
+def config(original: City, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(original, CELL, tmp_path_factory.mktemp("scenario"))
+
+
+@pytest.fixture(scope="module")
+def imported(config: Path) -> City:
+    made = import_scenario(config, "streets")
+    assert len(made.told) == 2
+    return made.city
+
+
+def test_services_stops_trips_and_distances_come_back(original: City, imported: City) -> None:
+    assert sorted(s.id for s in imported.services) == [s.id for s in original.services]
+    for service in original.services:
+        again = next(s for s in imported.services if s.id == service.id)
+        assert again.distance_m == pytest.approx(service.distance_m, abs=0.02)
+        assert again.length_m == pytest.approx(service.length_m, abs=0.1)
+        assert again.roads == service.roads
+        assert [imported.stops[s].id for s in again.stops] == [
+            original.stops[s].id for s in service.stops
+        ]
+    assert sorted((t.id, t.departure_s) for t in imported.trips) == sorted(
+        (t.id, t.departure_s + 1) for t in original.trips
+    ), "a trip begins when its bus can have reached the first stop"
+    assert imported.vehicle == original.vehicle and imported.horizon_s == original.horizon_s
+
+
+def test_people_come_back_as_journeys(original: City, imported: City) -> None:
+    def journeys(city: City, cell: Cell) -> list[tuple[object, ...]]:
+        people, all_of = realise(city, cell), city.journeys
+        return sorted(
+            (
+                second,
+                city.stops[all_of.leg_board[leg]].id,
+                city.stops[all_of.leg_alight[leg]].id,
+            )
+            for journey, second in zip(people.journey, people.departure_s, strict=True)
+            for leg in range(all_of.leg_start[journey], all_of.leg_start[journey + 1])
+        )
+
+    own = journeys(imported, exact_cell(imported))
+    assert own and own == journeys(original, CELL)
+    assert len(journeys(imported, Cell(1, 1, 1.25))) == round(1.25 * len(own))
+
+
+def test_the_exact_day_is_the_original_day_in_every_sum(original: City, imported: City) -> None:
+    there, here = day(original, CELL), day(imported, exact_cell(imported))
+    assert here[0] == there[0]
+    names = [
+        {(city.trips[v.trip].id, *v[1:]) for v in visits}
+        for city, visits in ((original, there[1]), (imported, here[1]))
+    ]
+    assert names[0] == names[1]
+
+
+def test_sumo_alone_and_our_day_without_holds_agree(config: Path, imported: City) -> None:
+    found = compare_with_sumo(config, imported)
+    assert found.differences == 0 and found.first == ()
+    assert (
+        found.arrivals
+        == found.of_trips
+        == sum(len(imported.services[trip.service].stops) for trip in imported.trips)
+    )
+
+
+def test_another_seed_is_found_to_differ(config: Path, imported: City) -> None:
+    assert imported.carried is not None
+    other = replace(imported.carried, options={**imported.carried.options, "seed": "8"})
+    found = compare_with_sumo(config, replace(imported, carried=other))
+    assert found.differences > 0 and found.first
+
+
+def test_a_hold_comes_on_top_of_the_stop(imported: City) -> None:
+    _, visits = day(imported, exact_cell(imported), hold_s=20.0)
+    held = [v for v in visits if v.hold_s]
+    assert held
+    assert all(v.departure_s - v.arrival_s >= v.base_dwell_s + 20 for v in held)
+
+
+def test_other_cells_have_our_people(imported: City) -> None:
+    cell = Cell(3, 4, 1.25)
+    outcome, _ = day(imported, cell)
+    assert outcome.departed == len(realise(imported, cell).journey)
+    assert outcome.completed > 0
+
+
+def test_the_folder_restores_the_city(imported: City, tmp_path: Path) -> None:
+    save_city(imported, tmp_path / "city")
+    again = load_city(tmp_path / "city")
+    assert digest(again) == digest(imported)
+    assert again.carried is not None and vars(again.carried) == vars(imported.carried)
+    check_network(again)
+
+
+@pytest.fixture(scope="module")
+def lively(original: City, config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Flows without lines, two bus types, stops with a timetable, and people who walk."""
+    folder = shutil.copytree(config.parent, tmp_path_factory.mktemp("lively") / "copy")
+    first, second = original.services
+    names = [[original.stops[s].id for s in service.stops] for service in (first, second)]
+    halts = "".join(f'<stop busStop="{s}" until="{40 + 90 * i}"/>' for i, s in enumerate(names[0]))
+    stands = "".join(f'<stop busStop="{s}" duration="9"/>' for s in names[1])
+    (folder / "buses.rou.xml").write_text(
+        "<routes>"
+        '<vType id="small" vClass="bus" personCapacity="3" length="9" boardingDuration="3"/>'
+        '<vType id="large" vClass="bus" personCapacity="70" length="18"/>'
+        f'<route id="a" edges="{" ".join(first.roads)}">{halts}</route>'
+        f'<route id="b" edges="{" ".join(second.roads)}">{stands}</route>'
+        '<flow id="flow_bus7H" type="small" route="a" begin="10" end="700" period="150"/>'
+        f'<vehicle id="once" type="large" depart="20"><route edges="{" ".join(first.roads)}"/>'
+        f'<stop busStop="{names[0][1]}" duration="5"/></vehicle>'
+        '<flow id="late" line="x 9" type="large" route="b" begin="30" end="700" number="4"/>'
+        "</routes>"
+    )
+    roads = [original.stops[s].road for s in first.stops]
+    walk = f'<walk edges="{roads[0]}" busStop="{names[0][0]}"/>'
+    (folder / "people.rou.xml").write_text(
+        '<routes><person id="stroller" depart="1">'
+        f'<walk edges="{" ".join(first.roads)}"/></person>'
+        f'<person id="w.1" depart="2" departPos="1">{walk}<ride busStop="{names[0][2]}"/>'
+        f'<walk edges="{roads[2]}" arrivalPos="-1"/></person>'
+        f'<personFlow id="crowd" begin="5" end="600" number="20" departPos="1">{walk}'
+        f'<ride busStop="{names[0][2]}" lines="ANY"/></personFlow></routes>'
+    )
+    return configured(folder, SETTINGS | {"begin": "0", "pedestrian.model": "nonInteracting"})
+
+
+def test_flows_types_walks_and_timetables_agree(lively: Path) -> None:
+    made = import_scenario(lively, "lively")
+    city = made.city
+    assert [service.id for service in city.services] == ["7H", "x-9"]
+    assert city.services[0].route == "7" and city.services[1].source == "x 9"
+    assert sorted(v.capacity for v in city.vehicles) == [3, 70]
+    assert "1 buses serve a single stop" in made.told[-1]
+    assert int((city.journeys.min_demand <= 1).sum()) == 21, "who only walks is no passenger"
+    found = compare_with_sumo(lively, city)
+    assert found.differences == 0 and found.arrivals == found.of_trips + 1
+    outcome, visits = day(city, exact_cell(city))
+    assert outcome.departed == 21 and outcome.denied_boardings > 0
+    assert sum(v.boarded for v in visits) == sum(v.alighted for v in visits) == outcome.completed
+    assert all(v.departure_s - v.arrival_s >= v.base_dwell_s for v in visits)
+    waited = [v for v in visits if v.base_dwell_s > 40]
+    assert waited, "a bus ahead of its timetable stands until its time"
+
+
+# -- what a scenario may say ----------------------------------------------------------------------
+
+BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><additional>&c;</additional>'
+WRITES = '<additional><e1Detector id="d" lane="x_0" pos="1" freq="9" file="/etc/x"/></additional>'
+
+
+def test_outputs_of_a_scenario_are_discarded(config: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(config.parent, tmp_path / "copy")
+    (folder / "stops.add.xml").write_text(WRITES)
+    read = read_configuration(folder / "day.sumocfg")
+    assert b'file="NUL"' in read.additional["stops.add.xml"]
+    assert set(read.options) & {"tripinfo-output", "log"} == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"net-file": "none.net.xml"}, "none.net.xml: no such file"),
+        ({"net-file": ""}, "names no net-file"),
+        ({"route-files": "../outside.rou.xml"}, "lies outside the folder"),
+        ({"additional-files": "/etc/passwd"}, "lies outside the folder"),
+        ({"load-state": "state.xml"}, "option load-state is not supported"),
+        ({"remote-files": "x"}, "option remote-files is not supported"),
+        ({"step-length": "0.5"}, "step-length 0.5 is not supported"),
+        ({"begin": "soon"}, "begin 'soon' is not a time"),
+        ({"begin": "nan"}, "must be whole seconds"),
+        ({"end": "0"}, "must be whole seconds in order"),
+        ({"seed": "-3"}, "seed '-3' must be a whole number"),
+        ({"random": "true"}, "random draws another seed"),
+        ({"additional-files": "bomb.add.xml"}, "defines entities"),
+        ({"additional-files": "torn.add.xml"}, "SUMO refused"),
+        ({"additional-files": "wide.add.xml"}, "not XML in UTF-8"),
+        ({"additional-files": "more.add.xml"}, "reads another file"),
+        ({"additional-files": "ssm.add.xml"}, "a parameter names an output file"),
+        ({"route-files": "cars.rou.xml"}, "no bus serves two stops"),
+        ({"route-files": "chance.rou.xml"}, "has random departures"),
+        ({"route-files": "unrouted.rou.xml"}, "has people without a route"),
+        ({"additional-files": "torn.add.xml.gz"}, "cannot be unpacked"),
+    ],
+)
+def test_a_malformed_scenario_is_refused_in_one_line(
+    config: Path, tmp_path: Path, change: dict[str, str], said: str
+) -> None:
+    shutil.copytree(config.parent, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "bomb.add.xml").write_text(BOMB)
+    (tmp_path / "torn.add.xml").write_text("<additional><busStop")
+    (tmp_path / "torn.add.xml.gz").write_bytes(b"\x1f\x8b\x08torn")
+    (tmp_path / "wide.add.xml").write_bytes("<additional/>".encode("utf-16"))
+    (tmp_path / "more.add.xml").write_text('<additional><include href="x"/></additional>')
+    (tmp_path / "ssm.add.xml").write_text(
+        '<additional><vType id="b"><param key="device.ssm.file" value="x"/></vType></additional>'
+    )
+    (tmp_path / "unrouted.rou.xml").write_text(
+        '<routes><person id="p" depart="0"><personTrip from="a" to="b" modes="public"/></person>'
+        "</routes>"
+    )
+    (tmp_path / "chance.rou.xml").write_text(
+        '<routes><flow id="f" begin="0" end="9" probability="0.1" from="a" to="b">'
+        '<stop busStop="s000" duration="5"/></flow></routes>'
+    )
+    with pytest.raises(InputError) as caught:
+        import_scenario(configured(tmp_path, SETTINGS | change), "spoilt")
+    assert said in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+def test_an_unknown_stop_is_refused_in_one_line(config: Path, tmp_path: Path) -> None:
+    shutil.copytree(config.parent, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "stops.add.xml").write_text("<additional/>")
+    with pytest.raises(InputError, match=r"^[^\n]*SUMO refused: [^\n]*$"):
+        import_scenario(configured(tmp_path, SETTINGS), "spoilt")
+
+
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        ({"tripinfo-output": "/tmp/x"}, "is not one that a city may carry"),
+        ({"load-state": "x"}, "is not one that a city may carry"),
+        ({"ignore-route-errors": "--tripinfo-output=/tmp/x"}, "cannot be '--tripinfo-output"),
+        ({"end": "never"}, "end 'never' must be a whole number"),
+        ({"seed": "1e9"}, "seed '1e9' must be a whole number"),
+    ],
+)
+def test_a_city_that_carries_a_forged_option_does_not_start(
+    imported: City, forged: dict[str, str], said: str
+) -> None:
+    assert imported.carried is not None
+    options = {**imported.carried.options, **forged}
+    with pytest.raises(InputError, match=said):
+        day(replace(imported, carried=replace(imported.carried, options=options)), CELL)
+
+
+def test_a_city_that_carries_a_writing_file_does_not_start(imported: City) -> None:
+    assert imported.carried is not None
+    files = {**imported.carried.additional, "detectors.add.xml": WRITES.encode()}
+    with pytest.raises(InputError, match="may not write"):
+        day(replace(imported, carried=replace(imported.carried, additional=files)), CELL)
+
+
+# -- real scenarios -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "lines"), [("hamburg/run_simulation.sumocfg", {"112", "17"})])
+def test_the_first_minutes_of_a_real_scenario_agree(name: str, lines: set[str]) -> None:
+    if not (DATA / name).is_file():
+        pytest.skip(f"{DATA / name} is absent")
+    made = import_scenario(DATA / name, "hamburg", end_s=40)
+    assert lines <= {service.route for service in made.city.services}
+    assert "serve a single stop" in made.told[-1]
+    found = compare_with_sumo(DATA / name, made.city)
+    assert found.arrivals > 5 and found.differences == 0
