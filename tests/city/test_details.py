@@ -37,7 +37,7 @@ def whole(city: City) -> City:
         origin=Origin(46.2, 6.1),
         clock=Clock("2012-10-01", 21_600, "Europe/Zurich"),
         notes=("demand is synthetic (gravity, 3 passengers)",),
-        operations=replace(city.operations, hold_at="terminals", latest_s=90.0, blocks=True),
+        operations=replace(city.operations, hold_at="terminals", latest_s=90.0, duties=True),
         carried=Carried(b"net", {"stops.add.xml": b"<a/>"}, {"cars.rou.xml": b"<r/>"}, True, 300),
     )
 

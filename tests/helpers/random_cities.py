@@ -157,7 +157,7 @@ def cities(draw: Draw, most_services: int = 4) -> City:
 
 @st.composite
 def operated(draw: Draw, city: City) -> City:
-    """The same city with a schedule, limits of holds, drivers, cancelled trips and blocks."""
+    """The same city with a schedule, limits of holds, drivers, cancelled trips and duties."""
     lengths = [len(city.services[trip.service].stops) for trip in city.trips]
     steps = draw(st.integers(1, 120))
     due = [
@@ -180,7 +180,7 @@ def operated(draw: Draw, city: City) -> City:
         cut_share=draw(st.sampled_from([0.0, 0.4])),
         round_s=draw(st.sampled_from([0.0, 30.0])),
         cancelled_share=draw(st.sampled_from([0.0, 0.2])),
-        blocks=draw(st.booleans()),
+        duties=draw(st.booleans()),
         recovery_s=draw(st.integers(0, 90)),
         control_points=tuple(ControlPoint(stop, cap) for stop, cap in points.items()),
         cancelled=tuple(draw(st.sets(st.integers(0, len(city.trips) - 1), max_size=1))),

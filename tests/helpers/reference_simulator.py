@@ -246,7 +246,7 @@ class ReferenceWorld:
     def _earlier(self, number: int) -> int | None:
         """The trip that the vehicle of a trip runs before it, of those that run."""
         city, trip = self.city, self.city.trips[number]
-        if not (city.operations.blocks and trip.block):
+        if not (city.operations.duties and trip.block):
             return None
         before = [
             (other.departure_s, i)

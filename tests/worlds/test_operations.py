@@ -133,7 +133,7 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
     city = small_cities.streets(services=1, trips=4, headway_s=300, horizon_s=3000)
     blocks = ("a", "b", "a", "b")
     trips = tuple(replace(t, block=b) for t, b in zip(city.trips, blocks, strict=True))
-    operations = Operations(blocks=True, recovery_s=700)
+    operations = Operations(duties=True, recovery_s=700)
     city = replace(city, trips=trips, operations=operations)
     world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
     run_episode(world, CELL, BEHAVIOURS["zero"])
@@ -156,7 +156,7 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
 def test_a_trip_whose_vehicle_comes_after_the_day_is_lost() -> None:
     city = small_city([[0, 1]], [(0, 0), (0, 100)], horizon_s=400)
     trips = tuple(replace(trip, block="a") for trip in city.trips)
-    city = replace(city, trips=trips, operations=Operations(blocks=True, recovery_s=300))
+    city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=300))
     world = FastWorld(city, steady(city))
     run_episode(world, CELL, sixty)
     assert departures(city, world.arrivals_s) == (0, 1)

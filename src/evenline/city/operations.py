@@ -1,4 +1,4 @@
-"""How a city is operated: where and how long buses may be held, drivers, cancelled trips, blocks.
+"""How a city is operated: where and how long buses may be held, drivers, cancelled trips, duties.
 
 The defaults are the contract of the paper: a hold of up to 60 s at every stop, drivers who do as
 they are told, no trip cancelled, and a vehicle of its own for every trip. A day's luck is keyed by
@@ -30,7 +30,7 @@ class Operations:
     than `latest_s` after it. A bus with more than `most_load` of its places taken is not held. Of
     the holds, `ignored_share` do not happen and `cut_share` are cut short; drivers round their
     departure to `round_s`. Of the trips, those in `cancelled` and `cancelled_share` of every day do
-    not run. With `blocks`, trips of one block share a vehicle, which rests `recovery_s` in between.
+    not run. With `duties`, trips of one duty share a vehicle, which rests `recovery_s` in between.
     """
 
     hold_at: str = EVERY_STOP
@@ -42,7 +42,7 @@ class Operations:
     cut_share: float = 0.0
     round_s: float = 0.0
     cancelled_share: float = 0.0
-    blocks: bool = False
+    duties: bool = False
     recovery_s: int = 0
     control_points: tuple[ControlPoint, ...] = ()
     cancelled: tuple[int, ...] = ()  # trips

@@ -116,7 +116,7 @@ class OperationsTable(Record, omit_defaults=True):
     cut_share: Share = 0.0
     round_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 0.0
     cancelled_share: Share = 0.0
-    blocks: bool = False
+    duties: bool = False
     recovery_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
 
 

@@ -350,7 +350,7 @@ def whatif(
         print(repeat(docs))
         return
     folder = out or Path("results") / f"whatif-{Path(city).name}"
-    found, said = run(city, policy, folder, blocks, calibration, force)
+    found, said = run(city, policy, folder, blocks, calibration, force, docs)
     if as_json:
         print(json.dumps(json.loads((folder / RESULT).read_text()), sort_keys=True))
         return

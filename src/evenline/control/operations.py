@@ -101,7 +101,7 @@ def driver_luck(city: City, cell: Cell) -> Array:
     """One number from 0 to 1 for each stop visit, evenly distributed; none if drivers obey.
 
     Half of it is the driver's habit of the day: whoever ignores a hold ignores the next one sooner.
-    A block has one driver.
+    A duty has one driver.
     """
     if not city.operations.limits_holds:
         return np.zeros(0)
@@ -133,11 +133,11 @@ class Running(NamedTuple):
 
 
 def running_trips(city: City, cell: Cell) -> Running:
-    """How the trips of a day share vehicles; a cancelled trip is left out of its block."""
+    """How the trips of a day share vehicles; a cancelled trip is left out of its duty."""
     waits = cancelled_trips(city, cell)
     onward = np.full(len(waits), -1, np.int32)
     last: dict[str, int] = {}
-    if city.operations.blocks:
+    if city.operations.duties:
         for trip in sorted(range(len(waits)), key=lambda t: city.trips[t].departure_s):
             block = city.trips[trip].block
             if not block or waits[trip]:

@@ -30,7 +30,7 @@ from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import open_policy, policy_digest
 from evenline.support.errors import InputError
-from evenline.support.files import refuse_foreign, to_json, write_listed
+from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.support.progress import progress_bar
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
@@ -81,7 +81,7 @@ def respaced(city: City, factor: Floats) -> City:
                 times = city.due_s[first[like] : first[like + 1]]
                 due.append(times + departure_s - city.trips[like].departure_s)
     due_s = None if city.due_s is None else np.concatenate(due).astype(np.int32)
-    operations = replace(city.operations, cancelled=(), blocks=False)
+    operations = replace(city.operations, cancelled=(), duties=False)
     return replace(city, trips=tuple(trips), due_s=due_s, operations=operations)
 
 
@@ -228,8 +228,12 @@ def whatif(
     blocks: int = 4,
     calibration: Path | None = None,
     force: bool = False,
+    docs: Path | None = None,
 ) -> tuple[list[Finding], list[str]]:
-    """Run all settings in the fast world and write the folder; returns findings and answers."""
+    """Run all settings in the fast world; write the folder, and a document if one is named.
+
+    Returns the findings and the answers.
+    """
     if blocks < 2:
         raise InputError(f"{blocks} blocks: an interval needs at least 2")
     refuse_foreign(out, RESULT, force=force)
@@ -260,6 +264,11 @@ def whatif(
     }
     picture = png(figure(found, f"{policy} minus no holding in {opened.name}"))
     write_listed(out, {PICTURE: picture, RESULT: to_json(result).encode()}, force)
+    if docs is not None:
+        name = f"whatif-{opened.name}.png"
+        write_bytes(docs.parent / "images" / name, picture)
+        command = f"evenline whatif --city {source} --policy {policy} --blocks {blocks}"
+        insert(docs, f"whatif {opened.name}", document(found, said, command, name))
     return found, said
 
 
@@ -323,6 +332,15 @@ def rows(found: Sequence[Finding]) -> list[list[str]]:
             ]
         )
     return lines
+
+
+def document(found: Sequence[Finding], said: Sequence[str], command: str, picture: str) -> str:
+    """Answers, table and figure as Markdown."""
+    head, *lines = [f"| {' | '.join(row)} |" for row in rows(found)]
+    answered = [f"- {sentence}" for sentence in said]
+    table = [head, "|---" * len(rows(found)[0]) + "|", *lines]
+    shown = f"![What each setting changes]({Path('images') / picture})"
+    return "\n".join([f"Made by `{command}`.", "", *answered, "", *table, "", shown])
 
 
 def figure(found: Sequence[Finding], title: str) -> Figure:

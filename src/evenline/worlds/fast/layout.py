@@ -110,7 +110,7 @@ class Static(NamedTuple):
     noise: F32  # place, quantile
     pace: F32  # quantiles of a trip's pace
     limits: Limits  # what the operations allow of a hold
-    recovery_s: int  # rest of a vehicle between two trips of its block, and its way to the stop
+    recovery_s: int  # rest of a vehicle between two trips of its duty, and its way to the stop
     lateness: F32  # service, quantile: seconds after the timetable; no rows if always on time
 
 

@@ -48,7 +48,7 @@ class Days:
         self.city, self.calibration = city, calibration
         self.levels: tuple[float, ...] = DEMAND_LEVELS
         self.static = static_tables(city, calibration, self.levels)
-        self._shared = city.operations.blocks
+        self._shared = city.operations.duties
         self.fleet = new_fleet(self.static, worlds, keep_visits, self._shared)
         self._most = float(city.journeys.min_demand.max(initial=1.0))
 

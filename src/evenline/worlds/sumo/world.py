@@ -47,10 +47,10 @@ class SumoWorld:
         self.outputs = tuple(outputs)
         self.max_batch = max_batch
         self.charged = 0
-        if city.own_buses and (city.operations.blocks or city.operations.cancels):
+        if city.own_buses and (city.operations.duties or city.operations.cancels):
             raise InputError(
                 f"{city.name}: its buses come with its SUMO scenario, so no trip can be cancelled "
-                "and no block used; use the fast world"
+                "and no duty used; use the fast world"
             )
         self.executed_s = np.zeros(0)
         self._tables = OwnTables(city) if city.own_buses else Tables(city)
