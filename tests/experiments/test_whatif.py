@@ -51,7 +51,7 @@ def test_the_same_policy_changes_nothing_in_any_setting(tmp_path: Path) -> None:
 
 
 def test_more_buses_and_shorter_headways_shorten_the_wait(tmp_path: Path) -> None:
-    found, said = w.whatif("town", "headway", tmp_path / "out", blocks=2)
+    found, said = w.whatif("town", "two-way", tmp_path / "out", blocks=2)
     wait = {(each.factor, each.name): each.without["waiting_s"] for each in found}
     buses = [wait[w.BUSES, name] for name in ("-2", "-1")]
     buses += [wait[w.USUAL, w.USUAL], wait[w.BUSES, "+1"], wait[w.BUSES, "+2"]]
@@ -68,8 +68,8 @@ def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
 
 def test_robustness_is_written_into_the_document(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
-    document.write_text("before\n<!-- begin robustness -->\nold\n<!-- end robustness -->\nafter\n")
+    document.write_text("before\n<!-- begin robustness -->\nstale\n<!-- end robustness -->\nafter\n")
     w.robustness(document, [("town", "fast", 2)])
     text = document.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
     assert text.count("| held at: terminals only |") == 1 and "5 %" in text
