@@ -329,7 +329,7 @@ def whatif(
     policy: Annotated[
         str, typer.Option(help="A policy: a name, a bundle's folder, or FILE.py:FUNCTION.")
     ] = "lookahead",
-    blocks: Annotated[int, typer.Option("--blocks", help="Number of days.")] = 4,
+    blocks: Annotated[int, typer.Option("--blocks", help="Number of days.")] = 3,
     out: OutOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,

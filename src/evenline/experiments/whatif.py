@@ -40,6 +40,7 @@ NOBODY, USUAL = "zero", "as it is"
 CAP, WHERE, DRIVERS, CANCELLED = "longest hold", "held at", "holds obeyed", "trips cancelled"
 DEMAND, HEADWAY, BUSES = "demand", "headway", "buses on each route"
 MORE = (-2, -1, 1, 2)
+MOST_BUSES = 8  # the controller's worth is sought up to here
 Days = list[dict[str, float]]  # the measures of each cell
 
 
@@ -164,6 +165,11 @@ class Finding:
     completion: Difference
 
     @property
+    def title(self) -> str:
+        """What is changed, and how."""
+        return self.name if self.factor == USUAL else f"{self.factor}: {self.name}"
+
+    @property
     def verdict(self) -> str:
         """Whether the policy is ahead of no holding, by the interval of generalized time."""
         low, high = self.generalized_s.low, self.generalized_s.high
@@ -225,7 +231,7 @@ def whatif(
     source: str,
     policy: str,
     out: Path,
-    blocks: int = 4,
+    blocks: int = 3,
     calibration: Path | None = None,
     force: bool = False,
     docs: Path | None = None,
@@ -253,7 +259,7 @@ def whatif(
     with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as threads:
         days = threads.map(compared, listed)
         found = [*bar.track(days, len(listed), description=f"what if in {opened.name}")]
-    said = answers(found, float(buses.mean()))
+    said = answers(found, worth(opened, cells, buses, found[0]))
     result = {
         "city": digest(opened.city),
         "policy": {"source": policy, "sha256": policy_digest(policy)},
@@ -275,7 +281,7 @@ def whatif(
 # -- in words -------------------------------------------------------------------------------------
 
 
-def answers(found: Sequence[Finding], buses: float) -> list[str]:
+def answers(found: Sequence[Finding], worth_said: str) -> list[str]:
     """What an operator asks first."""
     by_name = {(each.factor, each.name): each for each in found}
     usual = by_name[USUAL, USUAL]
@@ -290,21 +296,23 @@ def answers(found: Sequence[Finding], buses: float) -> list[str]:
     return [
         f"Is terminal holding enough? It saves {kept(WHERE, 'terminals only')}.",
         f"What if half the drivers comply? The policy still saves {kept(DRIVERS, '50 %')}.",
-        f"How many buses is the controller worth? {_worth(by_name, usual, buses)}",
+        f"How many buses is the controller worth? {worth_said}",
     ]
 
 
-def _worth(by_name: dict[tuple[str, str], Finding], usual: Finding, buses: float) -> str:
-    more = [0, *(n for n in MORE if n > 0)]
-    times = [usual.without["generalized_s"]]
-    times += [by_name[BUSES, f"{n:+d}"].without["generalized_s"] for n in more[1:]]
-    target = usual.held["generalized_s"]
-    among = f"on each route, which has about {buses:.0f}"
-    for i in range(1, len(more)):
-        if times[i] <= target:
-            share = (times[i - 1] - target) / max(times[i - 1] - times[i], 1e-9)
-            return f"About {more[i - 1] + share * (more[i] - more[i - 1]):.1f} buses {among}."
-    return f"More than {more[-1]} buses {among}."
+def worth(opened: OpenCity, cells: Sequence[Cell], buses: Floats, usual: Finding) -> str:
+    """How many more buses on each route save as much time as the policy, without holding."""
+    before, target = usual.without["generalized_s"], usual.held["generalized_s"]
+    among = f"on each route, which has about {buses.mean():.0f}"
+    for more in range(1, MOST_BUSES + 1):
+        city = respaced(opened.city, buses / (buses + more))
+        (days,) = compare_setting(opened, Setting(BUSES, "", city), cells, (NOBODY,))
+        time_s = float(np.mean([day["generalized_s"] for day in days]))
+        if time_s <= target:
+            share = (before - target) / max(before - time_s, 1e-9)
+            return f"About {more - 1 + share:.1f} buses {among}."
+        before = time_s
+    return f"More than {MOST_BUSES} buses {among}."
 
 
 def rows(found: Sequence[Finding]) -> list[list[str]]:
@@ -354,8 +362,7 @@ def figure(found: Sequence[Finding], title: str) -> Figure:
         axes.plot([d.mean], [row], "o", color=LIGHT.policies[0], markersize=5)
     axes.axvline(0.0, color=LIGHT.muted, linewidth=1)
     axes.axvline(found[0].generalized_s.mean, color=LIGHT.muted, linewidth=1, linestyle=":")
-    names = [each.name if each.factor == USUAL else f"{each.factor}: {each.name}" for each in found]
-    axes.set_yticks(range(len(found)), names)
+    axes.set_yticks(range(len(found)), [each.title for each in found])
     axes.invert_yaxis()
     axes.set_xlabel("difference of generalized time, s per passenger (95 % interval over blocks)")
     axes.set_title(title, loc="left", fontsize=10)
@@ -395,15 +402,13 @@ def _robust_table(source: str, world: str, blocks: int, found: list[tuple[Findin
     lines = [f"{place}, minus no holding on the same days:", ""]
     lines += [f"| Setting | {head} |", "|---" * (1 + 2 * len(CLAIMED)) + "|"]
     for row in found:
-        one = row[0]
-        name = one.name if one.factor == USUAL else f"{one.factor}: {one.name}"
         values = [
             f"{signed(each.generalized_s, '.1f')} | {signed(each.completion, '.2f', 100.0)}"
             for each in row
         ]
-        lines.append(f"| {name} | {' | '.join(values)} |")
+        lines.append(f"| {row[0].title} | {' | '.join(values)} |")
     lost = [
-        f"{policy} ({row[i].factor} {row[i].name})"
+        f"{policy} ({row[i].title})"
         for row in found
         for i, policy in enumerate(CLAIMED)
         if row[i].verdict != "ahead"
