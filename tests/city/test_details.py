@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evenline.city.model import Carried, City, Clock, Origin
+from evenline.city.operations import ControlPoint, Operations
 from evenline.city.tables import digest, load_city, network_digest, save_city, seal_city
 from evenline.support.errors import InputError
 from hamlet import DETAILS, HAMLET, refusal, seal, write_hamlet
@@ -26,6 +27,8 @@ def test_details_are_read_as_they_stand(detailed: Path) -> None:
     assert [city.vehicle_of(trip).capacity for trip in range(4)] == [50, 90, 50, 50]
     assert [trip.block for trip in city.trips] == ["", "duty 7", "duty 7", ""]
     assert city.due_s is not None and city.due_s.tolist()[3:6] == [300, 390, 480]
+    assert city.operations.control_points == (ControlPoint(0, 45.0), ControlPoint(4, 20.0))
+    assert city.operations.cancelled == (3,)
 
 
 def whole(city: City) -> City:
@@ -34,6 +37,7 @@ def whole(city: City) -> City:
         origin=Origin(46.2, 6.1),
         clock=Clock("2012-10-01", 21_600, "Europe/Zurich"),
         notes=("demand is synthetic (gravity, 3 passengers)",),
+        operations=replace(city.operations, hold_at="terminals", latest_s=90.0, duties=True),
         carried=Carried(b"net", {"stops.add.xml": b"<a/>"}, {"cars.rou.xml": b"<r/>"}, True, 300),
     )
 
@@ -52,6 +56,7 @@ def test_every_detail_comes_back_from_disk(detailed: Path, tmp_path: Path) -> No
         "origin",
         "clock",
         "notes",
+        "operations",
     ):
         assert getattr(again, field) == getattr(city, field)
     assert np.array_equal(again.due_s, city.due_s)
@@ -118,3 +123,28 @@ def test_a_service_may_use_a_road_twice(hamlet: Path) -> None:
         table.write("loop,2,s1~2,1100\n")
     seal(hamlet)
     assert load_city(hamlet).services[2].roads == tuple(roads.split())
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"hold_at": "anywhere"}, "operations.hold_at"),
+        ({"ignored_share": 1.5}, "operations.ignored_share"),
+        ({"ignored_share": 0.6, "cut_share": 0.6}, "operations: cut_share 0.6 must be from 0 to"),
+        ({"latest_s": 60.0}, "operations: latest_s needs a schedule; add schedule.csv"),
+        ({"recovery_s": 5_000}, "operations: recovery_s 5000 must be from 0 to 1200"),
+    ],
+)
+def test_operations_that_make_no_sense_are_refused(
+    told: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    folder = write_hamlet(tmp_path / "hamlet")
+    seal(folder, operations=told)
+    assert said in refusal(folder)
+
+
+def test_operations_do_not_change_running_times_but_the_city(detailed: Path) -> None:
+    """A calibration stays valid; a result names the city with its operations."""
+    city = load_city(detailed)
+    plain = replace(city, operations=Operations())
+    assert network_digest(plain) == network_digest(city) and digest(plain) != digest(city)

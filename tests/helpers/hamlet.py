@@ -101,6 +101,8 @@ capacity,min_dwell_s,exchange_s_per_passenger,length_m,max_speed_mps,accel_mps2,
 90,15,2.5,18.0,13.9,1.0,2.0
 """,
     "trip_details.csv": "trip_id,vehicle,block_id\nout.1,1,duty 7\nback.0,0,duty 7\n",
+    "control_points.csv": "stop_id,max_hold_s\ns1,45.0\nt2,20.0\n",
+    "disruptions.csv": "kind,trip_id\ncancelled,back.1\n",
     "schedule.csv": "trip_id,stop_sequence,due_s\n"
     + "".join(
         f"{trip},{i},{start + 90 * i}\n"
@@ -167,6 +169,19 @@ def seal_whole(folder: Path) -> None:
         clock={"date": "2012-10-01", "start_s": 21_600, "zone": "Europe/Zurich"},
         notes=["demand is synthetic"],
         variation={"days": 1.5, "day_sd": 0.1, "line_sd": 0.0},
+        operations={
+            "hold_at": "terminals",
+            "max_hold_s": 45.0,
+            "earliest_s": 0.0,
+            "latest_s": 120.0,
+            "most_load": 0.5,
+            "ignored_share": 0.25,
+            "cut_share": 0.25,
+            "round_s": 30.0,
+            "cancelled_share": 0.125,
+            "duties": True,
+            "recovery_s": 60,
+        },
         carried={
             "additional": ["a.add.xml"],
             "routes": ["b.rou.xml"],

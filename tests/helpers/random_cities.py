@@ -3,7 +3,7 @@ buses, crowds, changes; and running times that let buses bunch and overtake."""
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from evenline.city.demand import DEMAND_LEVELS, Cell, carrying
 from evenline.city.model import City, Journeys, Node, Road, Service, Stop, Trip, Vehicle
+from evenline.city.operations import HOLD_AT, ControlPoint, Operations
 from evenline.worlds.calibration import Calibration
 
 Legs = list[tuple[int, int, tuple[int, ...]]]  # board, alight, services that may carry
@@ -152,6 +153,40 @@ def cities(draw: Draw, most_services: int = 4) -> City:
     groups = st.lists(crowds(services, busy), max_size=10)
     people = [person for group in draw(groups) for person in group][:60]
     return small_city(services, trips, people, horizon, vehicle, more, types)
+
+
+@st.composite
+def operated(draw: Draw, city: City) -> City:
+    """The same city with a schedule, limits of holds, drivers, cancelled trips and duties."""
+    lengths = [len(city.services[trip.service].stops) for trip in city.trips]
+    steps = draw(st.integers(1, 120))
+    due = [
+        t.departure_s + steps * i
+        for t, n in zip(city.trips, lengths, strict=True)
+        for i in range(n)
+    ]
+    allowance = st.none() | st.integers(0, 200)
+    ignored = draw(st.sampled_from([0.0, 0.3]))
+    stops = st.integers(0, len(city.stops) - 1)
+    points = draw(st.dictionaries(stops, st.sampled_from([0.0, 20.0, 60.0]), max_size=3))
+    names = st.sampled_from(["", "a", "b"])
+    operations = Operations(
+        hold_at=draw(st.sampled_from(HOLD_AT)),
+        max_hold_s=draw(st.sampled_from([0.0, 25.5, 60.0])),
+        earliest_s=draw(allowance),
+        latest_s=draw(allowance),
+        most_load=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        ignored_share=ignored,
+        cut_share=draw(st.sampled_from([0.0, 0.4])),
+        round_s=draw(st.sampled_from([0.0, 30.0])),
+        cancelled_share=draw(st.sampled_from([0.0, 0.2])),
+        duties=draw(st.booleans()),
+        recovery_s=draw(st.integers(0, 90)),
+        control_points=tuple(ControlPoint(stop, cap) for stop, cap in points.items()),
+        cancelled=tuple(draw(st.sets(st.integers(0, len(city.trips) - 1), max_size=1))),
+    )
+    trips = tuple(replace(trip, block=draw(names)) for trip in city.trips)
+    return replace(city, trips=trips, due_s=np.array(due, np.int32), operations=operations)
 
 
 @st.composite

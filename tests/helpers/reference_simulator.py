@@ -16,6 +16,7 @@ import numpy as np
 from evenline.city.demand import Cell, realise
 from evenline.city.model import City
 from evenline.control.event import Batch
+from evenline.control.operations import cancelled_trips, driver_luck
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.worlds.calibration import Calibration
@@ -128,10 +129,14 @@ class ReferenceWorld:
         self.running: list[list[Bus]] = [[] for _ in city.services]  # front to back
         self.last_s: dict[tuple[int, int], int] = {}
         self.arrivals: list[tuple[int, int, int]] = []
+        self.not_run = set(np.flatnonzero(cancelled_trips(city, cell)).tolist())
+        self.luck = driver_luck(city, cell)
         self.buses = []
         for number, trip in enumerate(city.trips):
             pace = quantile(self.calibration.pace.tolist(), uniform(self.key, 2 * number + 1))
             self.buses.append(Bus(number, trip.service, np.float32(pace)))
+            if number in self.not_run or self._earlier(number) is not None:
+                continue
             start = trip.departure_s + self.calibration.start_delay_s
             heapq.heappush(self.arrivals, (start, trip.service, number))
         return self._advance()
@@ -230,9 +235,66 @@ class ReferenceWorld:
         vehicle = self.city.vehicle_of(bus.trip)
         leaving = len(self._leaving(bus))
         base_s = math.ceil(max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * leaving))
-        self._exchange(bus, base_s, 0)
+        leaves = self._exchange(bus, base_s, 0)
+        for number, trip in enumerate(self.city.trips):
+            if number not in self.not_run and self._earlier(number) == bus.trip:
+                delay = self.calibration.start_delay_s
+                rested = max(leaves + self.city.operations.recovery_s + delay, self.now + 1)
+                start = max(trip.departure_s + delay, rested)
+                heapq.heappush(self.arrivals, (start, trip.service, number))
+
+    def _earlier(self, number: int) -> int | None:
+        """The trip that the vehicle of a trip runs before it, of those that run."""
+        city, trip = self.city, self.city.trips[number]
+        if not (city.operations.duties and trip.block):
+            return None
+        before = [
+            (other.departure_s, i)
+            for i, other in enumerate(city.trips)
+            if other.block == trip.block
+            and i not in self.not_run
+            and (other.departure_s, i) < (trip.departure_s, number)
+        ]
+        return max(before)[1] if before else None
+
+    def _executed(self, bus: Bus, base_s: int, hold_s: float) -> float:
+        """What becomes of a hold: read from the words of `Operations`, one at a time."""
+        o, leaves = self.city.operations, self.now + base_s
+        stops = self.city.services[bus.service].stops
+        visit = bus.position + sum(
+            len(self.city.services[trip.service].stops) for trip in self.city.trips[: bus.trip]
+        )
+        listed = {point.stop: point.max_hold_s for point in o.control_points}
+        at = stops[bus.position]
+        if at in listed:
+            cap = listed[at]
+        elif o.hold_at == "all" or (o.hold_at == "terminals" and bus.position == 0):
+            cap = o.max_hold_s
+        else:
+            cap = 0.0
+        vehicle = self.city.vehicle_of(bus.trip)
+        if len(bus.riders) > o.most_load * vehicle.capacity:
+            hold_s = 0.0
+        hold_s = min(hold_s, cap)
+        due = None if self.city.due_s is None else int(self.city.due_s[visit])
+        if due is not None and o.latest_s is not None:
+            hold_s = max(0.0, min(hold_s, due + o.latest_s - leaves))
+        wait = 0.0
+        if due is not None and o.earliest_s is not None:
+            wait = max(0.0, min(due - o.earliest_s - leaves, cap))
+        hold_s = max(hold_s, wait)
+        luck = self.luck[visit] if len(self.luck) else 1.0
+        if luck < o.ignored_share:
+            hold_s = 0.0
+        elif luck < o.ignored_share + o.cut_share:
+            hold_s *= (luck - o.ignored_share) / o.cut_share
+        if o.round_s and hold_s > 0:
+            nearest = math.floor((leaves + hold_s) / o.round_s + 0.5) * o.round_s
+            hold_s = min(max(nearest - leaves, 0.0), cap)
+        return max(hold_s, wait)
 
     def _serve(self, bus: Bus, base_s: int, hold_s: float) -> None:
+        hold_s = self._executed(bus, base_s, hold_s)
         self.hold_total_s += hold_s
         self.holds_zero += hold_s == 0
         leaves = self._exchange(bus, base_s, hold_s)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from evenline.city.model import City, Ints, Service, Stop, Trip, Vehicle, visit_offsets
+from evenline.city.operations import ControlPoint, Operations
 from evenline.city.ranges import RANGES, VEHICLE
 from evenline.city.rows import Row, csv_text
 from evenline.support.errors import InputError
@@ -46,6 +47,13 @@ def optional_tables(city: City) -> dict[str, str]:
             if due_s is not None
             for i, due in enumerate(due_s[start:end])
         ],
+        "control_points.csv": [
+            (city.stops[point.stop].id, point.max_hold_s)
+            for point in city.operations.control_points
+        ],
+        "disruptions.csv": [
+            ("cancelled", city.trips[trip].id) for trip in city.operations.cancelled
+        ],
     }
     return {name: csv_text(name, table) for name, table in rows.items() if table}
 
@@ -73,6 +81,22 @@ def with_details(city: City, rows: Rows) -> City:
         ),
         more_vehicles=tuple(_vehicle(row) for row in rows["vehicles.csv"]),
         due_s=_schedule(city, rows["schedule.csv"]),
+    )
+
+
+def operations_of(city: City, usual: Operations, rows: Rows) -> Operations:
+    """The operations of the manifest with what the optional tables add."""
+    stops = [stop.id for stop in city.stops]
+    trips = [trip.id for trip in city.trips]
+    points = _by_id(rows["control_points.csv"], "stop_id", stops)
+    cancelled = _by_id(rows["disruptions.csv"], "trip_id", trips)
+    return replace(
+        usual,
+        control_points=tuple(
+            ControlPoint(stops.index(stop), row.number("max_hold_s", float))
+            for stop, row in points.items()
+        ),
+        cancelled=tuple(trips.index(trip) for trip in cancelled),
     )
 
 

@@ -15,7 +15,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from evenline.support.errors import InputError
+from evenline.city.operations import HOLD_AT, LONGEST_HOLD_S, USUAL_OPERATIONS, Operations
+from evenline.support.errors import InputError, choice
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -222,6 +223,7 @@ class City:
     clock: Clock | None = None
     notes: tuple[str, ...] = ()
     carried: Carried | None = None
+    operations: Operations = USUAL_OPERATIONS
     variation: Variation | None = None
 
     def __post_init__(self) -> None:
@@ -229,6 +231,7 @@ class City:
         _check_day(self)
         _check_fleet(self)
         _check_due(self)
+        _check_operations(self)
         _check_places(self)
         _check_journeys(self)
         _check_traffic(self)
@@ -376,6 +379,34 @@ def _check_due(city: City) -> None:
             f"schedule row {visit + 1} ({city.trips[trip].id}): {city.due_s[visit]} s is before "
             "the time at the previous stop"
         )
+
+
+def _check_operations(city: City) -> None:
+    o = city.operations
+    if o.hold_at not in HOLD_AT:
+        raise InputError(f"operations: hold_at {o.hold_at!r}; choose {choice(HOLD_AT)}")
+    for name, value, most in (
+        ("max_hold_s", o.max_hold_s, LONGEST_HOLD_S),
+        ("most_load", o.most_load, 1.0),
+        ("ignored_share", o.ignored_share, 1.0),
+        ("cut_share", o.cut_share, 1.0 - o.ignored_share),
+        ("round_s", o.round_s, LONGEST_HOLD_S),
+        ("cancelled_share", o.cancelled_share, 1.0),
+        ("recovery_s", o.recovery_s, float(city.horizon_s)),
+    ):
+        if not 0.0 <= value <= most:
+            raise InputError(f"operations: {name} {value} must be from 0 to {most:g}")
+    for name, allowance_s in (("earliest_s", o.earliest_s), ("latest_s", o.latest_s)):
+        if allowance_s is not None and city.due_s is None:
+            raise InputError(f"operations: {name} needs a schedule; add schedule.csv")
+        if allowance_s is not None and not math.isfinite(allowance_s):
+            raise InputError(f"operations: {name} {allowance_s} must be a finite number")
+    for row, point in enumerate(o.control_points, 1):
+        if not 0.0 <= point.max_hold_s <= LONGEST_HOLD_S:
+            raise InputError(
+                f"control_points row {row}: max_hold_s {point.max_hold_s} must be from 0 to "
+                f"{LONGEST_HOLD_S:g}"
+            )
 
 
 def _check_places(city: City) -> None:

@@ -132,6 +132,8 @@ RANGES: dict[str, dict[str, Range | Words]] = {
         "block_id": SAID,
     },
     "schedule.csv": {"trip_id": ID, "stop_sequence": NUMBER, "due_s": SECOND},
+    "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, 60)},
+    "disruptions.csv": {"kind": Words("cancelled", "cancelled"), "trip_id": ID},
     "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
     "car_volumes.csv": {
         "hour": Range(0, DAYS_S // 3600 - 1, whole=True),
@@ -146,4 +148,6 @@ OPTIONAL = (
     "vehicles.csv",
     "trip_details.csv",
     "schedule.csv",
+    "control_points.csv",
+    "disruptions.csv",
 )

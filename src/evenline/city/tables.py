@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 from msgspec import Meta, field, structs
 
-from evenline.city.details import optional_tables, with_details
+from evenline.city.details import operations_of, optional_tables, with_details
 from evenline.city.embedded import PLANS, embedded_city
 from evenline.city.model import (
     Carried,
@@ -32,6 +32,7 @@ from evenline.city.model import (
     Variation,
     Vehicle,
 )
+from evenline.city.operations import Operations
 from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, Range
 from evenline.city.rows import Row, csv_text, read_content, read_table
 from evenline.support.errors import InputError, choice
@@ -49,6 +50,7 @@ from evenline.support.records import (
 
 FORMAT = "evenline-city-1"
 PEOPLE = ("passengers.csv", "legs.csv")
+OPERATED = ("control_points.csv", "disruptions.csv")
 NETWORK = "network.net.xml.gz"
 T = TypeVar("T")
 
@@ -98,6 +100,26 @@ class VariationTable(Record):
     line_sd: Annotated[float, Meta(ge=0.0, le=10.0)]
 
 
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Allowance = Annotated[float, Meta(ge=-86_400.0, le=86_400.0)]
+
+
+class OperationsTable(Record, omit_defaults=True):
+    """How the city is operated, as far as it has no table; see `Operations`."""
+
+    hold_at: Literal["all", "terminals", "listed"] = "all"
+    max_hold_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 60.0
+    earliest_s: Allowance | None = None
+    latest_s: Allowance | None = None
+    most_load: Share = 1.0
+    ignored_share: Share = 0.0
+    cut_share: Share = 0.0
+    round_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 0.0
+    cancelled_share: Share = 0.0
+    duties: bool = False
+    recovery_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
+
+
 class Manifest(Record, omit_defaults=True):
     """The content of `manifest.json`: the hashes of the tables, and values that have no table."""
 
@@ -110,6 +132,7 @@ class Manifest(Record, omit_defaults=True):
     clock: ClockTable | None = None
     notes: tuple[Line, ...] = ()
     carried: CarriedTable | None = None
+    operations: OperationsTable | None = None
     variation: VariationTable | None = None
 
 
@@ -136,12 +159,14 @@ def digest(city: City) -> str:
 
 
 def network_digest(city: City) -> str:
-    """A SHA-256 of streets, cars, stops, timetable and vehicle, without the passengers.
+    """A SHA-256 of streets, cars, stops, timetable and vehicle, without passengers and operations.
 
     Running times depend only on these, so a calibration is valid for any demand.
     """
     manifest = plain(_manifest(city, _files(city)))
-    files = {name: own for name, own in manifest["files"].items() if name not in PEOPLE}
+    files = {
+        name: own for name, own in manifest["files"].items() if name not in (*PEOPLE, *OPERATED)
+    }
     fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
     if city.carried is not None:
         fitted["carried"] = manifest["carried"]
@@ -191,8 +216,17 @@ def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
         )
         if carried
         else None,
+        operations=_operations_table(city.operations),
         variation=VariationTable(**asdict(city.variation)) if city.variation else None,
     )
+
+
+def _operations_table(operations: Operations) -> OperationsTable | None:
+    """What the manifest says of the operations; nothing if they are the usual ones."""
+    own = OperationsTable(
+        **{name: getattr(operations, name) for name in OperationsTable.__struct_fields__}
+    )
+    return None if own == OperationsTable() else own
 
 
 def _files(city: City) -> dict[str, bytes]:
@@ -272,6 +306,8 @@ def _load(folder: Path, manifest: Manifest) -> City:
     }
     try:
         city = with_details(_assemble(manifest, rows), rows)
+        told = structs.asdict(manifest.operations) if manifest.operations else {}
+        city = replace(city, operations=operations_of(city, Operations(**told), rows))
         if manifest.carried is not None:
             city = replace(city, carried=_read_carried(folder, manifest, manifest.carried))
         _check_ranges(folder, manifest, rows)

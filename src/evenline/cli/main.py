@@ -34,7 +34,7 @@ app = typer.Typer(
 for command in (
     *(days.simulate, days.demo, days.collect, days.calibrate),
     *(learning.train, learning.curves),
-    *(policy.tune, policy.compare, policy.sensitivity, policy.worth, report.report),
+    *(policy.tune, policy.compare, policy.sensitivity, policy.worth, policy.whatif, report.report),
 ):
     app.command()(command)
 for name, room in (

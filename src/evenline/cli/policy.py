@@ -322,3 +322,40 @@ def worth(
         for row in table:
             print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
     print(folder)
+
+
+def whatif(
+    city: CityOption = "city",
+    policy: Annotated[
+        str, typer.Option(help="A policy: a name, a bundle's folder, or FILE.py:FUNCTION.")
+    ] = "lookahead",
+    blocks: Annotated[int, typer.Option("--blocks", help="Number of days.")] = 4,
+    out: OutOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    calibration: CalibrationOption = None,
+    robustness: Annotated[
+        bool, typer.Option("--robustness", help="Repeat the hardest settings for our controllers.")
+    ] = False,
+    docs: DocsOption = None,
+) -> None:
+    """Vary one thing of a city's operation at a time: holds, drivers, demand, headway, buses."""
+    from evenline.experiments.whatif import RESULT, rows
+    from evenline.experiments.whatif import robustness as repeat
+    from evenline.experiments.whatif import whatif as run
+
+    if robustness:
+        if docs is None:
+            raise InputError("--robustness writes a document; name it with --docs")
+        print(repeat(docs))
+        return
+    folder = out or Path("results") / f"whatif-{Path(city).name}"
+    found, said = run(city, policy, folder, blocks, calibration, force, docs)
+    if as_json:
+        print(json.dumps(json.loads((folder / RESULT).read_text()), sort_keys=True))
+        return
+    table = rows(found)
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    for row in table:
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+    print(*said, folder, sep="\n")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from evenline.control import event
 from evenline.control.event import Array
 from evenline.control.ledger import cost_of
+from evenline.control.operations import Limits, allowed_s
 from evenline.rules.chain import chained
 from evenline.rules.policy import controlled
 from evenline.support.compiled import compiled, inlined
@@ -56,6 +57,8 @@ class Forecast(NamedTuple):
     run_s: Array  # place, half hour: mean running time to the next stop
     trip_run_s: Array  # trip, stop: for a reference that knows them; otherwise empty
     base: Base
+    first_visit: I32  # offset of each trip in the table of visits
+    limits: Limits  # what the operations allow of a hold
 
 
 class Seen(NamedTuple):
@@ -158,7 +161,16 @@ def _base_s(
     raw[event.TARGET_AHEAD] = f.target_ahead_s[trip]
     raw[event.TARGET_BEHIND] = f.target_behind_s[trip]
     late_s = at - base.due_s[base.first_visit[trip] + stop] if base.due_s.shape[0] else 0.0
-    return controlled(base.address, base.constants, base.chain, raw, late_s, f.horizon_s)
+    hold_s = controlled(base.address, base.constants, base.chain, raw, late_s, f.horizon_s)
+    return _allowed_s(f, trip, raw, hold_s)
+
+
+@inlined
+def _allowed_s(f: Forecast, trip: int, raw: Array, hold_s: float) -> float:
+    """What the operations allow of a hold."""
+    if f.limits.cap_s.shape[0]:
+        return allowed_s(f.limits, f.first_visit[trip] + int(raw[event.STOP]), raw, hold_s)
+    return hold_s
 
 
 @inlined
@@ -435,10 +447,11 @@ def decide(
     for i in range(trips.shape[0]):
         scale = _scale(f, seen, raw[i], prior)
         _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs)
-        best = 0
+        best, most_s = 0, _allowed_s(f, trips[i], raw[i], holds_s[-1])
         for n in range(1, holds_s.shape[0]):
-            if costs[n] < costs[best]:
+            if costs[n] < costs[best] and holds_s[n] <= most_s:
                 best = n
         proposals_s[i] = holds_s[best]
         out_s[i] = chained(chain, raw[i], proposals_s[i], f.horizon_s)
+        out_s[i] = _allowed_s(f, trips[i], raw[i], out_s[i])
         _note(f, seen, trips[i], raw[i], out_s[i], scale)

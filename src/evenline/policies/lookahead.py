@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S, Passengers, service_stop_offsets
-from evenline.city.model import City, service_positions
+from evenline.city.model import City, service_positions, visit_offsets
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import STOP, Array, Batch
+from evenline.control.operations import limits_of
 from evenline.policies import fluid
 from evenline.policies.fluid import Base, Forecast, Room, Seen, new_room
 from evenline.rules.policy import Decision, RulePolicy, set_rule
@@ -138,6 +139,8 @@ def forecast_of(
         run_s=np.ascontiguousarray(tables[RUN]),
         trip_run_s=np.zeros((0, 0)),
         base=Base(base.rule.address, base.constants, base.chain, base.first_visit, base.due_s),
+        first_visit=visit_offsets(city),
+        limits=limits_of(city),
     )
 
 

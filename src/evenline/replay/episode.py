@@ -112,8 +112,9 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Ou
         times += [batch.time_s] * len(hold)
         trips.append(batch.trips)
         raws.append(batch.raw)
-        holds.append(hold.tolist())
         batch = world.step(hold.tolist())
+        hold = np.asarray(getattr(world, "executed_s", hold), np.float32)
+        holds.append(hold.tolist())
         costs += [0] * (len(hold) - 1) + [world.charged]
     raw = np.concatenate(raws) if raws else np.zeros((0, 16))
     tokens = Tokens(

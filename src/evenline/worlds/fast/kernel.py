@@ -15,6 +15,7 @@ from evenline.control import event
 from evenline.control.action import MAX_HOLD_S, NO_HOLD, action_of
 from evenline.control.event import Headways, headway_behind, record_arrival, record_finish
 from evenline.control.ledger import cost_of
+from evenline.control.operations import executed_s
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT, write_prefix, write_slot
 from evenline.rules.policy import controlled
 from evenline.support.compiled import (
@@ -86,6 +87,7 @@ def begin_day(
     shift_s: I32,
     key: int,
     level: int,
+    waits: npt.NDArray[np.bool_],
 ) -> None:
     """Start the day of a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
@@ -108,7 +110,8 @@ def begin_day(
         for stop in range(bus.last):
             u = luck(s, key, t, stop)
             d.visit[bus.first_visit + stop].noise_s = quantile(s.noise[bus.first_place + stop], u)
-        schedule(s, d, t, _start_s(s, key, t, bus.service))
+        if waits.shape[0] == 0 or not waits[t]:
+            schedule(s, d, t, _start_s(s, key, t, bus.service))
     d.num[0].level, d.num[0].now_s = level, -1
 
 
@@ -233,7 +236,9 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             d.num[0].trips_done += 1
             d.num[0].trip_seconds += now - d.visit[first].visited_s
             base = _base_dwell_s(d, trip, d.alighting[first + stop])
-            _exchange(s, d, trip, stop, base, 0.0)
+            leaves = _exchange(s, d, trip, stop, base, 0.0)
+            if d.onward.shape[0]:
+                _turn_round(s, d, trip, leaves)
         else:
             d.batch[asking] = trip
             d.raw[asking, event.HEADWAY_AHEAD] = gap
@@ -245,6 +250,15 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             _fetch_people(d, d.batch[i + SOON], now)
         _describe(s, d, h, i, now)
     return asking
+
+
+@inlined
+def _turn_round(s: Static, d: Day, trip: int, leaves: int) -> None:
+    """Let the vehicle of a finished trip begin its next one, on time if it has rested by then."""
+    after = d.onward[trip]
+    if after >= 0:
+        ready = max(leaves + s.recovery_s, d.num[0].now_s + 1)  # this second is being served
+        schedule(s, d, after, max(s.start_s[after], ready))
 
 
 @inlined
@@ -384,6 +398,10 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     trip, num = d.batch[i], d.num[0]
     bus = d.trip[trip]
     stop = bus.position
+    if s.limits.cap_s.shape[0]:
+        visit = bus.first_visit + stop
+        hold_s = executed_s(s.limits, visit, d.raw[i], hold_s, d.luck[visit])
+        d.hold_s[1 + i] = hold_s
     d.hold_s[0] += hold_s
     num.holds_zero += hold_s == 0.0
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)

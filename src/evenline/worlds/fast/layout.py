@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from evenline.control.operations import Limits
 from evenline.support.compiled import inlined
 from evenline.worlds.calibration import PHASES
 
@@ -108,6 +109,8 @@ class Static(NamedTuple):
     scale: F64  # of the canonical state
     noise: F32  # place, quantile
     pace: F32  # quantiles of a trip's pace
+    limits: Limits  # what the operations allow of a hold
+    recovery_s: int  # rest of a vehicle between two trips of its duty, and its way to the stop
     lateness: F32  # service, quantile: seconds after the timetable; no rows if always on time
 
 
@@ -133,6 +136,8 @@ class Day(NamedTuple):
     visits: Rows  # KEPT; no rows if visits are not kept
     visit_hold_s: F64
     ride: I32  # the visit at which a leg on board ends; no rows if visits are not kept
+    luck: F64  # what the driver makes of a hold, by visit; no rows if holds are not limited
+    onward: I32  # the next trip of the vehicle; no rows if every trip has its own
 
 
 @inlined
@@ -143,7 +148,7 @@ def row(day: Day, w: int) -> Day:
         day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
-        day.ride[w],
+        day.ride[w], day.luck[w], day.onward[w],
     )  # fmt: skip
 
 

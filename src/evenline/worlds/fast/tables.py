@@ -10,6 +10,7 @@ import numpy.typing as npt
 from evenline.city.demand import RATE_BIN_S, arrival_rates, service_stop_offsets
 from evenline.city.model import City, service_positions
 from evenline.control.event import RAW_FEATURES, Headways, new_headways
+from evenline.control.operations import limits_of
 from evenline.control.state import contract_of
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
@@ -61,6 +62,8 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         scale=contract_of(city).scale,
         noise=calibration.noise_s.astype(np.float32),
         pace=calibration.pace.astype(np.float32),
+        limits=limits_of(city),
+        recovery_s=city.operations.recovery_s + calibration.start_delay_s,
         lateness=np.zeros((0, 2), np.float32)
         if calibration.lateness_s is None
         else calibration.lateness_s.astype(np.float32),
@@ -208,7 +211,7 @@ def _queues(city: City) -> _Queues:
     )
 
 
-def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
+def new_fleet(static: Static, worlds: int, keep_visits: bool, shared_vehicles: bool) -> Day:
     """The arrays of `worlds` worlds, before any day has started."""
     trips, services = len(static.trip), len(static.first_stop) - 1
     horizon_s, legs = static.horizon_s, len(static.leg)
@@ -235,6 +238,8 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool) -> Day:
         "visits": (layout.KEPT, (kept,)),
         "visit_hold_s": (np.float64, (kept,)),
         "ride": (np.int32, (legs if keep_visits else 0,)),
+        "luck": (np.float64, (len(static.limits.cap_s),)),
+        "onward": (np.int32, (trips if shared_vehicles else 0,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 

@@ -24,6 +24,7 @@ from evenline.city.demand import (
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_holds
 from evenline.control.event import Batch, place
+from evenline.control.operations import driver_luck, running_trips
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
@@ -47,7 +48,8 @@ class Days:
         self.city, self.calibration = city, calibration
         self.levels: tuple[float, ...] = DEMAND_LEVELS
         self.static = static_tables(city, calibration, self.levels)
-        self.fleet = new_fleet(self.static, worlds, keep_visits)
+        self._shared = city.operations.duties
+        self.fleet = new_fleet(self.static, worlds, keep_visits, self._shared)
         self._most = float(city.journeys.min_demand.max(initial=1.0))
 
     def begin(self, w: int, cell: Cell) -> None:
@@ -59,6 +61,10 @@ class Days:
         if cell.demand not in self.levels:
             self.levels = (*self.levels, cell.demand)
             self.static = static_tables(self.city, self.calibration, self.levels)
+        running = running_trips(self.city, cell)
+        self.fleet.luck[w] = driver_luck(self.city, cell)
+        if self._shared:
+            self.fleet.onward[w] = running.onward
         key = int(np.random.SeedSequence([cell.sumo_seed, 0xFA57]).generate_state(1, np.uint64)[0])
         shifts, demand = departure_shifts(self.city, cell), cell.demand
         if (drawn := drawn_from_pool(self.city, cell)) is not None:
@@ -71,6 +77,7 @@ class Days:
             shifts,
             key >> 1,
             self.levels.index(cell.demand),
+            running.waits,
         )
 
     def outcome(self, w: int) -> Outcome:
@@ -129,6 +136,7 @@ class FastWorld:
         self.charged = 0
         self.max_batch = max_batch
         self._days = Days(city, calibration, 1, keep_visits)
+        self.executed_s = np.zeros(0)
         self._first = self._shown = 0
         self._current: Batch | None = None
         self._state = np.zeros(CANONICAL_WIDTH, np.float32)
@@ -144,9 +152,12 @@ class FastWorld:
             raise InputError("the day is over; call reset before the next step")
         values = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
         holds = np.array(values)
-        days = self._days
+        days, first = self._days, self._first
         k.serve_batch(days.static, days.fleet, 0, self._first, holds)
         self._first += len(holds)
+        self.executed_s = holds
+        if len(days.static.limits.cap_s):
+            self.executed_s = days.fleet.hold_s[0, 1 + first : 1 + self._first].copy()
         if self._first < self._shown:
             self.charged = 0
             return self._show()

@@ -23,8 +23,10 @@ from evenline.control.event import (
     record_finish,
 )
 from evenline.control.ledger import Ledger
+from evenline.control.operations import running_trips
 from evenline.control.visits import Visit
-from evenline.worlds.sumo.runtime import libsumo_functions
+from evenline.worlds.sumo.runtime import libsumo, libsumo_functions
+from evenline.worlds.sumo.scenario import route_id, type_id
 
 CHANGES = -1  # the leg of a passenger who has several, until we ask SUMO
 
@@ -94,6 +96,7 @@ class Day:
         self._moving = 0  # people on board all other buses
         self._asking: list[int] = []
         self._rows: list[tuple[float, ...]] = []
+        self._onward: list[int] = running_trips(city, cell).onward.tolist()
 
     def advance(self) -> Batch | None:
         """Step SUMO until buses need a decision; return None at the horizon."""
@@ -232,6 +235,8 @@ class Day:
         boarded = load - here.load + here.alighting
         self._loads[trip] = load
         self._moving += load
+        if here.position == self._t.last_position[trip]:
+            self._turn_round(self._onward[trip])
         if boarded > 0:
             self._note_boarded(trip, boarded)
         left_behind = 0
@@ -253,6 +258,19 @@ class Day:
                 here.hold_s,
             )
         )
+
+    def _turn_round(self, after: int) -> None:
+        """Let a vehicle begin its next trip, on time if it has rested by then."""
+        if after < 0:
+            return
+        city, trip = self._t.city, self._t.city.trips[after]
+        service = city.services[trip.service]
+        ready = self.tally.now_s + city.operations.recovery_s
+        libsumo().vehicle.add(
+            trip.id, route_id(city, trip), type_id(trip.vehicle), str(max(trip.departure_s, ready)),
+            departLane=str(city.stops[service.stops[0]].lane), departPos="stop", departSpeed="0",
+            line=service.id,
+        )  # fmt: skip
 
     def _note_boarded(self, trip: int, boarded: int) -> None:
         """Count where the people who have just boarded will alight. SUMO lists them last."""

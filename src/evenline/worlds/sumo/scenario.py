@@ -31,6 +31,7 @@ from evenline.city.model import (
     Vehicle,
     road_ways,
 )
+from evenline.control.operations import running_trips
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder, new_folder, write_bytes, write_text
 from evenline.worlds.sumo.carried import exact_cell, own_options, write_own
@@ -61,7 +62,7 @@ def write_scenario(city: City, cell: Cell, folder: Path) -> Scenario:
     network = compiled_network(city)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stops.add.xml").write_text(_stops_xml(city))
-    (folder / "buses.rou.xml").write_text(_buses_xml(city))
+    (folder / "buses.rou.xml").write_text(_buses_xml(city, cell))
     (folder / "cars.rou.xml").write_text(_cars_xml(city, cell))
     (folder / "people.rou.xml").write_text(_people_xml(city, cell))
     return Scenario(options=sumo_options(city, cell, network, folder), folder=folder)
@@ -338,19 +339,27 @@ def _stops_xml(city: City) -> str:
     )
 
 
-def _buses_xml(city: City) -> str:
+def _buses_xml(city: City, cell: Cell) -> str:
     """Bus types, routes and trips. A trip of another bus type brings its own route, because a
-    route says how long its buses stand.
+    route says how long its buses stand. Trips that wait for their vehicle are added during the
+    day, from a route of their own.
     """
-    lines = [_bus_type(vehicle, _type_id(i)) for i, vehicle in enumerate(city.vehicles)]
+    waits = running_trips(city, cell).waits
+    lines = [_bus_type(vehicle, type_id(i)) for i, vehicle in enumerate(city.vehicles)]
     for service in city.services:
         lines.append(_route(city, service, city.vehicle, f'id="{service.id}" '))
+    waiting = {city.trips[trip].id for trip in np.flatnonzero(waits)}
     for trip in sorted(city.trips, key=lambda trip: (trip.departure_s, trip.id)):
         service = city.services[trip.service]
+        if trip.id in waiting:
+            if trip.vehicle:
+                own = f'id="{route_id(city, trip)}" '
+                lines.append(_route(city, service, city.vehicles[trip.vehicle], own))
+            continue
         lane = city.stops[service.stops[0]].lane
         named = "" if trip.vehicle else f' route="{service.id}"'
         head = (
-            f'<vehicle id="{trip.id}" type="{_type_id(trip.vehicle)}"{named} line="{service.id}" '
+            f'<vehicle id="{trip.id}" type="{type_id(trip.vehicle)}"{named} line="{service.id}" '
             f'depart="{trip.departure_s}" departPos="stop" departLane="{lane}" departSpeed="0"'
         )
         own = _route(city, service, city.vehicles[trip.vehicle])
@@ -358,8 +367,14 @@ def _buses_xml(city: City) -> str:
     return _document("routes", lines)
 
 
-def _type_id(vehicle: int) -> str:
+def type_id(vehicle: int) -> str:
+    """SUMO's name of a bus type."""
     return f"bus{vehicle}" if vehicle else "bus"
+
+
+def route_id(city: City, trip: Trip) -> str:
+    """SUMO's name of the route of a trip that is added during the day."""
+    return f"own.{trip.id}" if trip.vehicle else city.services[trip.service].id
 
 
 def _bus_type(vehicle: Vehicle, name: str) -> str:

@@ -14,10 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from evenline.city.demand import Cell
-from evenline.city.model import City
+from evenline.city.model import City, visit_offsets
 from evenline.control.action import check_holds
-from evenline.control.event import Batch, place
+from evenline.control.event import STOP, Batch, place
+from evenline.control.operations import driver_luck, executed_s, limits_of
 from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
@@ -44,7 +47,15 @@ class SumoWorld:
         self.outputs = tuple(outputs)
         self.max_batch = max_batch
         self.charged = 0
+        if city.own_buses and (city.operations.duties or city.operations.cancels):
+            raise InputError(
+                f"{city.name}: its buses come with its SUMO scenario, so no trip can be cancelled "
+                "and no duty used; use the fast world"
+            )
+        self.executed_s = np.zeros(0)
         self._tables = OwnTables(city) if city.own_buses else Tables(city)
+        self._limits, self._first_visit = limits_of(city), visit_offsets(city)
+        self._luck = np.zeros(0)
         self._day: Day
         self._folder: ScratchFolder | None = None
 
@@ -60,6 +71,11 @@ class SumoWorld:
         if batch is None:
             raise InputError("the day is over; call reset before the next step")
         holds = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
+        if len(self._limits.cap_s):
+            visits = self._first_visit[batch.trips] + batch.raw[:, STOP].astype(int)
+            asked = zip(visits.tolist(), batch.raw, holds, strict=True)
+            holds = [executed_s(self._limits, v, raw, h, self._luck[v]) for v, raw, h in asked]
+        self.executed_s = np.array(holds)
         for trip, hold in zip(batch.trips.tolist(), holds, strict=True):
             self._hold_total += hold
             if hold > 0.0:
@@ -119,6 +135,7 @@ class SumoWorld:
         check_alone()
         tables = self._tables
         self._day = OwnDay(tables, cell) if isinstance(tables, OwnTables) else Day(tables, cell)
+        self._luck = driver_luck(self.city, cell)
         self.charged = self._pre_control = 0
         self._decisions = self._zero_tokens = self._holds_zero = 0
         self._hold_total = 0.0

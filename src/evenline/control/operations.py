@@ -1,0 +1,173 @@
+"""What becomes of a hold: what the city's operations allow of it, and what the driver makes of it.
+
+Every hold of every policy passes `executed_s`, in both worlds and in compiled code; the executed
+hold is the one that is recorded. A forecast uses `allowed_s`, which knows no luck of the day.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenline.city.demand import Cell
+from evenline.city.model import City, Ints, visit_offsets
+from evenline.city.operations import EVERY_STOP, LISTED
+from evenline.control.event import BASE_DWELL, CAPACITY, ON_BOARD, TIME, Array
+from evenline.support.compiled import shared
+
+DRIVERS, CANCELLATIONS = 0xD21E, 0xCA9C  # the streams of a day's luck
+Bools = npt.NDArray[np.bool_]
+
+
+class Limits(NamedTuple):
+    """What the operations allow at each stop visit; no rows if they allow everything."""
+
+    cap_s: Array  # longest hold; 0 away from control points
+    earliest_s: Array  # no departure before this second
+    latest_s: Array  # no hold beyond this second
+    most_load: float
+    ignored_share: float
+    cut_share: float
+    round_s: float
+
+
+def limits_of(city: City) -> Limits:
+    """The limits of a city's operations."""
+    o = city.operations
+    if not o.limits_holds:
+        nothing = np.zeros(0)
+        return Limits(nothing, nothing, nothing, 1.0, 0.0, 0.0, 0.0)
+    caps = {point.stop: point.max_hold_s for point in o.control_points}
+    usual = 0.0 if o.hold_at == LISTED else o.max_hold_s
+    cap_s, first = np.empty(int(visit_offsets(city)[-1])), visit_offsets(city)
+    for t, trip in enumerate(city.trips):
+        for position, stop in enumerate(city.services[trip.service].stops):
+            everywhere = o.hold_at == EVERY_STOP or position == 0 or stop in caps
+            cap_s[first[t] + position] = caps.get(stop, usual) if everywhere else 0.0
+    due_s = np.zeros(len(cap_s)) if city.due_s is None else city.due_s.astype(float)
+    early = -np.inf if o.earliest_s is None else due_s - o.earliest_s
+    late = np.inf if o.latest_s is None else due_s + o.latest_s
+    return Limits(
+        cap_s,
+        np.where(cap_s > 0.0, early, -np.inf),
+        np.broadcast_to(late, cap_s.shape).astype(float),
+        o.most_load,
+        o.ignored_share,
+        o.cut_share,
+        o.round_s,
+    )
+
+
+@shared
+def _least_s(limits: Limits, visit: int, leaves: float) -> float:
+    """The wait for the earliest departure."""
+    return float(max(min(limits.earliest_s[visit] - leaves, limits.cap_s[visit]), 0.0))
+
+
+@shared
+def allowed_s(limits: Limits, visit: int, raw: Array, hold_s: float) -> float:
+    """What the operations allow of a hold, for one event."""
+    leaves = raw[TIME] + raw[BASE_DWELL]
+    if raw[ON_BOARD] > limits.most_load * raw[CAPACITY]:
+        hold_s = 0.0
+    hold_s = min(hold_s, limits.cap_s[visit], max(limits.latest_s[visit] - leaves, 0.0))
+    return max(hold_s, _least_s(limits, visit, leaves))
+
+
+@shared
+def executed_s(limits: Limits, visit: int, raw: Array, hold_s: float, luck: float) -> float:
+    """The hold that happens: what is allowed, as the driver does it with this luck (0 to 1)."""
+    leaves = raw[TIME] + raw[BASE_DWELL]
+    hold_s = allowed_s(limits, visit, raw, hold_s)
+    if luck < limits.ignored_share:
+        hold_s = 0.0
+    elif luck < limits.ignored_share + limits.cut_share:
+        hold_s *= (luck - limits.ignored_share) / limits.cut_share
+    if limits.round_s > 0.0 and hold_s > 0.0:
+        told = math.floor((leaves + hold_s) / limits.round_s + 0.5) * limits.round_s
+        hold_s = min(max(told - leaves, 0.0), limits.cap_s[visit])
+    return max(hold_s, _least_s(limits, visit, leaves))
+
+
+# -- the luck of a day ----------------------------------------------------------------------------
+
+
+def _stream(cell: Cell, purpose: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([cell.sumo_seed, purpose]))
+
+
+def driver_luck(city: City, cell: Cell) -> Array:
+    """One number from 0 to 1 for each stop visit, evenly distributed; none if drivers obey.
+
+    Half of it is the driver's habit of the day: whoever ignores a hold ignores the next one sooner.
+    A duty has one driver.
+    """
+    if not city.operations.limits_holds:
+        return np.zeros(0)
+    rng, first = _stream(cell, DRIVERS), visit_offsets(city)
+    names = [trip.block or trip.id for trip in city.trips]
+    driver = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    habit = rng.random(len(driver))[[driver[name] for name in names]]
+    both = np.repeat(habit, np.diff(first)) + rng.random(int(first[-1]))
+    return np.where(both < 1.0, both**2 / 2, 1.0 - (2.0 - both) ** 2 / 2)
+
+
+def cancelled_trips(city: City, cell: Cell) -> Bools:
+    """Which trips do not run on the day of a cell."""
+    cancelled = np.zeros(len(city.trips), bool)
+    if city.operations.cancelled_share > 0.0:
+        luck = _stream(cell, CANCELLATIONS).random(len(city.trips))
+        cancelled = luck < city.operations.cancelled_share
+    cancelled[list(city.operations.cancelled)] = True
+    return cancelled
+
+
+class Running(NamedTuple):
+    """Which trips wait for another, or do not run (no rows if none does), and which trip follows a
+    trip on the same vehicle (-1: none).
+    """
+
+    waits: Bools
+    onward: Ints
+
+
+def running_trips(city: City, cell: Cell) -> Running:
+    """How the trips of a day share vehicles; a cancelled trip is left out of its duty."""
+    waits = cancelled_trips(city, cell)
+    onward = np.full(len(waits), -1, np.int32)
+    last: dict[str, int] = {}
+    if city.operations.duties:
+        for trip in sorted(range(len(waits)), key=lambda t: city.trips[t].departure_s):
+            block = city.trips[trip].block
+            if not block or waits[trip]:
+                continue
+            if block in last:
+                onward[last[block]] = trip
+                waits[trip] = True
+            last[block] = trip
+    if not waits.any():
+        waits = np.zeros(0, bool)
+    return Running(waits, onward)
+
+
+class Departures(NamedTuple):
+    """How many trips left late, and how many never left."""
+
+    late: int
+    lost: int
+
+
+LATE_S = 60
+
+
+def departures(city: City, arrivals_s: Ints) -> Departures:
+    """Count late departures and lost trips of a day, from the arrival of each stop visit.
+
+    A trip is late if it reaches its first stop more than a minute after its scheduled departure.
+    """
+    reached = arrivals_s[visit_offsets(city)[:-1]]
+    due = np.array([trip.departure_s for trip in city.trips])
+    return Departures(
+        int(((reached >= 0) & (reached - due > LATE_S)).sum()), int((reached < 0).sum())
+    )

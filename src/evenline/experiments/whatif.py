@@ -1,0 +1,416 @@
+"""What if: vary one thing of a city's operation at a time, with and without a controller.
+
+Each setting changes one thing: the longest hold, where buses are held, how many drivers comply,
+cancelled trips, demand, headway, or the number of buses. The same days run without holding and
+under the policy. The result is a folder with `whatif.json` and `whatif.png`, and sentences that
+answer what an operator asks first. `robustness` repeats the hardest settings for our controllers.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import evenline
+from evenline.city.cells import PURPOSES
+from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.model import City, Floats, Ints, visit_offsets
+from evenline.city.operations import TERMINALS
+from evenline.city.tables import digest
+from evenline.control.operations import departures
+from evenline.control.world import World, run_episode
+from evenline.experiments.compare import Difference, difference, measure, number, signed
+from evenline.figures.document import insert
+from evenline.figures.plots import LIGHT, png
+from evenline.policies.bundle import open_policy, policy_digest
+from evenline.support.errors import InputError
+from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
+from evenline.support.progress import progress_bar
+from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import OpenCity, open_city
+
+RESULT, PICTURE = "whatif.json", "whatif.png"
+NOBODY, USUAL = "zero", "as it is"
+CAP, WHERE, DRIVERS, CANCELLED = "longest hold", "held at", "holds obeyed", "trips cancelled"
+DEMAND, HEADWAY, BUSES = "demand", "headway", "buses on each route"
+MORE = (-2, -1, 1, 2)
+Days = list[dict[str, float]]  # the measures of each cell
+
+
+# -- the settings ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A city with one thing changed, and its demand level."""
+
+    factor: str
+    name: str
+    city: City
+    level: float = 1.0
+
+
+def respaced(city: City, factor: Floats) -> City:
+    """The timetable with the headways of each service multiplied, from its first trip to its last.
+
+    Times of the day that had more buses keep more. Every trip has a vehicle of its own.
+    """
+    trips, due, first = [], [], visit_offsets(city)
+    for service, own in enumerate(city.trips_of):
+        old_s = [city.trips[trip].departure_s for trip in own]
+        count = max(round((len(own) - 1) / factor[service]) + 1, 2) if len(own) > 1 else len(own)
+        at = np.linspace(0, len(own) - 1, count)
+        new_s = np.maximum.accumulate(np.round(np.interp(at, np.arange(len(own)), old_s)))
+        for k, (place, departure_s) in enumerate(zip(at, new_s.astype(int).tolist(), strict=True)):
+            like = own[round(float(place))]
+            trips.append(
+                replace(
+                    city.trips[like],
+                    id=f"{city.services[service].id}~{k}",
+                    departure_s=departure_s,
+                    block="",
+                )
+            )
+            if city.due_s is not None:
+                times = city.due_s[first[like] : first[like + 1]]
+                due.append(times + departure_s - city.trips[like].departure_s)
+    due_s = None if city.due_s is None else np.concatenate(due).astype(np.int32)
+    operations = replace(city.operations, cancelled=(), duties=False)
+    return replace(city, trips=tuple(trips), due_s=due_s, operations=operations)
+
+
+def buses_of(city: City, arrivals_s: Ints) -> Floats:
+    """How many buses the route of each service needs, by the trip times of a day."""
+    first, needed = visit_offsets(city), dict[str, float]()
+    for service, own in enumerate(city.trips_of):
+        ends = [(arrivals_s[first[t]], arrivals_s[first[t + 1] - 1]) for t in own]
+        trip_s = [last - begin for begin, last in ends if min(begin, last) >= 0]
+        starts = [city.trips[t].departure_s for t in own]
+        if trip_s and len(own) > 1:
+            headway_s = (starts[-1] - starts[0]) / (len(own) - 1)
+            route = city.services[service].route
+            needed[route] = needed.get(route, 0.0) + float(np.mean(trip_s)) / headway_s
+    return np.array([np.ceil(needed.get(s.route, 1.0)) for s in city.services])
+
+
+def operated(city: City, **changes: Any) -> City:
+    """The city with some of its operations changed."""
+    return replace(city, operations=replace(city.operations, **changes))
+
+
+def hard_settings(city: City) -> list[Setting]:
+    """The settings in which a controller must still be ahead, after the usual one."""
+    return [
+        Setting(USUAL, USUAL, city),
+        Setting(WHERE, "terminals only", operated(city, hold_at=TERMINALS)),
+        Setting(DRIVERS, "80 %", operated(city, ignored_share=0.2)),
+        Setting(DRIVERS, "50 %", operated(city, ignored_share=0.5)),
+        Setting(CANCELLED, "5 %", operated(city, cancelled_share=0.05)),
+    ]
+
+
+def settings(city: City, buses: Floats) -> list[Setting]:
+    """All settings of a city; `buses` is how many the route of each service has."""
+    found = hard_settings(city)
+    found += [Setting(CAP, f"{cap_s:g} s", operated(city, max_hold_s=cap_s)) for cap_s in (15, 30)]
+    most = float(city.journeys.min_demand.max(initial=1.0))
+    levels = [level for level in DEMAND_LEVELS if level != 1.0 and level <= most]
+    found += [Setting(DEMAND, f"{level:.2f}", city, level) for level in levels]
+    for name, factor in (("10 % shorter", 0.9), ("10 % longer", 1.1)):
+        found.append(Setting(HEADWAY, name, respaced(city, np.full(len(buses), factor))))
+    for more in MORE:
+        new = np.maximum(buses + more, 1.0)
+        found.append(Setting(BUSES, f"{more:+d}", respaced(city, buses / new)))
+    order = (USUAL, CAP, WHERE, DRIVERS, CANCELLED, DEMAND, HEADWAY, BUSES)
+    return sorted(found, key=lambda setting: order.index(setting.factor))
+
+
+# -- the days -------------------------------------------------------------------------------------
+
+
+def run_days(world: World, setting: Setting, cells: Sequence[Cell], decide: Any) -> Days:
+    """The measures of each day of a setting under a policy."""
+    found: Days = []
+    for cell in cells:
+        if isinstance(world, FastWorld):
+            outcome, arrivals_s = world.run_day(cell, decide), world.arrivals_s
+        else:
+            outcome = run_episode(world, cell, decide)
+            first = visit_offsets(setting.city)
+            arrivals_s = np.full(int(first[-1]), -1, np.int32)
+            for visit in world.visits:
+                arrivals_s[first[visit.trip] + visit.position] = visit.arrival_s
+        late, lost = departures(setting.city, arrivals_s)
+        figures = measure(setting.city, outcome, arrivals_s)
+        found.append({**figures, "late_departures": late, "lost_trips": lost})
+    return found
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A setting: means without holding and under the policy, and what the policy changes."""
+
+    factor: str
+    name: str
+    without: dict[str, float]
+    held: dict[str, float]
+    generalized_s: Difference
+    completion: Difference
+
+    @property
+    def verdict(self) -> str:
+        """Whether the policy is ahead of no holding, by the interval of generalized time."""
+        low, high = self.generalized_s.low, self.generalized_s.high
+        if low is None or high is None or low <= 0.0 <= high:
+            return "open"
+        return "ahead" if high < 0.0 else "behind"
+
+
+def finding(setting: Setting, cells: Sequence[Cell], without: Days, held: Days) -> Finding:
+    """Compare the days of a setting."""
+
+    def column(days: Days, name: str) -> Floats:
+        return np.array([day[name] for day in days])
+
+    def change(name: str) -> Difference:
+        return difference(cells, column(held, name), column(without, name))
+
+    def means(days: Days) -> dict[str, float]:
+        return {name: float(column(days, name).mean()) for name in days[0]}
+
+    return Finding(
+        setting.factor,
+        setting.name,
+        means(without),
+        means(held),
+        change("generalized_s"),
+        change("completion"),
+    )
+
+
+def _fast(opened: OpenCity, city: City) -> FastWorld:
+    return FastWorld(city, opened.fitted())
+
+
+def _sumo(opened: OpenCity, city: City) -> World:
+    from evenline.worlds.sumo.world import SumoWorld
+
+    return SumoWorld(city)
+
+
+def compare_setting(
+    opened: OpenCity,
+    setting: Setting,
+    cells: Sequence[Cell],
+    policies: Sequence[str],
+    make: Callable[[OpenCity, City], World] = _fast,
+) -> list[Days]:
+    """The days of a setting under each policy."""
+    world, found = make(opened, setting.city), []
+    with ExitStack() as closed:
+        closed.callback(getattr(world, "close", lambda: None))
+        for policy in policies:
+            decide = open_policy(policy, setting.city, opened.calibration)
+            found.append(run_days(world, setting, cells, decide))
+    return found
+
+
+def whatif(
+    source: str,
+    policy: str,
+    out: Path,
+    blocks: int = 4,
+    calibration: Path | None = None,
+    force: bool = False,
+    docs: Path | None = None,
+) -> tuple[list[Finding], list[str]]:
+    """Run all settings in the fast world; write the folder, and a document if one is named.
+
+    Returns the findings and the answers.
+    """
+    if blocks < 2:
+        raise InputError(f"{blocks} blocks: an interval needs at least 2")
+    refuse_foreign(out, RESULT, force=force)
+    opened = open_city(source, calibration)
+    cells = PURPOSES["development"].cells(blocks, (1.0,))
+    world = _fast(opened, opened.city)
+    world.run_day(cells[0], open_policy(NOBODY, opened.city))
+    buses = buses_of(opened.city, world.arrivals_s)
+    listed = settings(opened.city, buses)
+
+    def compared(setting: Setting) -> Finding:
+        own = [replace(cell, demand=setting.level) for cell in cells]
+        without, held = compare_setting(opened, setting, own, (NOBODY, policy))
+        return finding(setting, own, without, held)
+
+    # Compiled days let other threads run.
+    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as threads:
+        days = threads.map(compared, listed)
+        found = [*bar.track(days, len(listed), description=f"what if in {opened.name}")]
+    said = answers(found, float(buses.mean()))
+    result = {
+        "city": digest(opened.city),
+        "policy": {"source": policy, "sha256": policy_digest(policy)},
+        "evenline": evenline.__version__,
+        "blocks": blocks,
+        "findings": [asdict(each) | {"verdict": each.verdict} for each in found],
+        "answers": said,
+    }
+    picture = png(figure(found, f"{policy} minus no holding in {opened.name}"))
+    write_listed(out, {PICTURE: picture, RESULT: to_json(result).encode()}, force)
+    if docs is not None:
+        name = f"whatif-{opened.name}.png"
+        write_bytes(docs.parent / "images" / name, picture)
+        command = f"evenline whatif --city {source} --policy {policy} --blocks {blocks}"
+        insert(docs, f"whatif {opened.name}", document(found, said, command, name))
+    return found, said
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def answers(found: Sequence[Finding], buses: float) -> list[str]:
+    """What an operator asks first."""
+    by_name = {(each.factor, each.name): each for each in found}
+    usual = by_name[USUAL, USUAL]
+    saved = -usual.generalized_s.mean
+    if saved <= 0.0:
+        return [f"As the city is, the policy saves nothing ({number(-saved, '+.1f')} s)."]
+
+    def kept(factor: str, name: str) -> str:
+        left = -by_name[factor, name].generalized_s.mean
+        return f"{number(left, '.1f')} of {number(saved, '.1f')} s ({100 * left / saved:.0f} %)"
+
+    return [
+        f"Is terminal holding enough? It saves {kept(WHERE, 'terminals only')}.",
+        f"What if half the drivers comply? The policy still saves {kept(DRIVERS, '50 %')}.",
+        f"How many buses is the controller worth? {_worth(by_name, usual, buses)}",
+    ]
+
+
+def _worth(by_name: dict[tuple[str, str], Finding], usual: Finding, buses: float) -> str:
+    more = [0, *(n for n in MORE if n > 0)]
+    times = [usual.without["generalized_s"]]
+    times += [by_name[BUSES, f"{n:+d}"].without["generalized_s"] for n in more[1:]]
+    target = usual.held["generalized_s"]
+    among = f"on each route, which has about {buses:.0f}"
+    for i in range(1, len(more)):
+        if times[i] <= target:
+            share = (times[i - 1] - target) / max(times[i - 1] - times[i], 1e-9)
+            return f"About {more[i - 1] + share * (more[i] - more[i - 1]):.1f} buses {among}."
+    return f"More than {more[-1]} buses {among}."
+
+
+def rows(found: Sequence[Finding]) -> list[list[str]]:
+    """The table: a head, then one row for each setting."""
+    lines = [
+        [
+            "Changed", "Setting", "Without holding, s", "Policy, s", "Difference, s", "Waiting, s",
+            "Riding, s", "Completion, points", "Excess wait, s", "Late departures",
+        ]
+    ]  # fmt: skip
+    for each in found:
+        a, b = each.without, each.held
+        lines.append(
+            [
+                each.factor,
+                each.name,
+                number(a["generalized_s"], ",.1f"),
+                number(b["generalized_s"], ",.1f"),
+                signed(each.generalized_s, ".1f"),
+                number(b["waiting_s"] - a["waiting_s"], "+.1f"),
+                number(b["riding_s"] - a["riding_s"], "+.1f"),
+                signed(each.completion, ".2f", 100.0),
+                number(b["excess_wait_s"], ".1f"),
+                number(b["late_departures"], ".1f"),
+            ]
+        )
+    return lines
+
+
+def document(found: Sequence[Finding], said: Sequence[str], command: str, picture: str) -> str:
+    """Answers, table and figure as Markdown."""
+    head, *lines = [f"| {' | '.join(row)} |" for row in rows(found)]
+    answered = [f"- {sentence}" for sentence in said]
+    table = [head, "|---" * len(rows(found)[0]) + "|", *lines]
+    shown = f"![What each setting changes]({Path('images') / picture})"
+    return "\n".join([f"Made by `{command}`.", "", *answered, "", *table, "", shown])
+
+
+def figure(found: Sequence[Finding], title: str) -> Figure:
+    """What the policy saves or costs in each setting, with intervals over blocks."""
+    picture = Figure(figsize=(7.5, 0.32 * len(found) + 1.3), layout="constrained")
+    axes = picture.subplots()
+    for row, each in enumerate(found):
+        d = each.generalized_s
+        low, high = (d.mean, d.mean) if d.low is None or d.high is None else (d.low, d.high)
+        axes.plot([low, high], [row, row], color=LIGHT.policies[0], linewidth=2)
+        axes.plot([d.mean], [row], "o", color=LIGHT.policies[0], markersize=5)
+    axes.axvline(0.0, color=LIGHT.muted, linewidth=1)
+    axes.axvline(found[0].generalized_s.mean, color=LIGHT.muted, linewidth=1, linestyle=":")
+    names = [each.name if each.factor == USUAL else f"{each.factor}: {each.name}" for each in found]
+    axes.set_yticks(range(len(found)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("difference of generalized time, s per passenger (95 % interval over blocks)")
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    return picture
+
+
+# -- robustness of what we claim ------------------------------------------------------------------
+
+CLAIMED = ("lookahead", "zero+candidate")
+PLACES = (("town", "fast", 10), ("city", "fast", 5), ("town", "sumo", 3))  # with their blocks
+
+
+def robustness(docs: Path, places: Sequence[tuple[str, str, int]] = PLACES) -> str:
+    """Repeat the hardest settings for our controllers in both worlds; write the document."""
+    parts = []
+    with progress_bar() as bar:
+        for source, world, blocks in places:
+            opened, make = open_city(source), {"fast": _fast, "sumo": _sumo}[world]
+            cells = PURPOSES["development"].cells(blocks, (1.0,))
+            found: list[tuple[Finding, ...]] = []
+            listed = hard_settings(opened.city)
+            for setting in bar.track(listed, description=f"robustness in {source}, {world}"):
+                zero, *others = compare_setting(opened, setting, cells, (NOBODY, *CLAIMED), make)
+                found.append(tuple(finding(setting, cells, zero, held) for held in others))
+            parts.append(_robust_table(source, world, blocks, found))
+    text = "\n\n".join(
+        [*parts, "Made by `evenline whatif --robustness --docs docs/controllers.md`."]
+    )
+    insert(docs, "robustness", text)
+    return text
+
+
+def _robust_table(source: str, world: str, blocks: int, found: list[tuple[Finding, ...]]) -> str:
+    place = f"`{source}` in {'SUMO' if world == 'sumo' else 'the fast world'}, {blocks} days"
+    head = " | ".join(f"{name}: time, s | completion, points" for name in CLAIMED)
+    lines = [f"{place}, minus no holding on the same days:", ""]
+    lines += [f"| Setting | {head} |", "|---" * (1 + 2 * len(CLAIMED)) + "|"]
+    for row in found:
+        one = row[0]
+        name = one.name if one.factor == USUAL else f"{one.factor}: {one.name}"
+        values = [
+            f"{signed(each.generalized_s, '.1f')} | {signed(each.completion, '.2f', 100.0)}"
+            for each in row
+        ]
+        lines.append(f"| {name} | {' | '.join(values)} |")
+    lost = [
+        f"{policy} ({row[i].factor} {row[i].name})"
+        for row in found
+        for i, policy in enumerate(CLAIMED)
+        if row[i].verdict != "ahead"
+    ]
+    said = (
+        f"Not clearly ahead of no holding: {', '.join(lost)}."
+        if lost
+        else ("Both are ahead of no holding in every setting.")
+    )
+    return "\n".join([*lines, "", said])

@@ -1,0 +1,75 @@
+"""What if: a setting changes one thing, the same days run with and without the policy."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenline.city.embedded import embedded_city
+from evenline.experiments import whatif as w
+from evenline.experiments.compare import Difference
+from evenline.support.errors import InputError
+
+TOWN = embedded_city("town")
+
+
+def departures(trips_of: tuple[tuple[int, ...], ...], city: object) -> list[list[int]]:
+    return [[city.trips[t].departure_s for t in own] for own in trips_of]  # type: ignore[attr-defined]
+
+
+def test_headways_are_multiplied_between_the_first_trip_and_the_last() -> None:
+    every = np.ones(len(TOWN.services))
+    same, half = w.respaced(TOWN, every), w.respaced(TOWN, every / 2)
+    usual = departures(TOWN.trips_of, TOWN)
+    assert departures(same.trips_of, same) == usual
+    for old, new in zip(usual, departures(half.trips_of, half), strict=True):
+        assert len(new) == 2 * len(old) - 1 and new[::2] == old
+        assert np.all(np.diff(new) > 0)
+
+
+def test_each_setting_changes_one_thing() -> None:
+    listed = w.settings(TOWN, np.full(len(TOWN.services), 6.0))
+    assert listed[0].city is TOWN and len({(s.factor, s.name) for s in listed}) == len(listed)
+    for setting in listed[1:]:
+        changed = (
+            setting.city.operations != TOWN.operations,
+            setting.city.trips != TOWN.trips,
+            setting.level != 1.0,
+        )
+        assert sum(changed) == 1, setting.name
+        assert setting.city.journeys is TOWN.journeys
+
+
+def test_the_same_policy_changes_nothing_in_any_setting(tmp_path: Path) -> None:
+    found, said = w.whatif("town", "zero", tmp_path / "out", blocks=2)
+    assert all(each.generalized_s == Difference(0.0, 0.0, 0.0) for each in found)
+    assert said == ["As the city is, the policy saves nothing (+0.0 s)."]
+    told = json.loads((tmp_path / "out" / w.RESULT).read_text())
+    assert [each["verdict"] for each in told["findings"]] == ["open"] * len(found)
+    assert (tmp_path / "out" / w.PICTURE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_more_buses_and_shorter_headways_shorten_the_wait(tmp_path: Path) -> None:
+    found, said = w.whatif("town", "two-way", tmp_path / "out", blocks=2)
+    wait = {(each.factor, each.name): each.without["waiting_s"] for each in found}
+    buses = [wait[w.BUSES, name] for name in ("-2", "-1")]
+    buses += [wait[w.USUAL, w.USUAL], wait[w.BUSES, "+1"], wait[w.BUSES, "+2"]]
+    assert buses == sorted(buses, reverse=True)
+    assert len(said) == 3 and len(w.rows(found)) == len(found) + 1
+    held = {(each.factor, each.name): each.held["mean_hold_s"] for each in found}
+    assert held[w.WHERE, "terminals only"] < held[w.DRIVERS, "50 %"] < held[w.USUAL, w.USUAL]
+
+
+def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1 blocks: an interval needs at least 2"):
+        w.whatif("town", "zero", tmp_path, blocks=1)
+
+
+def test_robustness_is_written_into_the_document(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("before\n<!-- begin robustness -->\nstale\n<!-- end robustness -->\nafter\n")
+    w.robustness(document, [("town", "fast", 2)])
+    text = document.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
+    assert text.count("| held at: terminals only |") == 1 and "5 %" in text
