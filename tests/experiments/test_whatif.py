@@ -68,7 +68,9 @@ def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
 
 def test_robustness_is_written_into_the_document(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
-    document.write_text("before\n<!-- begin robustness -->\nstale\n<!-- end robustness -->\nafter\n")
+    document.write_text(
+        "before\n<!-- begin robustness -->\nstale\n<!-- end robustness -->\nafter\n"
+    )
     w.robustness(document, [("town", "fast", 2)])
     text = document.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
