@@ -143,8 +143,7 @@ def test_checking_a_city_names_roads_that_do_not_connect(
 ) -> None:
     write_turning_hamlet(tmp_path / "h")
     assert evenline("city", "seal", "h").code == 0
-    told = "h: services.csv row 1: road B-C does not lead into C-B"
-    assert_refused(evenline("city", "check", "h"), told)
+    assert evenline("city", "check", "h").code == 0, "a service may turn back"
     cars = HAMLET["car_routes.csv"].replace("C-B B-A", "C-B B-C")
     write_hamlet(tmp_path / "h", {"car_routes.csv": cars.encode()})
     told = "h: car_routes.csv row 2: road C-B does not lead into B-C"

@@ -209,10 +209,9 @@ def stated(allowed: Range | Words, value: Any) -> bool:
     """Whether a text or a number is within a range of the tables."""
     if isinstance(allowed, Words):
         words = value.split() if allowed.list else [value]
-        fits = (
-            re.fullmatch(allowed.pattern, w) and w.isprintable() and ".." not in w for w in words
-        )
-        return bool(words) and all(fits)
+        fits = (re.fullmatch(allowed.pattern, w) and w.isprintable() for w in words)
+        escapes = allowed.path and any(".." in word for word in words)
+        return bool(words) and all(fits) and not escapes
     try:
         number = float(value)
     except ValueError:
