@@ -17,6 +17,7 @@ from evenline.trial.matrix import run, standing
 from evenline.trial.packed import pack, unpack
 from evenline.trial.registration import Trial, journal, open_trial, read_trial, withdraw
 from evenline.trial.verify import verify
+from evenline.trial.versions import version_sensitivity
 from made import better_by_ninety, made_up, registered
 
 BLOCKS = [(9101, 9201), (9102, 9202)]
@@ -91,6 +92,10 @@ def test_a_withdrawn_trial_is_closed_packed_and_verified(trial: Trial, tmp_path:
     write_text(trial.folder / "verification.json", to_json(opinion.report))
     closed = closeout(trial.folder)
     assert not closed.confirmed
+    others = version_sensitivity(
+        trial.folder, ["1.25.0"], 2, tmp_path / "versions", made_up(trial, better_by_ninety)
+    )
+    assert others["1.25.0"].difference.generalized_s == pytest.approx(-90.0)
     packed = pack(trial.folder, tmp_path / "packed")
     assert len(packed.blocks) == 2 and len(packed.detached) == 1
     assert verify(tmp_path / "packed", root=closed.merkle_root).problems == []

@@ -32,7 +32,7 @@ from evenline.trial.analyse import (
     figures,
     means,
 )
-from evenline.trial.matrix import finished, record_path
+from evenline.trial.matrix import finished, record_path, standing
 from evenline.trial.records import JobRecord
 from evenline.trial.registration import CLOSEOUT, Job, Trial, open_trial, read_trial
 from evenline.trial.verify import verify
@@ -93,7 +93,7 @@ def _finished(folder: Path) -> tuple[Trial, dict[str, JobRecord]]:
     for problem in verify(folder).problems:
         raise InputError(f"{folder}: {problem}")
     trial = read_trial(folder)
-    return trial, {a: read_record(record_path(trial, a), JobRecord) for a in trial.jobs()}
+    return trial, {a: read_record(record_path(trial, a), JobRecord) for a in standing(trial).done}
 
 
 def _key(job: Job) -> Key:
