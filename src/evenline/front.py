@@ -282,7 +282,7 @@ def network_map(city: OpenCity | str) -> Picture:
     return Picture(draw(opened.city), f"map-{opened.name}")
 
 
-def make_env(city: OpenCity | str = "town") -> "HoldingEnv":
+def make_env(city: OpenCity | str = "town", state_version: int = 1) -> "HoldingEnv":
     """Make a Gymnasium environment over the fast world, with the days reserved for training."""
     from evenline.control.gym import HoldingEnv
 
@@ -293,7 +293,7 @@ def make_env(city: OpenCity | str = "town") -> "HoldingEnv":
         block, level = seed % purpose.blocks, DEMAND_LEVELS[seed % len(DEMAND_LEVELS)]
         return Cell(purpose.sumo_seed + block, purpose.demand_seed + block, level)
 
-    return HoldingEnv(opened.fast_world, cell_of)
+    return HoldingEnv(opened.fast_world, cell_of, state_version)
 
 
 def run_study(plan: str | Path = "town", out: str | Path | None = None) -> Path:

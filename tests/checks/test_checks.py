@@ -10,6 +10,7 @@ import pytest
 from evenline.checks import check_city, check_learner, check_policy, check_world
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
+from evenline.city.operations import Disruption, Operations
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import ON_BOARD, RATE, TARGET_AHEAD, Batch
 from evenline.policies.actor import random_tensors
@@ -84,6 +85,36 @@ class Broken:
 def test_a_world_that_breaks_a_promise_fails(town: OpenCity, fault: str) -> None:
     with pytest.raises(AssertionError):
         check_world(Broken(town, fault), CELL)
+
+
+def operated(town: OpenCity) -> OpenCity:
+    """The town with limits of holds, drivers who do not obey, and every kind of disruption."""
+    stops, last = town.city.services[0].stops, len(town.city.trips) - 1
+    disruptions = (
+        Disruption("cancelled", trip=last),
+        Disruption("breakdown", trip=0, stop=stops[3]),
+        Disruption("closed", stop=stops[2], from_s=1500, until_s=4000),
+        Disruption("slow", road=town.city.services[0].roads[1], factor=2.0),
+    )
+    operations = Operations(max_hold_s=30.0, ignored_share=0.2, disruptions=disruptions)
+    return replace(town, city=replace(town.city, operations=operations))
+
+
+@pytest.mark.parametrize("name", ["fast", "sumo"])
+def test_our_worlds_pass_with_operations_and_disruptions(town: OpenCity, name: str) -> None:
+    world = open_world(name, operated(town))
+    try:
+        assert check_world(world, CELL).mean_hold_s < 20.0
+    finally:
+        getattr(world, "close", lambda: None)()
+
+
+def test_a_world_that_ignores_the_operations_fails(town: OpenCity) -> None:
+    """It holds as long as it was asked to, though its city says otherwise."""
+    world = Broken(town, "")
+    world.city = operated(town).city
+    with pytest.raises(AssertionError, match="as the operations allow"):
+        check_world(world, CELL)
 
 
 def test_a_wrapper_that_breaks_none_passes(town: OpenCity) -> None:

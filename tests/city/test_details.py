@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenline.city.model import Carried, City, Clock, Origin
-from evenline.city.operations import ControlPoint, Operations
+from evenline.city.operations import ControlPoint, Disruption, Operations
 from evenline.city.tables import digest, load_city, network_digest, save_city, seal_city
 from evenline.support.errors import InputError
 from hamlet import DETAILS, HAMLET, refusal, seal, write_hamlet
@@ -28,7 +28,12 @@ def test_details_are_read_as_they_stand(detailed: Path) -> None:
     assert [trip.block for trip in city.trips] == ["", "duty 7", "duty 7", ""]
     assert city.due_s is not None and city.due_s.tolist()[3:6] == [300, 390, 480]
     assert city.operations.control_points == (ControlPoint(0, 45.0), ControlPoint(4, 20.0))
-    assert city.operations.cancelled == (3,)
+    assert city.operations.disruptions == (
+        Disruption("slow", road="B-C", from_s=60, until_s=600, factor=2.5),
+        Disruption("cancelled", trip=3),
+        Disruption("breakdown", trip=1, stop=1, day=7),
+        Disruption("closed", stop=4, from_s=100, until_s=400),
+    )
 
 
 def whole(city: City) -> City:
@@ -94,6 +99,15 @@ def test_a_changed_carried_file_is_refused(detailed: Path, tmp_path: Path) -> No
         ("schedule.csv", "out.0,1,90\n", "", "schedule.csv: out.0 has no time at one of its stops"),
         ("schedule.csv", "out.0,2,180", "out.0,2,80", "schedule row 3 (out.0): 80 s is before"),
         ("schedule.csv", "out.0,2,180", "out.0,3,180", "schedule.csv row 3: out.0 has no stop 3"),
+        ("disruptions.csv", "slow,B-C", "slow,B-Z", "disruptions row 1: no road B-Z"),
+        ("disruptions.csv", "60,600", "600,600", "disruptions row 1: until_s 600 must be after"),
+        ("disruptions.csv", "600,2.5", "600,0.5", "disruptions row 1: factor 0.5 must be from 1"),
+        ("disruptions.csv", "B-C,", "B-C,s2", "disruptions.csv row 1: leave stop_id empty for the"),
+        ("disruptions.csv", "led,back.1", "led,s1", "disruptions.csv row 2: unknown trip 's1'"),
+        ("disruptions.csv", "out.1,s2", "out.1,s3", "disruptions row 3: a bus breaks down before"),
+        ("disruptions.csv", "closed,t2", "closed,t1", "disruptions row 4: a stop is closed to the"),
+        ("disruptions.csv", "400,,", "400,2,", "disruptions.csv row 4: leave factor empty for the"),
+        ("disruptions.csv", "closed", "flood", "disruptions row 4: kind 'flood'; choose"),
     ],
 )
 def test_a_wrong_detail_is_named(detailed: Path, name: str, old: str, new: str, said: str) -> None:

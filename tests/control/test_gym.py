@@ -58,6 +58,7 @@ def test_the_rewards_of_a_day_in_sumo_are_its_passenger_time(sumo_env: HoldingEn
     outcome = sumo_env.cycle.world.outcome()
     assert steps == outcome.decisions
     assert cost == pytest.approx(outcome.generalized_s * outcome.departed, rel=1e-9)
+    assert info.pop("executed_holds_s") == pytest.approx([30.0 * (float(action[0]) + 1.0)])
     assert info == {"trip": None, "stop": None, "time_s": 7_200, "cost": info["cost"]}
     with pytest.raises(InputError, match="the day is over"):
         sumo_env.step(action)

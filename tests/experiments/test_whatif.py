@@ -61,6 +61,19 @@ def test_more_buses_and_shorter_headways_shorten_the_wait(tmp_path: Path) -> Non
     assert held[w.WHERE, "terminals only"] < held[w.DRIVERS, "50 %"] < held[w.USUAL, w.USUAL]
 
 
+def test_lost_trips_are_shown_in_a_city_that_loses_some() -> None:
+    figures = dict.fromkeys(
+        ("generalized_s", "waiting_s", "riding_s", "excess_wait_s", "late_departures"), 0.0
+    )
+    none, change = figures | {"lost_trips": 0.0}, Difference(0.0, 0.0, 0.0)
+    some = figures | {"lost_trips": 2.0}
+    for held, shown in ((none, "Late departures"), (some, "Lost trips")):
+        found = w.Finding(w.USUAL, w.USUAL, none, held, change, change)
+        head, row = w.rows([found])
+        assert head[-1] == shown and len(head) == len(row)
+        assert row[-1] == ("2.0" if held is some else "0.0")
+
+
 def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 blocks: an interval needs at least 2"):
         w.whatif("town", "zero", tmp_path, blocks=1)

@@ -20,6 +20,7 @@ from evenline.experiments.worth import (
     day_running_times,
     day_tables,
     flat,
+    from_leaders,
     late,
     unseen,
 )
@@ -66,6 +67,15 @@ def test_reports_that_are_not_late_change_nothing(monkeypatch: pytest.MonkeyPatc
     assert TOWN.world().run_day(cell, late(TOWN, cell)).generalized_s == pytest.approx(
         plain.generalized_s, rel=0.01
     )
+
+
+def test_running_times_of_leaders_count_by_the_trust_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = TOWN.world().run_day(CELL, TOWN.look({}))
+    assert TOWN.world().run_day(CELL, from_leaders(TOWN, CELL)) != plain
+    monkeypatch.setattr(module, "LEADER_TRUST", 0.0)
+    assert TOWN.world().run_day(CELL, from_leaders(TOWN, CELL)) == plain
 
 
 def test_the_running_times_of_a_day_are_those_of_its_trips() -> None:

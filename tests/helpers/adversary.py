@@ -212,6 +212,8 @@ def stated(allowed: Range | Words, value: Any) -> bool:
         fits = (re.fullmatch(allowed.pattern, w) and w.isprintable() for w in words)
         escapes = allowed.path and any(".." in word for word in words)
         return bool(words) and all(fits) and not escapes
+    if value == "":
+        return allowed.blank
     try:
         number = float(value)
     except ValueError:

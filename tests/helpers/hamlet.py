@@ -102,7 +102,13 @@ capacity,min_dwell_s,exchange_s_per_passenger,length_m,max_speed_mps,accel_mps2,
 """,
     "trip_details.csv": "trip_id,vehicle,block_id\nout.1,1,duty 7\nback.0,0,duty 7\n",
     "control_points.csv": "stop_id,max_hold_s\ns1,45.0\nt2,20.0\n",
-    "disruptions.csv": "kind,trip_id\ncancelled,back.1\n",
+    "disruptions.csv": """\
+kind,id,stop_id,from_s,until_s,factor,day
+slow,B-C,,60,600,2.5,
+cancelled,back.1,,,,,
+breakdown,out.1,s2,,,,7
+closed,t2,,100,400,,
+""",
     "schedule.csv": "trip_id,stop_sequence,due_s\n"
     + "".join(
         f"{trip},{i},{start + 90 * i}\n"

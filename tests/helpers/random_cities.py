@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenline.city.demand import DEMAND_LEVELS, Cell, carrying
 from evenline.city.model import City, Journeys, Node, Road, Service, Stop, Trip, Vehicle
-from evenline.city.operations import HOLD_AT, ControlPoint, Operations
+from evenline.city.operations import HOLD_AT, ControlPoint, Disruption, Operations
 from evenline.worlds.calibration import Calibration
 
 Legs = list[tuple[int, int, tuple[int, ...]]]  # board, alight, services that may carry
@@ -157,7 +157,7 @@ def cities(draw: Draw, most_services: int = 4) -> City:
 
 @st.composite
 def operated(draw: Draw, city: City) -> City:
-    """The same city with a schedule, limits of holds, drivers, cancelled trips and duties."""
+    """The same city with a schedule, limits of holds, drivers, disruptions and duties."""
     lengths = [len(city.services[trip.service].stops) for trip in city.trips]
     steps = draw(st.integers(1, 120))
     due = [
@@ -183,10 +183,33 @@ def operated(draw: Draw, city: City) -> City:
         duties=draw(st.booleans()),
         recovery_s=draw(st.integers(0, 90)),
         control_points=tuple(ControlPoint(stop, cap) for stop, cap in points.items()),
-        cancelled=tuple(draw(st.sets(st.integers(0, len(city.trips) - 1), max_size=1))),
+        disruptions=tuple(draw(st.lists(disruptions(city), max_size=5))),
     )
     trips = tuple(replace(trip, block=draw(names)) for trip in city.trips)
     return replace(city, trips=trips, due_s=np.array(due, np.int32), operations=operations)
+
+
+@st.composite
+def disruptions(draw: Draw, city: City) -> Disruption:
+    """Something that goes wrong, on every day or on one that nobody asks for."""
+    kinds, middle = ["cancelled", "breakdown", "slow"], sorted({
+        stop for service in city.services for stop in service.stops[1:-1]
+    })  # fmt: skip
+    kind = draw(st.sampled_from([*kinds, "closed", "closed"] if middle else kinds))
+    begin = draw(st.integers(0, city.horizon_s))
+    end = draw(st.none() | st.integers(begin + 1, 2 * city.horizon_s))
+    day = draw(st.sampled_from([None, None, None, 2**31 - 2]))
+    trip = draw(st.integers(0, len(city.trips) - 1))
+    stops = city.services[city.trips[trip].service].stops
+    if kind == "cancelled":
+        return Disruption(kind, trip=trip, day=day)
+    if kind == "breakdown":
+        stop = draw(st.sampled_from([-1, *stops[:-1]]))
+        return Disruption(kind, trip, stop, from_s=draw(st.sampled_from([0, begin])), day=day)
+    if kind == "closed":
+        return Disruption(kind, -1, draw(st.sampled_from(middle)), "", begin, end, day=day)
+    road, factor = draw(st.sampled_from(city.roads)).id, draw(st.floats(1.0, 5.0))
+    return Disruption(kind, -1, -1, road, begin, end, factor, day)
 
 
 @st.composite

@@ -15,6 +15,7 @@ import numpy as np
 
 from evenline.city.demand import Cell, realise
 from evenline.city.model import City
+from evenline.city.operations import Disruption
 from evenline.control.event import Batch
 from evenline.control.operations import cancelled_trips, driver_luck
 from evenline.control.outcome import Outcome
@@ -25,6 +26,7 @@ BATCH = 16
 RATE_S = 1800
 HOUR_S, CYCLE_S, PHASE_S = 3600, 90, 10
 MASK = 2**64 - 1
+LAST_IN_LINE = 10**9  # of several who came in the same second
 
 
 def bits(key: int, number: int) -> int:
@@ -33,6 +35,11 @@ def bits(key: int, number: int) -> int:
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
     return x ^ (x >> 31)
+
+
+def _lasts(disruption: Disruption, second: int) -> bool:
+    ends = disruption.until_s
+    return disruption.from_s <= second and (ends is None or second < ends)
 
 
 def uniform(key: int, number: int) -> float:
@@ -90,6 +97,7 @@ class Bus:
     pace: np.float32
     reached_s: list[int] = field(default_factory=list)
     riders: list[Ride] = field(default_factory=list)
+    passes: int = 0  # closed stops on the way to the next one
 
     @property
     def position(self) -> int:
@@ -164,7 +172,17 @@ class ReferenceWorld:
             denied_boardings=sum(visit.left_behind for visit in self.visits),
             trips_completed=len(self.durations),
             trip_duration_total_s=sum(self.durations),
+            **self._begun(),
         )
+
+    def _begun(self) -> dict[str, int]:
+        """In a city with duties: trips that began over a minute late, and those that did not."""
+        if not self.city.operations.duties:
+            return {}
+        pairs = zip(self.city.trips, self.buses, strict=True)
+        late = sum(bool(b.reached_s) and b.reached_s[0] > t.departure_s + 60 for t, b in pairs)
+        lost = sum(not bus.reached_s for bus in self.buses)
+        return {"late_departures": late, "lost_trips": lost}
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -198,7 +216,9 @@ class ReferenceWorld:
             while self.arrivals and self.arrivals[0][0] == self.now:
                 bus = self.buses[heapq.heappop(self.arrivals)[2]]
                 gap = self._arrive(bus)
-                if bus.position == len(self.city.services[bus.service].stops) - 1:
+                if self._broken(bus):
+                    self._break_down(bus)
+                elif bus.position == len(self.city.services[bus.service].stops) - 1:
                     self._finish(bus)
                 else:
                     asking.append((bus, gap))
@@ -217,6 +237,15 @@ class ReferenceWorld:
     # -- buses ------------------------------------------------------------------------------------
 
     def _arrive(self, bus: Bus) -> int | None:
+        """A bus that has passed closed stops counts as having been there at this second."""
+        for _ in range(bus.passes):
+            self._come_to_a_stop(bus)
+            for ride in reversed(self._leaving(bus)):
+                self._alight(bus, ride, self.now)
+        bus.passes = 0
+        return self._come_to_a_stop(bus)
+
+    def _come_to_a_stop(self, bus: Bus) -> int | None:
         bus.reached_s.append(self.now)
         order = self.running[bus.service]
         if bus.position == 0:
@@ -228,6 +257,38 @@ class ReferenceWorld:
         before = self.last_s.get((bus.service, bus.position))
         self.last_s[bus.service, bus.position] = self.now
         return None if before is None else self.now - before
+
+    def _today(self, kind: str) -> list[Disruption]:
+        listed = self.city.operations.disruptions
+        return [d for d in listed if d.kind == kind and d.day in (None, self.cell.sumo_seed)]
+
+    def _broken(self, bus: Bus) -> bool:
+        stops = self.city.services[bus.service].stops
+        return bus.position < len(stops) - 1 and any(
+            d.trip == bus.trip
+            and d.from_s <= self.now
+            and d.stop in (-1, *stops[: bus.position + 1])
+            for d in self._today("breakdown")
+        )
+
+    def _break_down(self, bus: Bus) -> None:
+        """Everyone gets out, and whoever is not there waits for another bus of the service."""
+        self.running[bus.service].remove(bus)
+        load = len(bus.riders)
+        for ride in reversed(self._leaving(bus)):
+            self._alight(bus, ride, self.now)
+        for ride in sorted(bus.riders, key=lambda ride: ride.leg.number):
+            person, left = ride.person, ride.leg
+            self.riding[self.now :] -= 1
+            self.rides.remove(ride)
+            rest = Leg(left.number, self._stop(bus), left.alight, (bus.service,), LAST_IN_LINE)
+            person.legs.insert(0, rest)
+            person.since_s, person.changing = self.now, True
+            self._wait(person)
+        bus.riders.clear()
+        self.visits.append(
+            Visit(bus.trip, bus.position, self.now, self.now, load, load, 0, 0, 0, 0.0)
+        )
 
     def _finish(self, bus: Bus) -> None:
         self.running[bus.service].remove(bus)
@@ -298,22 +359,46 @@ class ReferenceWorld:
         self.hold_total_s += hold_s
         self.holds_zero += hold_s == 0
         leaves = self._exchange(bus, base_s, hold_s)
-        heapq.heappush(self.arrivals, (leaves + self._run(bus, leaves), bus.service, bus.trip))
+        stops, reaches = self.city.services[bus.service].stops, leaves
+        for position in range(bus.position, len(stops) - 1):
+            reaches += self._run(bus, position, reaches)
+            shut = [d for d in self._today("closed") if d.stop == stops[position + 1]]
+            if position + 1 == len(stops) - 1 or not any(_lasts(d, leaves) for d in shut):
+                break
+            bus.passes += 1
+        heapq.heappush(self.arrivals, (reaches, bus.service, bus.trip))
 
-    def _run(self, bus: Bus, leaves: int) -> int:
+    def _run(self, bus: Bus, position: int, leaves: int) -> int:
         """Whole seconds to the next stop. Single precision is what the tables are kept in."""
         fit, single = self.calibration, np.float32
-        place = self._place(bus.service, bus.position)
+        place = self._place(bus.service, position)
         hour = min(leaves // HOUR_S, fit.mean_s.shape[1] - 1)
         expected = single(fit.mean_s[place, hour]) + single(fit.pace_s[place]) * bus.pace
         expected += single(fit.phase_s[place, leaves % CYCLE_S // PHASE_S])
-        noise = quantile(fit.noise_s[place].tolist(), self._luck(bus))
-        return max(int(float(expected) + noise + 0.5), int(fit.least_s[place]))
+        noise = quantile(fit.noise_s[place].tolist(), self._luck(bus, position))
+        run = (float(expected) + noise) * self._slowness(bus, position, leaves)
+        return max(int(run + 0.5), int(fit.least_s[place]))
 
-    def _luck(self, bus: Bus) -> float:
+    def _slowness(self, bus: Bus, position: int, leaves: int) -> float:
+        """The metres on a slow road take longer; the time is spread evenly over the metres."""
+        service = self.city.services[bus.service]
+        start, end = service.distance_m[position : position + 2]
+        factor = 1.0
+        for slow in self._today("slow"):
+            road_starts, slow_m = 0.0, 0.0
+            for name in service.roads:
+                length = next(road.length_m for road in self.city.roads if road.id == name)
+                if name == slow.road:
+                    slow_m += max(min(end, road_starts + length) - max(start, road_starts), 0.0)
+                road_starts += length
+            if _lasts(slow, leaves):
+                factor += slow_m / (end - start) * (slow.factor - 1.0)
+        return factor
+
+    def _luck(self, bus: Bus, position: int) -> float:
         """A run's own draw, or with the share `follow` the draw of the trip before."""
         lengths = [len(self.city.services[trip.service].stops) for trip in self.city.trips]
-        numbers = [2 * (sum(lengths[:trip]) + bus.position) for trip in range(len(lengths))]
+        numbers = [2 * (sum(lengths[:trip]) + position) for trip in range(len(lengths))]
         earlier = [t for t in range(bus.trip) if self.city.trips[t].service == bus.service]
         copied = bits(self.key, numbers[bus.trip]) % 2048 < round(2048 * self.calibration.follow)
         return uniform(self.key, numbers[earlier[-1] if copied and earlier else bus.trip])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenline.city.build import CityPlan, ServicePlan, build
+from evenline.city.build import CityPlan, ServicePlan, build, legs_of
 from evenline.city.demand import DemandPlan, Peaks
 from evenline.city.embedded import TOWN
 from evenline.city.model import City, Journeys
@@ -15,24 +15,38 @@ from evenline.city.model import City, Journeys
 def streets(services: int, trips: int, headway_s: int, horizon_s: int) -> City:
     """A city of so many equal services; their buses leave in the same seconds."""
     last = (trips - 1) * headway_s
+    lines = tuple(
+        ServicePlan(f"S{i:02d}", f"{i:02d}", ((0, i), (2, i)), 3, trips, 0, last, even=True)
+        for i in range(services)
+    )
+    return _quiet("streets", lines, horizon_s)
+
+
+def square() -> City:
+    """A service once around a square, with a stop on each of its four sides."""
+    corners = ((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))
+    return _quiet("square", (ServicePlan("S00", "00", corners, 4, 3, 0, 600, even=True),), 1800)
+
+
+def _quiet(name: str, services: tuple[ServicePlan, ...], horizon_s: int) -> City:
     profile = Peaks(1.0, ((0.0, 600.0, 1.0),), tail_s=300.0, tail_intensity=1.0, speed_mps=6.0)
     return build(
         CityPlan(
-            name="streets",
+            name=name,
             seed=1,
             horizon_s=horizon_s,
             block_m=400.0,
-            services=tuple(
-                ServicePlan(f"S{i:02d}", f"{i:02d}", ((0, i), (2, i)), 3, trips, 0, last, even=True)
-                for i in range(services)
-            ),
-            unsignalled=frozenset((c, i) for c in range(3) for i in range(services)),
+            services=services,
+            unsignalled=frozenset(corner for s in services for corner in legs_of(s.corners)),
             bus_lanes=(),
             cars_per_hour=(),
             car_routes=0,
             busy=profile,
             demand=DemandPlan(
-                passengers=10 * services, transfer_share=0.0, profile=profile, ride_share=0.5
+                passengers=10 * len(services),
+                transfer_share=0.0,
+                profile=profile,
+                ride_share=0.5,
             ),
         )
     )

@@ -88,6 +88,12 @@ def rides(folder: Path, horizon_s: int) -> list[Ride]:
     return found
 
 
+def carried_to_the_end(folder: Path, bus: str) -> int:
+    """How many people completed a ride on a bus."""
+    everyone = parse(folder / "trips.xml").getroot().iter("ride")
+    return sum(ride.get("vehicle") == bus and float(ride.get("arrival")) >= 0 for ride in everyone)
+
+
 def halts(folder: Path, horizon_s: int) -> list[Halt]:
     """Every stop of every bus."""
     found = []

@@ -360,3 +360,27 @@ def test_a_bundle_with_an_unknown_base_is_refused(tmp_path: Path, base: str, why
 def test_only_a_look_ahead_has_a_base(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="forward does not look ahead, so it has no base"):
         export_bundle(tmp_path / "bad", "forward", TOWN, None, {}, CALIBRATION, base="zero")
+
+
+def test_weighing_is_deciding_with_the_costs_and_without_holds_that_may_not_be() -> None:
+    decides, weighs, tries, bound = (lookahead() for _ in range(4))
+    days = zip(range(60), moments(CELLS[0], decides), strict=False)
+    for _, batch in days:
+        decision, costs = weighs.weigh(batch, np.ones(len(batch.trips), np.bool_))
+        tries.follow(batch)
+        for i, (trip, raw) in enumerate(zip(batch.trips.tolist(), batch.raw, strict=True)):
+            np.testing.assert_array_equal(tries.costs(trip, raw), costs[i])
+            tries.note(trip, raw, decision.holds_s[i])
+        bound.weigh(batch, np.zeros(len(batch.trips), np.bool_))
+        leaves_s = batch.raw[:, event.TIME] + batch.raw[:, event.BASE_DWELL]
+        places = decides.forecast.first_place[batch.raw[:, event.SERVICE].astype(int)]
+        since_s = bound._seen.since_s[places + batch.raw[:, event.STOP].astype(int)]
+        np.testing.assert_array_equal(since_s, leaves_s)
+
+
+def test_nobody_waits_since_before_a_day_was_joined() -> None:
+    late = lookahead()
+    late.join(3000)
+    assert (late._seen.since_s == 3000).all()
+    late.begin()
+    assert (late._seen.since_s == 0).all()

@@ -167,6 +167,29 @@ def test_the_audit_is_the_same_every_time(world: World) -> None:
     assert audit(world, other) == audit(world, other)
 
 
+@pytest.mark.parametrize("in_fast_s", [0.0, 30_000.0])
+def test_a_policy_that_never_holds_in_sumo_must_not_hold_in_the_fast_world(
+    world: World, in_fast_s: float
+) -> None:
+    def holding(hold_s: float) -> World:
+        idle = changed(world["zero"], lambda outcome: replace(outcome, hold_total_s=hold_s))
+        return {"zero": world["zero"], "idle": idle}
+
+    lines = audit(holding(0.0), holding(in_fast_s))
+    outside = {("hold", "idle", "all", "mean hold")} if in_fast_s else set()
+    assert failed(lines) == outside
+    assert all(math.isfinite(value) for li in lines for value in (li.gap, li.low, li.high))
+
+
+def test_days_without_passengers_are_audited_too(world: World) -> None:
+    nobody = {"departed": 0, "completed": 0, "waiting_s": 0, "riding_s": 0, "token_cost": 0}
+    empty = {
+        policy: changed(episodes, lambda outcome: replace(outcome, **nobody))
+        for policy, episodes in world.items()
+    }
+    assert accepted(audit(empty, empty))
+
+
 @pytest.mark.parametrize(
     ("name", "quantity"),
     [

@@ -4,6 +4,7 @@ What a hold becomes, which trips run and when a vehicle begins its next trip is 
 word by word, in the reference simulator.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +18,34 @@ import small_cities
 import sumo_outputs
 from evenline.city.cells import demo_cell
 from evenline.city.model import City
-from evenline.city.operations import ControlPoint, Operations
+from evenline.city.operations import ControlPoint, Disruption, Operations
+from evenline.control.aec import HoldingAEC
 from evenline.control.event import STOP, Batch
+from evenline.control.gym import HoldingEnv
 from evenline.control.operations import cancelled_trips, departures, driver_luck
+from evenline.control.outcome import Outcome
+from evenline.control.parallel import HoldingParallel
+from evenline.control.state import canonical
+from evenline.control.visits import Visit
 from evenline.control.world import run_episode
+from evenline.experiments.compare import Comparison, measure, text_table
 from evenline.policies.bundle import open_policy
 from evenline.replay.episode import record_episode
 from evenline.rules.policy import BEHAVIOURS
+from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld, Fleet
 from evenline.worlds.open import open_city
 from evenline.worlds.sumo.world import SumoWorld
-from random_cities import Day, days, holds, operated, small_city, steady
+from random_cities import (
+    Day,
+    Person,
+    days,
+    holds,
+    journeys_of,
+    operated,
+    small_city,
+    steady,
+)
 from side_by_side import CELL, assert_same_day, examples
 
 OpenWorld = Callable[..., SumoWorld]
@@ -41,6 +59,10 @@ def test_every_operation_is_that_of_the_reference(
 ) -> None:
     city = data.draw(operated(day.city))
     assert_same_day(replace(day, city=city), some_holds)
+
+
+def disrupted(city: City, *disruptions: Disruption) -> City:
+    return replace(city, operations=replace(city.operations, disruptions=disruptions))
 
 
 def sixty(batch: Batch) -> list[float]:
@@ -111,7 +133,7 @@ def test_drivers_have_the_same_luck_under_every_policy_and_habits_of_the_day() -
 
 def test_no_cancelled_trip_runs_in_either_world(open_world: OpenWorld, tmp_path: Path) -> None:
     city = small_cities.streets(services=1, trips=4, headway_s=300, horizon_s=3000)
-    city = replace(city, operations=Operations(cancelled=(2,)))
+    city = disrupted(city, Disruption("cancelled", trip=2))
     fast = FastWorld(city, steady(city), keep_visits=True)
     outcomes = [run_episode(fast, CELL, ALWAYS)]
     assert {visit.trip for visit in fast.visits} == {0, 1, 3}
@@ -136,7 +158,7 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
     operations = Operations(duties=True, recovery_s=700)
     city = replace(city, trips=trips, operations=operations)
     world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
-    run_episode(world, CELL, BEHAVIOURS["zero"])
+    sumo = run_episode(world, CELL, BEHAVIOURS["zero"])
     world.close()
     halts = sumo_outputs.halts(tmp_path, city.horizon_s)
     first, last = city.services[0].stops[0], city.services[0].stops[-1]
@@ -149,6 +171,8 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
     fast = FastWorld(city, steady(city, run_s=150), keep_visits=True)
     run_episode(fast, CELL, BEHAVIOURS["zero"])
     assert departures(city, fast.arrivals_s) == (2, 0)
+    for outcome in (fast.outcome(), sumo):
+        assert (outcome.late_departures, outcome.lost_trips) == (2, 0)
     told = {(v.trip, v.position): v for v in fast.visits}
     assert told[2, 0].arrival_s == told[0, 2].departure_s + 700
 
@@ -160,6 +184,145 @@ def test_a_trip_whose_vehicle_comes_after_the_day_is_lost() -> None:
     world = FastWorld(city, steady(city))
     run_episode(world, CELL, sixty)
     assert departures(city, world.arrivals_s) == (0, 1)
+
+
+# -- disruptions ----------------------------------------------------------------------------------
+
+
+def street(*groups: tuple[int, int, int]) -> City:
+    """One service of three stops and three trips, and people as (departure, position, number)."""
+    city = small_cities.streets(services=1, trips=3, headway_s=600, horizon_s=3000)
+    return small_cities.with_groups(city, groups)
+
+
+def in_both_worlds(
+    city: City, open_world: OpenWorld, folder: Path
+) -> tuple[list[tuple[Outcome, list[Visit]]], list[sumo_outputs.Halt]]:
+    """The outcome and visits of a day in either world, and the halts that SUMO wrote itself."""
+    fast = FastWorld(city, steady(city, run_s=60), keep_visits=True)
+    days = [(run_episode(fast, CELL, BEHAVIOURS["zero"]), fast.visits)]
+    world = open_world(city, outputs=sumo_outputs.output_options(folder))
+    outcome = run_episode(world, CELL, BEHAVIOURS["zero"])
+    days.append((outcome, sorted(world.visits)))
+    world.close()
+    return days, sumo_outputs.halts(folder, city.horizon_s)
+
+
+def test_people_of_a_broken_bus_ride_on_with_the_next_in_both_worlds(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """SUMO's own record: the bus ends its day at the stop, and the next one takes its people."""
+    stop = street().services[0].stops[1]
+    city = disrupted(
+        street((0, 0, 5), (0, 1, 3)), Disruption("breakdown", trip=0, stop=stop, from_s=1)
+    )
+    days, halts = in_both_worlds(city, open_world, tmp_path)
+    for outcome, visits in days:
+        assert [(v.trip, v.position) for v in visits] == [
+            (0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)
+        ]  # fmt: skip
+        broken, next_bus = visits[1], visits[3]
+        on_first = visits[0].boarded
+        assert on_first > 0
+        assert (broken.load, broken.alighted, broken.boarded) == (on_first, on_first, 0)
+        assert next_bus.boarded == 3 + on_first, "those of the stop and those of the broken bus"
+        assert (outcome.departed, outcome.completed, outcome.trips_completed) == (8, 8, 2)
+        assert outcome.decisions == 5
+    fast, sumo = (outcome for outcome, _ in days)
+    assert fast.waiting_s == pytest.approx(sumo.waiting_s, rel=0.1)
+    assert [h.stop for h in halts if h.bus == city.trips[0].id] == [
+        city.stops[i].id for i in city.services[0].stops[:2]
+    ]
+    taken = [h.exchanged for h in halts if h.bus == city.trips[1].id]
+    assert taken[1] == days[1][1][3].boarded
+    assert sumo_outputs.carried_to_the_end(tmp_path, city.trips[1].id) == 8
+
+
+def test_a_closed_stop_is_passed_in_both_worlds(open_world: OpenWorld, tmp_path: Path) -> None:
+    """People there wait until it opens; whoever wants to get out there does so one stop later."""
+    city = street((0, 0, 4), (5, 1, 3))
+    middle = city.services[0].stops[1]
+    alight = city.journeys.leg_alight.copy()
+    alight[:4] = middle  # the journeys of the first stop
+    city = replace(city, journeys=replace(city.journeys, leg_alight=alight))
+    city = disrupted(city, Disruption("closed", stop=middle, until_s=1000))
+    days, halts = in_both_worlds(city, open_world, tmp_path)
+    for outcome, visits in days:
+        assert [v.position for v in visits] == [0, 2, 0, 2, 0, 1, 2]
+        assert [v.load for v in visits if v.position == 2] == [0, 0, 3], "they are already out"
+        assert visits[5].boarded == 3
+        assert (outcome.departed, outcome.completed, outcome.decisions) == (7, 7, 4)
+    fast, sumo = (outcome for outcome, _ in days)
+    assert fast.waiting_s == pytest.approx(sumo.waiting_s, rel=0.1)
+    assert {h.bus for h in halts if h.stop == city.stops[middle].id} == {city.trips[2].id}
+
+
+def test_whoever_changes_at_a_closed_stop_is_set_down_and_walks_back(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """They wait there from the moment they get out, and ride on when it has opened."""
+    city = street((0, 0, 2))
+    first, middle, last = city.services[0].stops
+    people = [Person(0, [(first, middle, (0,)), (middle, last, (0,))]) for _ in range(2)]
+    city = replace(city, journeys=journeys_of(people))
+    city = disrupted(city, Disruption("closed", stop=middle, until_s=1000))
+    days, _ = in_both_worlds(city, open_world, tmp_path)
+    waited = []
+    for outcome, visits in days:
+        assert (outcome.departed, outcome.completed) == (2, 2)
+        assert [(v.trip, v.boarded) for v in visits if v.position == 1] == [(2, 2)]
+        waited.append(outcome.waiting_s)
+    assert waited[0] == pytest.approx(waited[1], rel=0.1) and min(waited) > 2000
+
+
+def test_a_slow_road_takes_longer_in_both_worlds(open_world: OpenWorld) -> None:
+    """A bus of SUMO needs about as much longer as the running time of the fast world grows."""
+    usual = street()
+    road = usual.services[0].roads[0]
+    window = Disruption("slow", road=road, from_s=500, until_s=1000, factor=3.0)
+    first, second = {}, {}
+    for name, city in (("usual", usual), ("slow", disrupted(usual, window))):
+        world = open_world(city)
+        run_episode(world, CELL, BEHAVIOURS["zero"])
+        for visit in world.visits:
+            found = first if visit.trip == 0 else second
+            if visit.trip < 2 and visit.position < 2:
+                at = next(v for v in world.visits if v[:2] == (visit.trip, visit.position + 1))
+                found[name, visit.position] = at.arrival_s - visit.departure_s
+        world.close()
+    assert first["slow", 0] == first["usual", 0], "before the window nothing changes"
+    grown = second["slow", 0] / second["usual", 0]
+    fast = FastWorld(disrupted(usual, window), steady(usual, run_s=100), keep_visits=True)
+    run_episode(fast, CELL, BEHAVIOURS["zero"])
+    runs = [b.arrival_s - a.departure_s for a, b in itertools.pairwise(fast.visits)]
+    assert runs[0] == 100 and runs[3] == 300, "both stops lie on the slow road"
+    assert runs[4] == 100 + round(200 * shared_part(usual)), "only a part of the way is slow"
+    assert grown == pytest.approx(3.0, rel=0.15)
+
+
+def shared_part(city: City) -> float:
+    """How much of the way from the second stop to the third lies on the first road."""
+    service, road = city.services[0], city.roads
+    length = next(r.length_m for r in road if r.id == service.roads[0])
+    return (length - service.distance_m[1]) / (service.distance_m[2] - service.distance_m[1])
+
+
+def test_a_disruption_of_another_day_does_not_happen() -> None:
+    city = line(Operations())
+    today, other = (Disruption("breakdown", trip=1, day=day) for day in (CELL.sumo_seed, 77))
+    assert [len(row) for row in held(disrupted(city, other))] == [3, 3, 3, 3]
+    assert [len(row) for row in held(disrupted(city, today, other))] == [3, 0, 3, 3]
+
+
+def test_the_duty_of_a_broken_bus_is_lost() -> None:
+    city = small_city([[0, 1, 2]], [(0, 0), (0, 500)])
+    trips = tuple(replace(trip, block="a") for trip in city.trips)
+    city = replace(city, trips=trips, operations=Operations(duties=True))
+    whole = run_episode(FastWorld(city, steady(city)), CELL, sixty)
+    assert (whole.late_departures, whole.lost_trips) == (0, 0)
+    city = disrupted(city, Disruption("breakdown", trip=0, stop=1))
+    broken = run_episode(FastWorld(city, steady(city)), CELL, sixty)
+    assert (broken.late_departures, broken.lost_trips) == (0, 1)
 
 
 def test_both_worlds_execute_the_same_holds_of_the_same_events(open_world: OpenWorld) -> None:
@@ -184,6 +347,67 @@ def test_both_worlds_execute_the_same_holds_of_the_same_events(open_world: OpenW
         visit = next(v for v in world.visits if (v.trip, v.position) == (trip, stop))
         assert visit.hold_s == executed
         assert visit.departure_s - visit.arrival_s >= int(executed)
+
+
+# -- what a learner sees --------------------------------------------------------------------------
+
+
+def test_every_view_tells_the_hold_that_happened() -> None:
+    city = line(Operations(hold_at="terminals", max_hold_s=45.0))
+
+    def world() -> FastWorld:
+        return FastWorld(city, steady(city))
+
+    env = HoldingEnv(world, lambda _: CELL)
+    _, info = env.reset(seed=0)
+    assert info["executed_holds_s"] == ()
+    told = [env.step(np.array([1.0], np.float32))[4]["executed_holds_s"] for _ in range(3)]
+    assert told == [(45.0,), (0.0,), (0.0,)]
+    one, all_buses = HoldingAEC(world, lambda _: CELL), HoldingParallel(world, lambda _: CELL)
+    one.reset(seed=0)
+    _, infos = all_buses.reset(seed=0)
+    for hold_s in (45.0, 0.0, 0.0):
+        bus = one.agent_selection
+        one.step(np.array([1.0], np.float32))
+        assert one.infos[bus]["executed_hold_s"] == hold_s
+        assert [name for name, info in infos.items() if info["decides"]] == [bus]
+        infos = all_buses.step({bus: np.array([1.0], np.float32)})[4]
+        assert infos[bus]["executed_hold_s"] == hold_s
+
+
+def test_version_2_of_the_state_adds_the_time_to_the_next_departure(open_world: OpenWorld) -> None:
+    """Read from the timetable by hand, in both worlds; the first 229 numbers stay as they are."""
+    city = small_cities.streets(services=1, trips=3, headway_s=900, horizon_s=3000)
+    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, ("a", "b", "a"), strict=True))
+    city = replace(city, trips=trips, operations=Operations(duties=True))
+    for world in (FastWorld(city, steady(city, run_s=700)), open_world(city)):
+        env = HoldingEnv(lambda world=world: world, lambda _: CELL, state_version=2)
+        state, info = env.reset(seed=0)
+        over, seen = False, 0
+        while not over:
+            assert state.shape == (245,) and env.observation_space.contains(state)
+            assert np.array_equal(state[:229], canonical(env.cycle._packed(), env.cycle.contract))
+            left_s = 1800 - info["time_s"] if info["trip"] == trips[0].id else 3600
+            assert state[229] == pytest.approx(min(max(left_s / 600, -6), 6), abs=1e-6)
+            assert not state[230:].any(), "one bus alone"
+            seen += 1
+            state, _, over, _, info = env.step(np.array([-1.0], np.float32))
+        assert seen == 6 and not state[229:].any()
+        env.close()
+    with pytest.raises(InputError, match="state version 3: choose '1' or '2'"):
+        HoldingEnv(lambda: FastWorld(city, steady(city)), lambda _: CELL, state_version=3)
+
+
+def test_a_comparison_of_a_city_with_duties_shows_late_departures_and_lost_trips() -> None:
+    city = small_city([[0, 1, 2]], [(0, 0), (0, 100), (0, 3000)])
+    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, "aaa", strict=True))
+    city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=3000))
+    world = FastWorld(city, steady(city))
+    figures = measure(city, run_episode(world, CELL, sixty), world.arrivals_s)
+    assert (figures["late_departures"], figures["lost_trips"]) == (1.0, 1.0)
+    found = Comparison("small", "fast", (CELL,), {"zero": ""}, {"zero": {CELL: figures}})
+    assert "Late departures" in text_table(found) and "Lost trips" in text_table(found)
+    assert found.as_json()["policies"][0]["mean"]["lost_trips"] == 1.0
 
 
 def test_the_look_ahead_proposes_only_what_is_allowed() -> None:

@@ -10,7 +10,15 @@ from typing import TypeVar
 import numpy as np
 
 from evenline.city.model import City, Ints, Service, Stop, Trip, Vehicle, visit_offsets
-from evenline.city.operations import ControlPoint, Operations
+from evenline.city.operations import (
+    BREAKDOWN,
+    CANCELLED,
+    CLOSED,
+    SLOW,
+    ControlPoint,
+    Disruption,
+    Operations,
+)
 from evenline.city.ranges import RANGES, VEHICLE
 from evenline.city.rows import Row, csv_text
 from evenline.support.errors import InputError
@@ -51,9 +59,7 @@ def optional_tables(city: City) -> dict[str, str]:
             (city.stops[point.stop].id, point.max_hold_s)
             for point in city.operations.control_points
         ],
-        "disruptions.csv": [
-            ("cancelled", city.trips[trip].id) for trip in city.operations.cancelled
-        ],
+        "disruptions.csv": [_told(city, each) for each in city.operations.disruptions],
     }
     return {name: csv_text(name, table) for name, table in rows.items() if table}
 
@@ -87,16 +93,51 @@ def with_details(city: City, rows: Rows) -> City:
 def operations_of(city: City, usual: Operations, rows: Rows) -> Operations:
     """The operations of the manifest with what the optional tables add."""
     stops = [stop.id for stop in city.stops]
-    trips = [trip.id for trip in city.trips]
     points = _by_id(rows["control_points.csv"], "stop_id", stops)
-    cancelled = _by_id(rows["disruptions.csv"], "trip_id", trips)
     return replace(
         usual,
         control_points=tuple(
             ControlPoint(stops.index(stop), row.number("max_hold_s", float))
             for stop, row in points.items()
         ),
-        cancelled=tuple(trips.index(trip) for trip in cancelled),
+        disruptions=tuple(_disruption(city, row) for row in rows["disruptions.csv"]),
+    )
+
+
+def _disruption(city: City, row: Row) -> Disruption:
+    """A row of disruptions; `id` is a trip, a stop or a road."""
+    kind = row["kind"]
+    stops = {stop.id: i for i, stop in enumerate(city.stops)}
+    trips = {trip.id: i for i, trip in enumerate(city.trips)}
+    for column, kinds in (("factor", (SLOW,)), ("stop_id", (BREAKDOWN,))):
+        if row[column] and kind not in kinds:
+            raise InputError(f"{row.where}: leave {column} empty for the kind {kind}")
+    of_trip = kind in (CANCELLED, BREAKDOWN)
+    stop = row.one_of("stop_id", stops, "stop") if row["stop_id"] else -1
+    return Disruption(
+        kind,
+        trip=row.one_of("id", trips, "trip") if of_trip else -1,
+        stop=row.one_of("id", stops, "stop") if kind == CLOSED else stop,
+        road=row["id"] if kind == SLOW else "",
+        from_s=row.number("from_s", int) if row["from_s"] else 0,
+        until_s=row.number("until_s", int) if row["until_s"] else None,
+        factor=row.number("factor", float) if row["factor"] else 1.0,
+        day=row.number("day", int) if row["day"] else None,
+    )
+
+
+def _told(city: City, each: Disruption) -> tuple[object, ...]:
+    """The row of a disruption."""
+    stop = city.stops[each.stop].id if each.stop >= 0 else ""
+    trip = city.trips[each.trip].id if each.trip >= 0 else ""
+    return (
+        each.kind,
+        trip or each.road or stop,
+        stop if trip else "",
+        each.from_s or "",
+        "" if each.until_s is None else each.until_s,
+        each.factor if each.kind == SLOW else "",
+        "" if each.day is None else each.day,
     )
 
 

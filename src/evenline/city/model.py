@@ -15,7 +15,19 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.operations import HOLD_AT, LONGEST_HOLD_S, USUAL_OPERATIONS, Operations
+from evenline.city.operations import (
+    BREAKDOWN,
+    CANCELLED,
+    CLOSED,
+    HOLD_AT,
+    KINDS,
+    LONGEST_HOLD_S,
+    MOST_SLOW,
+    SLOW,
+    USUAL_OPERATIONS,
+    Disruption,
+    Operations,
+)
 from evenline.support.errors import InputError, choice
 
 Ints = npt.NDArray[np.int32]
@@ -407,6 +419,34 @@ def _check_operations(city: City) -> None:
                 f"control_points row {row}: max_hold_s {point.max_hold_s} must be from 0 to "
                 f"{LONGEST_HOLD_S:g}"
             )
+    for row, each in enumerate(o.disruptions, 1):
+        _check_disruption(city, f"disruptions row {row}", each)
+
+
+def _check_disruption(city: City, where: str, each: Disruption) -> None:
+    if each.kind not in KINDS:
+        raise InputError(f"{where}: kind {each.kind!r}; choose {choice(KINDS)}")
+    if each.kind in (CANCELLED, BREAKDOWN) and not 0 <= each.trip < len(city.trips):
+        raise InputError(f"{where}: {each.kind} needs a trip of the city")
+    if each.kind == BREAKDOWN and each.stop >= 0:
+        trip = city.trips[each.trip]
+        if each.stop not in city.services[trip.service].stops[:-1]:
+            raise InputError(
+                f"{where}: a bus breaks down before the last stop of its trip; name one of the "
+                f"other stops of {trip.id}"
+            )
+    if each.kind == CLOSED and not any(each.stop in s.stops[1:-1] for s in city.services):
+        raise InputError(
+            f"{where}: a stop is closed to the buses that pass it; name one that is not only the "
+            "first or last stop of services"
+        )
+    if each.kind == SLOW:
+        if all(road.id != each.road for road in city.roads):
+            raise InputError(f"{where}: no road {each.road}")
+        if not 1.0 <= each.factor <= MOST_SLOW:
+            raise InputError(f"{where}: factor {each.factor} must be from 1 to {MOST_SLOW:g}")
+    if each.until_s is not None and not 0 <= each.from_s < each.until_s:
+        raise InputError(f"{where}: until_s {each.until_s} must be after from_s {each.from_s}")
 
 
 def _check_places(city: City) -> None:
@@ -532,18 +572,16 @@ def _check_journeys(city: City) -> None:
         row = int(np.argmax(np.diff(journeys.leg_start) < 1))
         raise InputError(f"passengers row {row + 1}: has no leg")
     places = service_positions(city.services)
-    checked: dict[tuple[int, int, int], bool] = {}
-    legs = zip(
-        journeys.leg_board.tolist(),
-        journeys.leg_alight.tolist(),
-        journeys.leg_carriers.tolist(),
-        strict=True,
-    )
-    for row, leg in enumerate(legs, 1):
-        if leg not in checked:
-            checked[leg] = True
-            _check_leg(city, places, row, *leg)
-    inner = np.setdiff1d(np.arange(1, len(journeys.leg_board)), journeys.leg_start)
+    legs = np.stack([journeys.leg_board, journeys.leg_alight, journeys.leg_carriers], axis=1)
+    low = legs.min(axis=0)
+    size = (legs.max(axis=0) - low + 1).astype(np.int64)
+    kind = np.ravel_multi_index(tuple((legs - low).T), tuple(size))
+    _, first = np.unique(kind, return_index=True)
+    for row in np.sort(first).tolist():  # every kind of leg once, where it first appears
+        _check_leg(city, places, row + 1, *legs[row].tolist())
+    onward = np.ones(len(legs), bool)
+    onward[journeys.leg_start[:-1]] = onward[0] = False
+    inner = np.flatnonzero(onward)
     apart = journeys.leg_alight[inner - 1] != journeys.leg_board[inner]
     if apart.any():
         raise InputError(

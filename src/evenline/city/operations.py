@@ -1,7 +1,7 @@
-"""How a city is operated: where and how long buses may be held, drivers, cancelled trips, duties.
+"""How a city is operated: where and how long buses may be held, drivers, disruptions, duties.
 
 The defaults are the contract of the paper: a hold of up to 60 s at every stop, drivers who do as
-they are told, no trip cancelled, and a vehicle of its own for every trip. A day's luck is keyed by
+they are told, no disruption, and a vehicle of its own for every trip. A day's luck is keyed by
 the cell and by trip or stop visit, so it is the same under every policy.
 """
 
@@ -10,6 +10,9 @@ from dataclasses import dataclass
 LONGEST_HOLD_S = 60.0
 EVERY_STOP, TERMINALS, LISTED = "all", "terminals", "listed"
 HOLD_AT = (EVERY_STOP, TERMINALS, LISTED)
+CANCELLED, BREAKDOWN, CLOSED, SLOW = "cancelled", "breakdown", "closed", "slow"
+KINDS = (CANCELLED, BREAKDOWN, CLOSED, SLOW)
+MOST_SLOW = 20.0
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,31 @@ class ControlPoint:
 
 
 @dataclass(frozen=True)
+class Disruption:
+    """Something that goes wrong from `from_s` until `until_s` (None: the end of the day).
+
+    A `trip` is cancelled, or its bus breaks down as it reaches a stop: the first one from `stop` on
+    (-1: any) that it reaches from `from_s` on, but not its last. A `stop` is closed: buses that
+    leave the stop before in that time do not stop there, unless their trip begins or ends there. On
+    a slow `road`, buses that set out in that time take `factor` times as long. `day` is the SUMO
+    seed of the only day on which it happens; None means every day.
+    """
+
+    kind: str
+    trip: int = -1
+    stop: int = -1
+    road: str = ""
+    from_s: int = 0
+    until_s: int | None = None
+    factor: float = 1.0
+    day: int | None = None
+
+    def lasts(self, second: int) -> bool:
+        """Whether it is going on in a second of its day."""
+        return self.from_s <= second and (self.until_s is None or second < self.until_s)
+
+
+@dataclass(frozen=True)
 class Operations:
     """What is allowed and what happens, beside the timetable.
 
@@ -29,8 +57,9 @@ class Operations:
     point a bus leaves at most `earliest_s` before its schedule, and no hold makes it leave more
     than `latest_s` after it. A bus with more than `most_load` of its places taken is not held. Of
     the holds, `ignored_share` do not happen and `cut_share` are cut short; drivers round their
-    departure to `round_s`. Of the trips, those in `cancelled` and `cancelled_share` of every day do
-    not run. With `duties`, trips of one duty share a vehicle, which rests `recovery_s` in between.
+    departure to `round_s`. Of the trips, `cancelled_share` of every day do not run; `disruptions`
+    lists what else goes wrong. With `duties`, trips of one duty share a vehicle, which rests
+    `recovery_s` in between.
     """
 
     hold_at: str = EVERY_STOP
@@ -45,12 +74,16 @@ class Operations:
     duties: bool = False
     recovery_s: int = 0
     control_points: tuple[ControlPoint, ...] = ()
-    cancelled: tuple[int, ...] = ()  # trips
+    disruptions: tuple[Disruption, ...] = ()
 
     @property
-    def cancels(self) -> bool:
-        """Whether a trip may be cancelled."""
-        return bool(self.cancelled) or self.cancelled_share > 0.0
+    def disrupted(self) -> bool:
+        """Whether a day may differ from the timetable: a trip cancelled, or any disruption."""
+        return bool(self.disruptions) or self.cancelled_share > 0.0
+
+    def has(self, *kinds: str) -> bool:
+        """Whether a disruption of one of these kinds is listed."""
+        return any(each.kind in kinds for each in self.disruptions)
 
     @property
     def limits_holds(self) -> bool:

@@ -6,24 +6,33 @@
 import re
 from dataclasses import dataclass
 
+from evenline.city.operations import KINDS, MOST_SLOW
+from evenline.support.errors import choice
+
 DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
 MOST_CAPACITY = 32_767
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two limits, which are allowed too; `whole` excludes fractions."""
+    """Numbers between two limits, which are allowed too; `whole` excludes fractions, and `blank`
+    allows nothing in place of a number.
+    """
 
     low: float
     high: float
     whole: bool = False
+    blank: bool = False
 
     def allows(self, value: str) -> bool:
+        if not value:
+            return self.blank
         number = float(value)
         return self.low <= number <= self.high and not (self.whole and number % 1)
 
     def __str__(self) -> str:
-        return f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
+        said = f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
+        return f"{said}, or nothing" if self.blank else said
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,15 @@ RANGES: dict[str, dict[str, Range | Words]] = {
     },
     "schedule.csv": {"trip_id": ID, "stop_sequence": NUMBER, "due_s": SECOND},
     "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, 60)},
-    "disruptions.csv": {"kind": Words("cancelled", "cancelled"), "trip_id": ID},
+    "disruptions.csv": {
+        "kind": Words("|".join(KINDS), choice(KINDS)),
+        "id": ID,
+        "stop_id": Words(f"({_ID})?", f"nothing or {ID}"),
+        "from_s": Range(0, DAYS_S, whole=True, blank=True),
+        "until_s": Range(1, DAYS_S, whole=True, blank=True),
+        "factor": Range(1, MOST_SLOW, blank=True),
+        "day": Range(0, 2**31 - 1, whole=True, blank=True),
+    },
     "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
     "car_volumes.csv": {
         "hour": Range(0, DAYS_S // 3600 - 1, whole=True),

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,12 +21,21 @@ def csv_text(name: str, rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-class Row(dict[str, str]):
-    """A row with its file and number, for messages."""
+class Row:
+    """A row with its file and number, for messages. Tables have many: it holds what was read."""
 
-    def __init__(self, where: str, values: dict[str, str]) -> None:
-        super().__init__(values)
-        self.where = where
+    __slots__ = ("_columns", "_number", "_path", "_values")
+
+    def __init__(self, path: Path, number: int, columns: dict[str, int], values: list[str]) -> None:
+        self._path, self._number = path, number
+        self._columns, self._values = columns, values
+
+    def __getitem__(self, column: str) -> str:
+        return self._values[self._columns[column]]
+
+    @property
+    def where(self) -> str:
+        return f"{self._path} row {self._number}"
 
     def number(self, column: str, kind: Callable[[str], T]) -> T:
         try:
@@ -43,6 +52,20 @@ class Row(dict[str, str]):
         if self[column] not in known:
             raise InputError(f"{self.where}: unknown {what} {self[column]!r}")
         return known[self[column]]
+
+
+def numbers(rows: Sequence[Row], column: str, kind: Callable[[str], T]) -> list[T]:
+    """A column as numbers; the same as `number` for every row, but fast for long tables."""
+    texts = [row[column] for row in rows]
+    joined = "".join(texts)
+    if joined.isascii() and "_" not in joined:
+        try:
+            values = list(map(kind, texts))
+        except ValueError:
+            values = []
+        if values and all(-(2**31) < value < 2**31 for value in values):  # type: ignore[operator]
+            return values
+    return [row.number(column, kind) for row in rows]
 
 
 def read_content(folder: Path, name: str, hashes: dict[str, str]) -> bytes:
@@ -68,11 +91,12 @@ def read_table(folder: Path, name: str, hashes: dict[str, str]) -> list[Row]:
         raise InputError(f"{path}: not a CSV file ({error})") from None
     if not lines or tuple(lines[0]) != COLUMNS[name]:
         raise InputError(f"{path}: the header must be {','.join(COLUMNS[name])}")
+    columns = {column: i for i, column in enumerate(COLUMNS[name])}
     rows = []
     for number, line in enumerate(lines[1:], 1):
         if len(line) != len(COLUMNS[name]):
             raise InputError(
                 f"{path} row {number}: has {len(line)} values; expected {len(COLUMNS[name])}"
             )
-        rows.append(Row(f"{path} row {number}", dict(zip(COLUMNS[name], line, strict=True))))
+        rows.append(Row(path, number, columns, line))
     return rows

@@ -7,8 +7,9 @@ an optional table only if it has something to say there, so an older city keeps 
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -34,7 +35,7 @@ from evenline.city.model import (
 )
 from evenline.city.operations import Operations
 from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, Range
-from evenline.city.rows import Row, csv_text, read_content, read_table
+from evenline.city.rows import Row, csv_text, numbers, read_content, read_table
 from evenline.support.errors import InputError, choice
 from evenline.support.files import listing_of, new_folder, refuse_changed, sha256, to_json
 from evenline.support.records import (
@@ -163,11 +164,8 @@ def network_digest(city: City) -> str:
 
     Running times depend only on these, so a calibration is valid for any demand.
     """
-    manifest = plain(_manifest(city, _files(city)))
-    files = {
-        name: own for name, own in manifest["files"].items() if name not in (*PEOPLE, *OPERATED)
-    }
-    fitted = {"files": files, "vehicle": manifest["vehicle"], "horizon_s": manifest["horizon_s"]}
+    manifest = plain(_manifest(city, _files(city, without=(*PEOPLE, *OPERATED))))
+    fitted = {name: manifest[name] for name in ("files", "vehicle", "horizon_s")}
     if city.carried is not None:
         fitted["carried"] = manifest["carried"]
     return hashlib.sha256(to_json(fitted).encode()).hexdigest()
@@ -229,16 +227,29 @@ def _operations_table(operations: Operations) -> OperationsTable | None:
     return None if own == OperationsTable() else own
 
 
-def _files(city: City) -> dict[str, bytes]:
-    """Every file of a city's folder but the manifest."""
-    files = {name: text.encode() for name, text in (_tables(city) | optional_tables(city)).items()}
+def _files(city: City, without: Collection[str] = ()) -> dict[str, bytes]:
+    """Every file of a city's folder but the manifest, or all but some of its tables."""
+    optional = {n: text for n, text in optional_tables(city).items() if n not in without}
+    files = {name: text.encode() for name, text in (_tables(city, without) | optional).items()}
     if city.carried is not None:
         files[NETWORK] = city.carried.network
         files |= {**city.carried.additional, **city.carried.routes}
     return files
 
 
-def _tables(city: City) -> dict[str, str]:
+def _legs(city: City) -> Iterator[Iterable[object]]:
+    journeys = city.journeys
+    stops = [stop.id for stop in city.stops]
+    carriers = [" ".join(city.services[s].id for s in row) for row in journeys.carriers]
+    board, alight = journeys.leg_board.tolist(), journeys.leg_alight.tolist()
+    carried = journeys.leg_carriers.tolist()
+    for person, (first, end) in enumerate(pairwise(journeys.leg_start.tolist())):
+        for leg in range(first, end):
+            names = (stops[board[leg]], stops[alight[leg]], carriers[carried[leg]])
+            yield (person, leg - first, *names)
+
+
+def _tables(city: City, without: Collection[str]) -> dict[str, str]:
     journeys, services, stops = city.journeys, city.services, city.stops
     rows: dict[str, Iterable[Iterable[object]]] = {
         "nodes.csv": ((n.id, n.x_m, n.y_m, int(n.signal), n.offset_s) for n in city.nodes),
@@ -253,27 +264,19 @@ def _tables(city: City) -> dict[str, str]:
             for i, (stop, at) in enumerate(zip(s.stops, s.distance_m, strict=True))
         ),
         "trips.csv": ((t.id, services[t.service].id, t.departure_s) for t in city.trips),
-        "passengers.csv": (
-            (p, int(journeys.departure_s[p]), float(journeys.min_demand[p]))
-            for p in range(len(journeys))
+        "passengers.csv": zip(
+            range(len(journeys)),
+            journeys.departure_s.tolist(),
+            journeys.min_demand.astype(float).tolist(),
+            strict=True,
         ),
-        "legs.csv": (
-            (
-                p,
-                leg - int(journeys.leg_start[p]),
-                stops[journeys.leg_board[leg]].id,
-                stops[journeys.leg_alight[leg]].id,
-                " ".join(services[s].id for s in journeys.carriers[journeys.leg_carriers[leg]]),
-            )
-            for p in range(len(journeys))
-            for leg in range(int(journeys.leg_start[p]), int(journeys.leg_start[p + 1]))
-        ),
+        "legs.csv": _legs(city),
         "car_routes.csv": (
             (w, " ".join(r)) for w, r in zip(city.traffic.weights, city.traffic.routes, strict=True)
         ),
         "car_volumes.csv": enumerate(map(float, city.traffic.cars_per_hour)),
     }
-    return {name: csv_text(name, table) for name, table in rows.items()}
+    return {name: csv_text(name, table) for name, table in rows.items() if name not in without}
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -472,42 +475,49 @@ def _services(rows: dict[str, list[Row]], stop_index: dict[str, int]) -> tuple[S
     )
 
 
+def _carriers(row: Row, services: dict[str, int]) -> tuple[int, ...]:
+    """The services that may carry a leg."""
+    carriers: list[int] = []
+    for name in row["services"].split():
+        if name not in services:
+            raise InputError(f"{row.where}: unknown service {name!r}")
+        if services[name] in carriers:
+            raise InputError(f"{row.where}: service {name} appears twice")
+        carriers.append(services[name])
+    if not carriers:
+        raise InputError(f"{row.where}: lists no service; name at least one")
+    return tuple(carriers)
+
+
 def _journeys(
     rows: dict[str, list[Row]], stops: dict[str, int], services: dict[str, int]
 ) -> Journeys:
     people = rows["passengers.csv"]
     legs: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in people]
-    for number, row in enumerate(people):
-        if row.number("passenger_id", int) != number:
-            raise InputError(f"{row.where}: passenger_id must be {number}")
-    for row in rows["legs.csv"]:
-        person = row.number("passenger_id", int)
+    for number, person in enumerate(numbers(people, "passenger_id", int)):
+        if person != number:
+            raise InputError(f"{people[number].where}: passenger_id must be {number}")
+    table, known = rows["legs.csv"], {}
+    of_person = zip(numbers(table, "passenger_id", int), numbers(table, "leg", int), strict=True)
+    for row, (person, leg) in zip(table, of_person, strict=True):
         if not 0 <= person < len(people):
             raise InputError(f"{row.where}: unknown passenger {person}")
-        if row.number("leg", int) != len(legs[person]):
+        if leg != len(legs[person]):
             raise InputError(f"{row.where}: leg must be {len(legs[person])}")
-        carriers = []
-        for name in row["services"].split():
-            if name not in services:
-                raise InputError(f"{row.where}: unknown service {name!r}")
-            if services[name] in carriers:
-                raise InputError(f"{row.where}: service {name} appears twice")
-            carriers.append(services[name])
-        if not carriers:
-            raise InputError(f"{row.where}: lists no service; name at least one")
-        legs[person].append(
-            (
+        key = (row["board_stop_id"], row["alight_stop_id"], row["services"])
+        if key not in known:  # many people make the same journey
+            known[key] = (
                 row.one_of("board_stop_id", stops, "stop"),
                 row.one_of("alight_stop_id", stops, "stop"),
-                tuple(carriers),
+                _carriers(row, services),
             )
-        )
+        legs[person].append(known[key])
     flat = [leg for row in legs for leg in row]
     sets = sorted({leg[2] for leg in flat})
     number_of = {carriers: i for i, carriers in enumerate(sets)}
     return Journeys(
-        departure_s=np.array([row.number("departure_s", int) for row in people], np.int32),
-        min_demand=np.array([row.number("min_demand", float) for row in people]),
+        departure_s=np.array(numbers(people, "departure_s", int), np.int32),
+        min_demand=np.array(numbers(people, "min_demand", float), np.float64),
         leg_start=np.concatenate([[0], np.cumsum([len(row) for row in legs])]).astype(np.int32),
         leg_board=np.array([leg[0] for leg in flat], np.int32),
         leg_alight=np.array([leg[1] for leg in flat], np.int32),

@@ -124,6 +124,7 @@ def collect(
 def calibrate(
     city: CityOption = "town",
     out: Annotated[Path | None, typer.Option(help="Folder for the calibration.")] = None,
+    blocks: Annotated[int, typer.Option(help="Number of blocks, each with four days.", min=1)] = 8,
     force: ForceOption = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
@@ -138,7 +139,7 @@ def calibrate(
     folder = out or Path("results") / f"calibration-{Path(city).name}"
     chosen = executor_of(executor, address, workers)
     part = Shard.parse(shard)
-    found, passing = run(city, folder, executor=chosen, shard=part, force=force)
+    found, passing = run(city, folder, blocks, chosen, part, force)
     rows = {k: f"{v:,}" for k, v in found.residuals.items()}
     rows |= {f"overtaking_share_{world}": f"{share:.4f}" for world, share in passing.items()}
     print_table(f"calibration of {city}", rows)

@@ -15,7 +15,8 @@ from evenline.control.cycle import State
 class HoldingAEC(TripAgents, AECEnv[str, State, State]):  # type: ignore[misc]  # PettingZoo is untyped
     """Bus holding as an agent-environment cycle over any world.
 
-    The seed of a reset chooses the cell; without a seed, the next cell is drawn:
+    `infos[bus]["executed_hold_s"]` is the hold that happened at the bus's last stop. The seed of a
+    reset chooses the cell; without a seed, the next cell is drawn:
 
         env = HoldingAEC(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
     """
@@ -45,6 +46,8 @@ class HoldingAEC(TripAgents, AECEnv[str, State, State]):  # type: ignore[misc]  
         self._clear_rewards()
         self.rewards[agent] = -float(cost)
         self._accumulate_rewards()
+        for bus, hold_s in self.cycle.executed_s.items():
+            self.infos[bus]["executed_hold_s"] = hold_s
         self._turn()
 
     def _turn(self) -> None:
@@ -55,4 +58,4 @@ class HoldingAEC(TripAgents, AECEnv[str, State, State]):  # type: ignore[misc]  
             self.agent_selection = self.agents[0]
         else:
             self.agent_selection = asked.trip
-            self.infos[asked.trip] = {"stop": asked.stop, "time_s": asked.time_s}
+            self.infos[asked.trip] |= {"stop": asked.stop, "time_s": asked.time_s}

@@ -31,14 +31,16 @@ class TripAgents:
     }
     render_mode = None
 
-    def __init__(self, make_world: WorldFactory, cell_of: CellOfSeed) -> None:
-        self.cycle = Cycle(make_world())
+    def __init__(
+        self, make_world: WorldFactory, cell_of: CellOfSeed, state_version: int = 1
+    ) -> None:
+        self.cycle = Cycle(make_world(), state_version)
         self.cell_of = cell_of
         city = self.cycle.world.city
         self.possible_agents = [trip.id for trip in city.trips]
         self.agents: list[str] = []
         self._actions = {agent: action_space() for agent in self.possible_agents}
-        self._states = state_space(city)
+        self._states = state_space(city, state_version)
         self._random, _ = seeding.np_random()
 
     def observation_space(self, agent: str) -> Space[State]:

@@ -14,7 +14,8 @@ from gymnasium.spaces import Box, Space
 from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_action, hold_of
-from evenline.control.event import STOP, Batch
+from evenline.control.event import STOP, Array, Batch
+from evenline.control.operations import next_departures_s
 from evenline.control.state import (
     CANONICAL_WIDTH,
     DWELL_CAP,
@@ -24,13 +25,15 @@ from evenline.control.state import (
     PREFIX,
     RATE_CAP,
     RAW_SLOT,
+    STATE_WIDTHS,
     WAITING_CAP,
     canonical,
     contract_of,
     pack,
+    with_departures,
 )
 from evenline.control.world import World
-from evenline.support.errors import InputError
+from evenline.support.errors import InputError, choice
 
 State = npt.NDArray[np.float32]
 WorldFactory = Callable[[], World]
@@ -48,17 +51,25 @@ class Asked(NamedTuple):
 
 
 class Cycle:
-    """A world's day, decision by decision."""
+    """A world's day, decision by decision.
 
-    def __init__(self, world: World) -> None:
+    `executed_s` are the holds that happened at the stops of the last batch, by trip; they differ
+    from those asked for where the operations limit them or drivers do not obey.
+    """
+
+    def __init__(self, world: World, state_version: int = 1) -> None:
+        check_state_version(state_version)
         self.world = world
         self.contract = contract_of(world.city)
+        self.executed_s: dict[str, float] = {}
+        self._departs_s = next_departures_s(world.city) if state_version == 2 else None
         self._batch: Batch | None = None
         self._taken: list[float] = []
 
     def begin(self, cell: Cell) -> None:
         """Start the day of a cell at its first decision."""
         self._batch, self._taken = self.world.reset(cell), []
+        self.executed_s = {}
         if self._batch is None:
             raise InputError(f"cell {cell.name}: no bus reaches a stop, so there are no decisions")
 
@@ -91,18 +102,29 @@ class Cycle:
         """
         if self._batch is None:
             return self.idle_state()
-        return canonical(pack(self._batch, len(self._taken), self._taken), self.contract)
+        return self._seen(self._packed(), self._batch)
+
+    def _packed(self) -> Array:
+        return pack(self._open_batch(), len(self._taken), self._taken)
 
     def blind_state(self, token: int) -> State:
         """The canonical state of a decision of the batch that sees no action of the batch."""
-        return canonical(pack(self._open_batch(), token, [NO_HOLD] * token), self.contract)
+        batch = self._open_batch()
+        return self._seen(pack(batch, token, [NO_HOLD] * token), batch)
 
     def idle_state(self) -> State:
         """The canonical state of an empty batch now."""
         packed = np.zeros(PACKED_WIDTH)
         packed[0] = self.asked.time_s
         packed[PREFIX + RAW_SLOT - 1 :: RAW_SLOT] = NO_HOLD
-        return canonical(packed, self.contract)
+        return self._seen(packed, None)
+
+    def _seen(self, packed: Array, batch: Batch | None) -> State:
+        """A packed state without units, in the version that was asked for."""
+        state = canonical(packed, self.contract)
+        if self._departs_s is None:
+            return state
+        return with_departures(state, batch, self._departs_s)
 
     def act(self, action: npt.ArrayLike) -> int:
         """Make the decision and return its cost, which is zero for all but the last of a batch."""
@@ -113,11 +135,15 @@ class Cycle:
                 f"bus {asked.trip} at stop {asked.stop}: expected one action, got {value.size}"
             )
         self._taken.append(check_action(value.item(), str(asked.trip), str(asked.stop)))
+        self.executed_s = {}
         if len(self._taken) < len(batch.trips):
             return 0
         holds = [hold_of(taken) for taken in self._taken]
         self._batch, self._taken = None, []  # a world that fails cannot continue its day
         self._batch = self.world.step(holds)
+        executed = np.asarray(getattr(self.world, "executed_s", holds)).tolist()
+        names = [self.world.city.trips[trip].id for trip in batch.trips]
+        self.executed_s = dict(zip(names, executed, strict=True))
         return self.world.charged
 
     def act_together(self, actions: Sequence[npt.ArrayLike]) -> int:
@@ -144,7 +170,13 @@ def action_space() -> Space[State]:
     return Box(-1.0, 1.0, (1,), np.float32)
 
 
-def state_space(city: City) -> Space[State]:
+def check_state_version(version: int) -> None:
+    """Refuse a version of the state that does not exist."""
+    if version not in STATE_WIDTHS:
+        raise InputError(f"state version {version}: choose {choice(map(str, STATE_WIDTHS))}")
+
+
+def state_space(city: City, state_version: int = 1) -> Space[State]:
     """The range of a canonical state; system-wide counts are at most the number of passengers."""
     everyone = max(1.0, len(city.journeys) / contract_of(city).scale[1])
     prefix = [1.0, 1.0, 1.0, everyone, everyone]
@@ -157,4 +189,5 @@ def state_space(city: City) -> Space[State]:
     high = np.array(prefix + [1.0, *features, 1.0] * MAX_SLOTS, np.float32)
     low = np.zeros(CANONICAL_WIDTH, np.float32)
     low[PREFIX + len(features) + 1 :: len(features) + 2] = NO_HOLD
-    return Box(low, high, dtype=np.float32)
+    more = np.full(STATE_WIDTHS[state_version] - CANONICAL_WIDTH, HEADWAY_CAP, np.float32)
+    return Box(np.concatenate([low, -more]), np.concatenate([high, more]), dtype=np.float32)

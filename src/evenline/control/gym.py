@@ -25,18 +25,21 @@ class HoldingEnv(gymnasium.Env[State, State]):
     """Bus holding for a single policy over any world.
 
     The seed of a reset chooses the cell; without a seed, the next cell is drawn. `info` names the
-    bus that decides now (`trip`, `stop`, `time_s`; none at the horizon) and gives the `cost` of the
-    previous step.
+    bus that decides now (`trip`, `stop`, `time_s`; none at the horizon), gives the `cost` of the
+    previous step, and in `executed_holds_s` the holds that happened at the stops of the batch that
+    this step completed, in order. `state_version` 2 adds the time to each vehicle's next departure.
 
         env = HoldingEnv(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, make_world: WorldFactory, cell_of: CellOfSeed) -> None:
-        self.cycle = Cycle(make_world())
+    def __init__(
+        self, make_world: WorldFactory, cell_of: CellOfSeed, state_version: int = 1
+    ) -> None:
+        self.cycle = Cycle(make_world(), state_version)
         self.cell_of = cell_of
-        self.observation_space = state_space(self.cycle.world.city)
+        self.observation_space = state_space(self.cycle.world.city, state_version)
         self.action_space = action_space()
 
     def reset(
@@ -58,4 +61,5 @@ class HoldingEnv(gymnasium.Env[State, State]):
         self.cycle.close()
 
     def _info(self, cost: int) -> dict[str, Any]:
-        return {**self.cycle.asked._asdict(), "cost": cost}
+        executed = tuple(self.cycle.executed_s.values())
+        return {**self.cycle.asked._asdict(), "cost": cost, "executed_holds_s": executed}

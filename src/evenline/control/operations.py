@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from evenline.city.demand import Cell
 from evenline.city.model import City, Ints, visit_offsets
-from evenline.city.operations import EVERY_STOP, LISTED
+from evenline.city.operations import CANCELLED, EVERY_STOP, LISTED, Disruption
 from evenline.control.event import BASE_DWELL, CAPACITY, ON_BOARD, TIME, Array
 from evenline.support.compiled import shared
 
@@ -113,13 +113,18 @@ def driver_luck(city: City, cell: Cell) -> Array:
     return np.where(both < 1.0, both**2 / 2, 1.0 - (2.0 - both) ** 2 / 2)
 
 
+def disruptions_of(city: City, cell: Cell) -> list[Disruption]:
+    """What goes wrong on the day of a cell, as far as it is listed."""
+    return [d for d in city.operations.disruptions if d.day in (None, cell.sumo_seed)]
+
+
 def cancelled_trips(city: City, cell: Cell) -> Bools:
     """Which trips do not run on the day of a cell."""
     cancelled = np.zeros(len(city.trips), bool)
     if city.operations.cancelled_share > 0.0:
         luck = _stream(cell, CANCELLATIONS).random(len(city.trips))
         cancelled = luck < city.operations.cancelled_share
-    cancelled[list(city.operations.cancelled)] = True
+    cancelled[[d.trip for d in disruptions_of(city, cell) if d.kind == CANCELLED]] = True
     return cancelled
 
 
@@ -135,20 +140,32 @@ class Running(NamedTuple):
 def running_trips(city: City, cell: Cell) -> Running:
     """How the trips of a day share vehicles; a cancelled trip is left out of its duty."""
     waits = cancelled_trips(city, cell)
-    onward = np.full(len(waits), -1, np.int32)
-    last: dict[str, int] = {}
-    if city.operations.duties:
-        for trip in sorted(range(len(waits)), key=lambda t: city.trips[t].departure_s):
-            block = city.trips[trip].block
-            if not block or waits[trip]:
-                continue
-            if block in last:
-                onward[last[block]] = trip
-                waits[trip] = True
-            last[block] = trip
+    onward = _onward(city, waits)
+    waits[onward[onward >= 0]] = True
     if not waits.any():
         waits = np.zeros(0, bool)
     return Running(waits, onward)
+
+
+def _onward(city: City, cancelled: Bools) -> Ints:
+    """The trip that follows each trip on the same vehicle, or -1."""
+    onward, last = np.full(len(cancelled), -1, np.int32), dict[str, int]()
+    if city.operations.duties:
+        for trip in sorted(range(len(cancelled)), key=lambda t: city.trips[t].departure_s):
+            block = city.trips[trip].block
+            if not block or cancelled[trip]:
+                continue
+            if block in last:
+                onward[last[block]] = trip
+            last[block] = trip
+    return onward
+
+
+def next_departures_s(city: City) -> Array:
+    """When the vehicle of each trip should begin its next one, by the timetable; inf if never."""
+    onward = _onward(city, np.zeros(len(city.trips), bool))
+    due = np.array([trip.departure_s for trip in city.trips], float)
+    return np.where(onward >= 0, due[onward], np.inf)
 
 
 class Departures(NamedTuple):

@@ -26,6 +26,8 @@ class Outcome:
     trips_completed: Whole
     trip_duration_total_s: Whole
     teleports: Whole = 0
+    late_departures: Whole | None = None  # counted in a city with duties
+    lost_trips: Whole | None = None
 
     @property
     def cost(self) -> int:
@@ -84,9 +86,14 @@ class Outcome:
             "zero_hold_share",
             "trip_duration_s",
         )
-        return asdict(self) | {name: getattr(self, name) for name in derived}
+        return self.counted() | {name: getattr(self, name) for name in derived}
+
+    def counted(self) -> dict[str, Any]:
+        """The figures from which the others are derived, without those that were not counted."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def outcome_from(figures: Mapping[str, Any]) -> Outcome:
     """Read an outcome that `as_dict` wrote; derived figures are computed again."""
-    return Outcome(**{field.name: figures[field.name] for field in fields(Outcome)})
+    known = [f.name for f in fields(Outcome) if f.default is not None or f.name in figures]
+    return Outcome(**{name: figures[name] for name in known})

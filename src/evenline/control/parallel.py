@@ -21,8 +21,9 @@ class HoldingParallel(TripAgents, ParallelEnv[str, State, State]):  # type: igno
     """Bus holding with simultaneous decisions over any world.
 
     `infos[bus]["decides"]` is True for every bus that needs an action now; its `stop` and `time_s`
-    are given, too. The other buses see an empty batch. The seed of a reset chooses the cell;
-    without a seed, the next cell is drawn:
+    are given, too. The other buses see an empty batch. `executed_hold_s` is the hold that happened
+    in this step at the stop of a bus. The seed of a reset chooses the cell; without a seed, the
+    next cell is drawn:
 
         env = HoldingParallel(lambda: SumoWorld(city), lambda seed: demo_cell(1 + seed % 500))
     """
@@ -61,4 +62,6 @@ class HoldingParallel(TripAgents, ParallelEnv[str, State, State]):  # type: igno
         for token, (trip, stop, time_s) in enumerate(cycle.batch):
             states[str(trip)] = cycle.blind_state(token)
             infos[str(trip)] = {"decides": True, "stop": stop, "time_s": time_s}
+        for bus, hold_s in cycle.executed_s.items():
+            infos[bus]["executed_hold_s"] = hold_s
         return states, infos

@@ -1,8 +1,9 @@
 """The state a policy sees: 245 raw numbers, or 229 without units.
 
 `pack` puts a batch and the actions already taken into one vector; `canonical` removes the units.
-Both have the paper's widths: 5 + 16 (1 + 13 + 1) and 5 + 16 (1 + 12 + 1). The code does not depend
-on a simulator or on the number of services.
+Both have the paper's widths: 5 + 16 (1 + 13 + 1) and 5 + 16 (1 + 12 + 1). Version 2 of the state
+adds 16 numbers after these 229. The code does not depend on a simulator or on the number of
+services.
 """
 
 from collections.abc import Callable
@@ -57,6 +58,8 @@ RAW_SLOT = 1 + len(LOCAL) + 1
 SLOT = 1 + 12 + 1
 PACKED_WIDTH = PREFIX + MAX_SLOTS * RAW_SLOT
 CANONICAL_WIDTH = PREFIX + MAX_SLOTS * SLOT
+# Version 1 is the paper's. Version 2 adds, for each slot, the time to the vehicle's next departure.
+STATE_WIDTHS = {1: CANONICAL_WIDTH, 2: CANONICAL_WIDTH + MAX_SLOTS}
 
 # Units of the canonical state, and the largest value each feature keeps.
 HEADWAY_UNIT_S = 600.0
@@ -130,6 +133,22 @@ def canonical(packed: Array, contract: Contract) -> npt.NDArray[np.float32]:
     out = np.zeros((len(flat), CANONICAL_WIDTH), np.float32)
     _normalise(out, flat, contract.scale)
     return out.reshape(*np.shape(packed)[:-1], CANONICAL_WIDTH)
+
+
+def with_departures(
+    state: npt.NDArray[np.float32], batch: Batch | None, departs_s: Array
+) -> npt.NDArray[np.float32]:
+    """Version 2 of a canonical state, with the time to the next departure of each vehicle.
+
+    `departs_s` is when the vehicle of each trip should begin its next one. The unit is that of
+    headways, negative once the departure is late; the cap also stands for no next trip. Empty slots
+    have 0.
+    """
+    more = np.zeros(MAX_SLOTS, np.float32)
+    if batch is not None:
+        left = (departs_s[batch.trips] - batch.time_s) / HEADWAY_UNIT_S
+        more[: len(left)] = np.clip(left, -HEADWAY_CAP, HEADWAY_CAP)
+    return np.concatenate([state, more])
 
 
 @compiled

@@ -43,6 +43,7 @@ from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import CALIBRATION
 from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
+from evenline.worlds.timetable import is_declared
 
 BLOCKS = 8
 PLAN, RESULTS = "plan.json", ("calibration.json", "calibration.png", "overtaking.json")
@@ -111,13 +112,20 @@ def _check_plan(folder: Path, city: City) -> None:
 def place_in_city(city_name: str, calibration: Path) -> Path:
     """Copy a calibration into the city's folder; return its path.
 
-    An embedded city has its own; an existing calibration stays unless it no longer fits.
+    An embedded city has its own. An existing calibration stays unless it no longer fits or comes
+    from the timetable.
     """
     place = Path(city_name) / CALIBRATION
-    if not place.parent.is_dir() or (place.exists() and not open_calibrated(city_name).unfit):
+    if not place.parent.is_dir() or _is_fitted(city_name):
         return calibration
     write_bytes(place, calibration.read_bytes())
     return place
+
+
+def _is_fitted(city_name: str) -> bool:
+    """Whether the city has a calibration that was fitted to days and still fits the city."""
+    own = open_calibrated(city_name).calibration
+    return own is not None and not is_declared(own)
 
 
 def overtaking(city: City, calibration: Calibration, logs: list[Path]) -> dict[str, float]:

@@ -73,6 +73,10 @@ MEASURES = (
     Measure("trip_duration_s", "Trip, s", ",.0f"),
     Measure("excess_wait_s", "Excess wait, s", ",.1f"),
 )
+DUTIES = (  # counted only in a city with duties
+    Measure("late_departures", "Late departures", ",.1f"),
+    Measure("lost_trips", "Lost trips", ",.1f"),
+)
 
 
 # -- one day --------------------------------------------------------------------------------------
@@ -85,9 +89,10 @@ def measure(city: City, outcome: Outcome, arrivals_s: Ints) -> dict[str, float]:
         "riding_s": outcome.riding_each_s,
         **asdict(regularity(city, arrivals_s)),
     }
+    counted = [m for m in DUTIES if getattr(outcome, m.name) is not None]
     return {
         m.name: float(known[m.name] if m.name in known else getattr(outcome, m.name))
-        for m in MEASURES
+        for m in (*MEASURES, *counted)
     }
 
 
@@ -134,6 +139,12 @@ class Comparison:
     def policies(self) -> list[str]:
         return list(self.days)
 
+    @property
+    def measures(self) -> list[Measure]:
+        """The measures of its days."""
+        figures = self.days[self.policies[0]][self.cells[0]]
+        return [m for m in (*MEASURES, *DUTIES) if m.name in figures]
+
     def column(self, policy: str, name: str) -> Floats:
         """The values of a measure over the cells."""
         return np.array([self.days[policy][cell][name] for cell in self.cells])
@@ -156,9 +167,11 @@ class Comparison:
                 {
                     "name": policy,
                     "sha256": self.digests[policy],
-                    "mean": {m.name: float(self.column(policy, m.name).mean()) for m in MEASURES},
+                    "mean": {
+                        m.name: float(self.column(policy, m.name).mean()) for m in self.measures
+                    },
                     "difference": {
-                        m.name: asdict(self.difference(policy, m.name)) for m in MEASURES
+                        m.name: asdict(self.difference(policy, m.name)) for m in self.measures
                     },
                     "days": [asdict(cell) | self.days[policy][cell] for cell in self.cells],
                 }
@@ -319,7 +332,8 @@ def signed(found: Difference, form: str, scale: float = 1.0) -> str:
 
 def _rows(comparison: Comparison, shown: Callable[[str, Measure], str]) -> list[list[str]]:
     return [
-        [Path(policy).name, *(shown(policy, m) for m in MEASURES)] for policy in comparison.policies
+        [Path(policy).name, *(shown(policy, m) for m in comparison.measures)]
+        for policy in comparison.policies
     ]
 
 
@@ -339,7 +353,7 @@ def text_table(comparison: Comparison) -> str:
     reference.
     """
     means, deltas = _tables(comparison)
-    head = ["policy", *(m.heading for m in MEASURES)]
+    head = ["policy", *(m.heading for m in comparison.measures)]
     base = Path(comparison.policies[0]).name
     titles = [f"{comparison.city}, {comparison.world}: mean of {len(comparison.cells)} days"]
     titles.append(f"difference from {base}, {CONFIDENCE:.0%} interval over blocks")
@@ -361,9 +375,9 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
     """The result for a document in Markdown."""
     means, deltas = _tables(comparison)
     base = Path(comparison.policies[0]).name
-    head = ["Policy", *(m.heading for m in MEASURES)]
+    head = ["Policy", *(m.heading for m in comparison.measures)]
     few = ("generalized_s", "waiting_s", "riding_s", "completion", "headway_cv", "excess_wait_s")
-    chosen = [i for i, m in enumerate(MEASURES, 1) if m.name in few]
+    chosen = [i for i, m in enumerate(comparison.measures, 1) if m.name in few]
 
     def lines(rows: list[list[str]], columns: Sequence[int]) -> list[str]:
         table = [head, ["---", *["---:"] * (len(head) - 1)], *rows]

@@ -82,7 +82,8 @@ def respaced(city: City, factor: Floats) -> City:
                 times = city.due_s[first[like] : first[like + 1]]
                 due.append(times + departure_s - city.trips[like].departure_s)
     due_s = None if city.due_s is None else np.concatenate(due).astype(np.int32)
-    operations = replace(city.operations, cancelled=(), duties=False)
+    kept = tuple(each for each in city.operations.disruptions if each.trip < 0)
+    operations = replace(city.operations, disruptions=kept, duties=False)
     return replace(city, trips=tuple(trips), due_s=due_s, operations=operations)
 
 
@@ -323,6 +324,9 @@ def rows(found: Sequence[Finding]) -> list[list[str]]:
             "Riding, s", "Completion, points", "Excess wait, s", "Late departures",
         ]
     ]  # fmt: skip
+    loses = found[0].held["lost_trips"] > 0.0  # of itself, not by a setting that cancels some
+    if loses:
+        lines[0].append("Lost trips")
     for each in found:
         a, b = each.without, each.held
         lines.append(
@@ -337,6 +341,7 @@ def rows(found: Sequence[Finding]) -> list[list[str]]:
                 signed(each.completion, ".2f", 100.0),
                 number(b["excess_wait_s"], ".1f"),
                 number(b["late_departures"], ".1f"),
+                *([number(b["lost_trips"], ".1f")] if loses else []),
             ]
         )
     return lines

@@ -24,7 +24,7 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, RATE_BIN_S, Cell, realise
 from evenline.city.embedded import CITY, CITY_TWO_PEAKS, embedded_city
 from evenline.city.tables import digest
-from evenline.control.event import Array, Batch
+from evenline.control.event import BASE_DWELL, SERVICE, STOP, TIME, Array, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.control.world import Policy
@@ -79,6 +79,7 @@ RIVALS = ("zero+candidate", f"{LOOKAHEAD}+candidate", RESERVED, CLAIRVOYANT)
 PRICES_S = (0, 500, 2_000, 10_000, 50_000)
 CERTAIN = 1e9  # people; no day changes what is believed so firmly
 UNSEEN_SHARE, LATE_S = 0.1, 30
+LEADER_TRUST = 0.3  # weight of a new running time in today's factor of a segment
 FINE_S = 60  # the clairvoyant knows people and running times by the minute
 
 
@@ -182,6 +183,31 @@ def late(operator: Operator, cell: Cell) -> Policy:
     return decide
 
 
+def from_leaders(operator: Operator, cell: Cell) -> Policy:
+    """Corrects the mean running time of each segment by what the buses before needed today."""
+    policy, usual_s = operator.look({}), operator.tables[RUN]
+    policy.forecast = policy.forecast._replace(run_s=usual_s.copy())
+    first, today = policy.forecast.first_place, np.ones(len(usual_s))
+    left_s: dict[tuple[int, int], float] = {}
+
+    def decide(batch: Batch) -> Sequence[float]:
+        for trip, raw in zip(batch.trips.tolist(), batch.raw, strict=True):
+            stop = int(raw[STOP])
+            leaves_s = left_s.get((trip, stop - 1))
+            if leaves_s is not None:
+                place = first[int(raw[SERVICE])] + stop - 1
+                half = min(int(leaves_s) // RATE_BIN_S, usual_s.shape[1] - 1)
+                needed = (raw[TIME] - leaves_s) / max(usual_s[place, half], 1.0)
+                today[place] += LEADER_TRUST * (needed - today[place])
+                policy.forecast.run_s[place] = usual_s[place] * today[place]
+        holds_s = policy(batch)
+        for trip, raw, hold_s in zip(batch.trips.tolist(), batch.raw, holds_s, strict=True):
+            left_s[trip, int(raw[STOP])] = raw[TIME] + raw[BASE_DWELL] + hold_s
+        return holds_s
+
+    return decide
+
+
 def best_s(policy: Lookahead, trip: int, raw: Array) -> float:
     """The hold that the look-ahead would choose for a bus of the batch that it follows."""
     return float(policy.holds_s[int(np.argmin(policy.costs(trip, raw)))])
@@ -280,6 +306,7 @@ def settings(opened: OpenCity, policies: Sequence[str] = ()) -> list[Setting]:
         known["rates of another demand"] = outdated
     known[f"{UNSEEN_SHARE:.0%} of events unseen".replace("%", " %")] = unseen
     known[f"other buses known {LATE_S} s late"] = late
+    known["running times of today's leaders"] = from_leaders
     found += [Setting(KNOWLEDGE, name, policy) for name, policy in known.items()]
     found += [Setting(BASE, f"base {base}", partial(based, base=base)) for base in BASES]
     found += [

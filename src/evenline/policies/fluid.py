@@ -16,7 +16,7 @@ import numpy.typing as npt
 from evenline.control import event
 from evenline.control.event import Array
 from evenline.control.ledger import cost_of
-from evenline.control.operations import Limits, allowed_s
+from evenline.control.operations import Bools, Limits, allowed_s
 from evenline.rules.chain import chained
 from evenline.rules.policy import controlled
 from evenline.support.compiled import compiled, inlined
@@ -434,6 +434,7 @@ def decide(
     room: Room,
     trips: I32,
     raw: Array,
+    may_hold: Bools,
     prior: float,
     price_s: float,
     behind: int,
@@ -443,15 +444,18 @@ def decide(
     proposals_s: Array,
     out_s: Array,
 ) -> None:
-    """The best hold of every bus of a moment, and what remains of it behind a chain."""
+    """The best hold of every bus of a moment, and what remains of it behind a chain.
+
+    `costs` has a row of its own for each bus. A bus that may not be held is expected to drive on.
+    """
     for i in range(trips.shape[0]):
         scale = _scale(f, seen, raw[i], prior)
-        _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs)
+        _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs[i])
         best, most_s = 0, _allowed_s(f, trips[i], raw[i], holds_s[-1])
         for n in range(1, holds_s.shape[0]):
-            if costs[n] < costs[best] and holds_s[n] <= most_s:
+            if costs[i, n] < costs[i, best] and holds_s[n] <= most_s:
                 best = n
         proposals_s[i] = holds_s[best]
         out_s[i] = chained(chain, raw[i], proposals_s[i], f.horizon_s)
         out_s[i] = _allowed_s(f, trips[i], raw[i], out_s[i])
-        _note(f, seen, trips[i], raw[i], out_s[i], scale)
+        _note(f, seen, trips[i], raw[i], out_s[i] if may_hold[i] else 0.0, scale)

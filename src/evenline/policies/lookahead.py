@@ -18,7 +18,7 @@ from evenline.city.demand import RATE_BIN_S, Passengers, service_stop_offsets
 from evenline.city.model import City, service_positions, visit_offsets
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import STOP, Array, Batch
-from evenline.control.operations import limits_of
+from evenline.control.operations import Bools, limits_of
 from evenline.policies import fluid
 from evenline.policies.fluid import Base, Forecast, Room, Seen, new_room
 from evenline.rules.policy import Decision, RulePolicy, set_rule
@@ -206,16 +206,28 @@ class Lookahead:
             self.begin()
         self._now_s = batch.time_s
 
+    def join(self, second: int) -> None:
+        """Join a day that began long ago: nobody waits who came before this second."""
+        self._seen.since_s[:] = second
+
     def decide(self, batch: Batch) -> Decision:
         """The holds of a moment."""
+        return self.weigh(batch, np.ones(len(batch.trips), np.bool_))[0]
+
+    def weigh(self, batch: Batch, may_hold: Bools) -> tuple[Decision, Array]:
+        """The holds of a moment and the costs that they were chosen by, bus by hold of `holds_s`.
+
+        The forecast expects a bus that may not be held to drive on.
+        """
         self.follow(batch)
-        proposals, holds = np.empty(len(batch.trips)), np.empty(len(batch.trips))
+        buses = len(batch.trips)
+        proposals, holds = np.empty(buses), np.empty(buses)
+        costs = np.empty((buses, len(self.holds_s)))
         fluid.decide(
-            self.forecast, self._seen, self._room, batch.trips, batch.raw, self.prior,
-            self.price_s, int(self.behind), self.chain, self.holds_s, self._tried, proposals,
-            holds,
+            self.forecast, self._seen, self._room, batch.trips, batch.raw, may_hold, self.prior,
+            self.price_s, int(self.behind), self.chain, self.holds_s, costs, proposals, holds,
         )  # fmt: skip
-        return Decision(proposals, holds)
+        return Decision(proposals, holds), costs
 
     def __call__(self, batch: Batch) -> list[float]:
         return [float(hold) for hold in self.decide(batch).holds_s]

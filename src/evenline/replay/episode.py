@@ -7,7 +7,7 @@ outcome and the provenance are in the file's metadata, so each file can be check
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -191,7 +191,7 @@ def write_episode(
     path: Path, tokens: Tokens, outcome: Outcome, provenance: Mapping[str, object]
 ) -> None:
     """Write an episode atomically. The same episode gives the same bytes."""
-    metadata = {"format": FORMAT, "outcome": asdict(outcome), **provenance}
+    metadata = {"format": FORMAT, "outcome": outcome.counted(), **provenance}
     table = pa.table(
         {name: pa.array(getattr(tokens, name), kind) for name, kind in COLUMNS.items()}
     )

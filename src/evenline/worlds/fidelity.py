@@ -110,6 +110,14 @@ def _means(values: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray(values[draw].mean(axis=1))
 
 
+def _relative(sumo: Floats | float, fast: Floats | float) -> Floats:
+    """The difference relative to SUMO; where SUMO has nothing, such as no hold, the fast world's
+    value itself.
+    """
+    sumo, fast = np.asarray(sumo, float), np.asarray(fast, float)
+    return np.where(sumo == 0, fast, fast / np.where(sumo == 0, 1.0, sumo) - 1)
+
+
 def _line(
     where: tuple[str, str, str, str],  # audit, policy, level, quantity
     sumo: float,
@@ -139,7 +147,7 @@ def _zero_audit(
             if name in ABSOLUTE:
                 gap, draws = model.mean() - target.mean(), b - a
             else:
-                gap, draws = model.mean() / target.mean() - 1, b / a - 1
+                gap, draws = float(_relative(target.mean(), model.mean())), _relative(a, b)
             where = ("zero", "zero", f"{level:.2f}", name)
             lines.append(_line(where, target.mean(), model.mean(), gap, draws, limit))
     return lines
@@ -160,7 +168,7 @@ def _response_audit(
         for name, limit in RESPONSE_LIMITS.items():
             of = QUANTITIES[name]
             base = np.mean([of(sumo["zero"][c]) for c in cells])
-            unit = 1.0 if name in ABSOLUTE else float(base)
+            unit = 1.0 if name in ABSOLUTE else float(base) or 1.0
             target, model = (
                 np.array([(of(o[policy][c]) - of(o["zero"][c])) / unit for c in cells])
                 for o in (sumo, fast)
@@ -192,7 +200,7 @@ def _hold_audit(
             means.append(float(np.mean([sample.mean() for sample in samples])))
             draws.append(np.mean([_means(sample, rng) for sample in samples], axis=0))
         if name == "mean hold":
-            gap, spread = means[1] / means[0] - 1, draws[1] / draws[0] - 1
+            gap, spread = float(_relative(*means)), _relative(*draws)
         else:
             gap, spread = means[1] - means[0], draws[1] - draws[0]
         where = ("hold", policy, "all", name)

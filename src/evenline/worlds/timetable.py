@@ -26,6 +26,7 @@ from evenline.worlds.calibration import (
 FASTEST_MPS = 25.0
 VARIATION = 0.1
 MOST_VARIATION = 1.0
+DECLARED = "declared_variation"
 
 
 def timetable_calibration(city: City, variation: float = VARIATION) -> Calibration:
@@ -50,10 +51,15 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
         pace=(variation * _normal(PACE_QUANTILES)).round(5),
         follow=0.0,
         sources={},
-        residuals={"declared_variation": variation},
+        residuals={DECLARED: variation},
         note="running times come from the timetable, with a declared variation of "
         f"{100 * variation:g} %",
     )
+
+
+def is_declared(calibration: Calibration) -> bool:
+    """Whether its variation is declared, and nothing was measured."""
+    return DECLARED in calibration.residuals
 
 
 def _normal(count: int) -> Floats:

@@ -28,6 +28,7 @@ from evenline.support.compiled import (
 )
 from evenline.worlds.calibration import CYCLE_S, PHASE_S
 from evenline.worlds.fast.layout import (
+    BREAKS,
     COINS,
     F32,
     F64,
@@ -35,7 +36,10 @@ from evenline.worlds.fast.layout import (
     I32,
     NEVER_S,
     ONWARD,
+    PASSED,
     SEVERAL,
+    SHUT,
+    SLOWED,
     SOON,
     Day,
     Static,
@@ -229,8 +233,12 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
         trip = d.batch[i]
         bus = d.trip[trip]
         stop = bus.position + 1
+        if d.disrupted.shape[0]:
+            stop = _past_closed(s, d, h, trip, stop, now)
         gap = record_arrival(h, trip, stop, now)
-        if stop == bus.last:
+        if d.disrupted.shape[0] and _breaks_down(d, trip, stop, now):
+            _break_down(s, d, h, trip, stop, now)
+        elif stop == bus.last:
             record_finish(h, trip)
             first = bus.first_visit
             d.num[0].trips_done += 1
@@ -259,6 +267,72 @@ def _turn_round(s: Static, d: Day, trip: int, leaves: int) -> None:
     if after >= 0:
         ready = max(leaves + s.recovery_s, d.num[0].now_s + 1)  # this second is being served
         schedule(s, d, after, max(s.start_s[after], ready))
+
+
+@inlined
+def _past_closed(s: Static, d: Day, h: Headways, trip: int, stop: int, now: int) -> int:
+    """Let those out who wanted to get out at closed stops before this one; return this stop."""
+    first = d.trip[trip].first_visit
+    while d.visit[first + stop].visited_s == PASSED:
+        record_arrival(h, trip, stop, now)
+        _let_out(s, d, trip, first + stop, now)
+        d.visit[first + stop].changing = PASSED
+        stop += 1
+    return int(stop)
+
+
+@inlined
+def _breaks_down(d: Day, trip: int, stop: int, now: int) -> bool:
+    """Whether a bus breaks down as it reaches a stop; never at its last."""
+    broken = False
+    for i in range(d.disrupted.shape[0]):
+        x = d.disrupted[i]
+        if x.kind == BREAKS and x.which == trip and x.position <= stop < d.trip[trip].last:
+            broken |= x.from_s <= now < x.until_s
+    return broken
+
+
+@inlined
+def _break_down(s: Static, d: Day, h: Headways, trip: int, stop: int, now: int) -> None:
+    """Take a bus out of service: all get out at once and, unless there, wait for the next."""
+    bus, num = d.trip[trip], d.num[0]
+    first, here, load = bus.first_visit, bus.first_visit + stop, bus.load
+    record_finish(h, trip)
+    _let_out(s, d, trip, here, now)
+    for leg in range(d.ride.shape[0]):
+        goal = d.ride[leg]
+        if here < goal <= first + bus.last:
+            d.ride[leg] = -1
+            onward = s.leg[leg].goal & ONWARD
+            _queue_up(d, s.again[bus.first_place + stop], leg, (goal - first) | onward, now)
+    for visit in range(here + 1, first + bus.last + 1):
+        d.alighting[visit] = 0
+        d.visit[visit].changing = -1
+    num.riding_now -= bus.load
+    num.waiting_now += bus.load
+    bus.load = 0
+    if d.visits.shape[0]:
+        v = d.visits[here]
+        v.departure_s, v.load, v.alighted = now, load, load
+        v.boarded, v.left_behind, v.base_dwell_s = 0, 0, 0
+        d.visit_hold_s[here] = 0.0
+
+
+@inlined
+def _let_out(s: Static, d: Day, trip: int, visit: int, now: int) -> None:
+    """Let those who alight at a visit out at once, without time at the door."""
+    num, count, changed = d.num[0], int(d.alighting[visit]), 0
+    leg = d.visit[visit].changing
+    while leg >= 0:
+        after = d.rider[leg].next
+        _join(s, d, leg + 1, now)
+        changed += 1
+        leg = after
+    d.alighting[visit] = 0
+    d.trip[trip].load -= count
+    num.riding_now -= count
+    num.waiting_now += changed
+    num.completed += count - changed
 
 
 @inlined
@@ -405,15 +479,60 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     d.hold_s[0] += hold_s
     num.holds_zero += hold_s == 0.0
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)
+    at = leaves + _run_s(s, d, trip, stop, leaves)
+    if d.disrupted.shape[0]:
+        at = _pass_closed(s, d, trip, stop, leaves, at)
+    schedule(s, d, trip, at)
+
+
+@inlined
+def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int) -> int:
+    """How long a bus runs to its next stop."""
+    bus = d.trip[trip]
     place = bus.first_place + stop
     p = d.place[place]
     run = (
-        np.float32(s.times[num.level, half_hour(s, leaves), place].mean_s)
+        np.float32(s.times[d.num[0].level, half_hour(s, leaves), place].mean_s)
         + p.pace_s * bus.pace
         + p.phase_s[leaves % CYCLE_S // PHASE_S]
         + d.visit[bus.first_visit + stop].noise_s
     )
-    schedule(s, d, trip, leaves + max(int(run + 0.5), p.least_s))
+    if d.disrupted.shape[0]:
+        run *= _slowness(d, place, leaves)
+    return int(max(int(run + 0.5), p.least_s))
+
+
+@inlined
+def _slowness(d: Day, place: int, leaves: int) -> float:
+    """The factor of a running time."""
+    factor = 1.0
+    for i in range(d.disrupted.shape[0]):
+        x = d.disrupted[i]
+        if x.kind == SLOWED and x.which == place and x.from_s <= leaves < x.until_s:
+            factor += x.extra
+    return factor
+
+
+@inlined
+def _pass_closed(s: Static, d: Day, trip: int, stop: int, leaves: int, at: int) -> int:
+    """Mark the closed stops that a bus will pass; return when it reaches the next open one."""
+    bus, later = d.trip[trip], stop + 1
+    while later < bus.last and _closed(d, bus.first_place + later, leaves):
+        d.visit[bus.first_visit + later].visited_s = PASSED
+        at += _run_s(s, d, trip, later, at)
+        later += 1
+    return at
+
+
+@inlined
+def _closed(d: Day, place: int, leaves: int) -> bool:
+    """Whether a stop is closed to a bus that leaves the stop before it."""
+    closed = False
+    for i in range(d.disrupted.shape[0]):
+        x = d.disrupted[i]
+        if x.kind == SHUT and x.which == place:
+            closed |= x.from_s <= leaves < x.until_s
+    return closed
 
 
 @inlined
@@ -528,9 +647,15 @@ def _position(s: Static, d: Day, place: int, i: int, goal: int) -> int:
 
 @inlined
 def _join(s: Static, d: Day, leg: int, at: int) -> None:
-    """Put a passenger who changes into the queue of the next leg, in order of time."""
-    mine, q = d.rider[leg], d.queue[s.leg[leg].queue]
-    mine.changed_s, mine.number = at, s.leg[leg].goal
+    """Put a passenger who changes into the queue of the next leg."""
+    _queue_up(d, s.leg[leg].queue, leg, s.leg[leg].goal, at)
+
+
+@inlined
+def _queue_up(d: Day, queue: int, leg: int, goal: int, at: int) -> None:
+    """Put a passenger into a queue beside those who wait for their first bus, in order of time."""
+    mine, q = d.rider[leg], d.queue[queue]
+    mine.changed_s, mine.number = at, goal
     before, other = -1, q.changing
     while other >= 0 and d.rider[other].changed_s <= at:
         before, other = other, d.rider[other].next

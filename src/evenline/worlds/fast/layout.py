@@ -32,6 +32,10 @@ SOON = 8  # how many buses ahead we prefetch in a crowded moment
 GOAL_BITS = 12
 ONWARD, SEVERAL = 1 << (GOAL_BITS - 1), 1 << (GOAL_BITS - 2)
 NEVER_S = (2**31 - 1) >> GOAL_BITS  # the sentinel at the end of a queue waits since this second
+# In place of the arrival at a visit: the bus will pass the closed stop. In place of the passengers
+# who change there: it has passed, and the arrival is that at the next stop.
+PASSED = -2
+BREAKS, SHUT, SLOWED = range(3)  # the kinds of DISRUPTED
 
 
 def _record(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[np.void]:
@@ -82,6 +86,9 @@ QUEUE = _record(*_same("i4", "head seen changing head_s"))
 LEG = _record(*_same("i4", "goal queue"))  # where the passenger alights, and the queue
 CARRIED = _record(*_same("i4", "queue first_goal"))  # a class at a place; goals if several services
 TIMES = _record(*_same("f8", "rate_per_s mean_s"))  # a place in a half hour: arrivals, running time
+# A disruption: of a trip from a position on, or of a place with the share of its running time that
+# is added. It lasts from one second until before another.
+DISRUPTED = _record(*_same("i4", "kind which position from_s until_s"), ("extra", "f8"))
 
 
 class Static(NamedTuple):
@@ -112,6 +119,7 @@ class Static(NamedTuple):
     limits: Limits  # what the operations allow of a hold
     recovery_s: int  # rest of a vehicle between two trips of its duty, and its way to the stop
     lateness: F32  # service, quantile: seconds after the timetable; no rows if always on time
+    again: I32  # the class of those whom a bus left at a place; no rows if none breaks down
 
 
 class Day(NamedTuple):
@@ -135,9 +143,10 @@ class Day(NamedTuple):
     raw: F64
     visits: Rows  # KEPT; no rows if visits are not kept
     visit_hold_s: F64
-    ride: I32  # the visit at which a leg on board ends; no rows if visits are not kept
+    ride: I32  # the visit at which a leg on board ends; no rows if nobody asks
     luck: F64  # what the driver makes of a hold, by visit; no rows if holds are not limited
     onward: I32  # the next trip of the vehicle; no rows if every trip has its own
+    disrupted: Rows  # DISRUPTED; no rows if nothing is
 
 
 @inlined
@@ -148,7 +157,7 @@ def row(day: Day, w: int) -> Day:
         day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
-        day.ride[w], day.luck[w], day.onward[w],
+        day.ride[w], day.luck[w], day.onward[w], day.disrupted[w],
     )  # fmt: skip
 
 

@@ -2,15 +2,17 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.demand import RATE_BIN_S, arrival_rates, service_stop_offsets
-from evenline.city.model import City, service_positions
+from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
+from evenline.city.model import City, Service, service_positions
+from evenline.city.operations import BREAKDOWN, CLOSED, SLOW
 from evenline.control.event import RAW_FEATURES, Headways, new_headways
-from evenline.control.operations import limits_of
+from evenline.control.operations import disruptions_of, limits_of
 from evenline.control.state import contract_of
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
@@ -30,6 +32,7 @@ class _Queues:
     place_class: I32
     carried: Rows
     goal: I16
+    again: I32
 
 
 def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...]) -> Static:
@@ -67,6 +70,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         lateness=np.zeros((0, 2), np.float32)
         if calibration.lateness_s is None
         else calibration.lateness_s.astype(np.float32),
+        again=queues.again,
     )
 
 
@@ -194,6 +198,11 @@ def _queues(city: City) -> _Queues:
         for index, service in enumerate(city.services)
         for stop in service.stops
     ]
+    count, again = len(kinds), np.zeros(0, np.int32)
+    if city.operations.has(BREAKDOWN):  # a class for each place, after all others
+        again = np.arange(count, count + len(rows), dtype=np.int32)
+        rows = [[*row, (count + place, 0)] for place, row in enumerate(rows)]
+        count += len(rows)
     leg_goal = np.array(codes, np.int32)[leg_ride] | layout.ONWARD
     leg_goal[journeys.leg_start[1:] - 1] &= ~layout.ONWARD
     first_legs = journeys.leg_start[:-1]
@@ -202,16 +211,55 @@ def _queues(city: City) -> _Queues:
     return _Queues(
         leg_class=leg_class,
         leg_goal=leg_goal,
-        class_start=np.searchsorted(classes[people], np.arange(len(kinds) + 1)).astype(np.int32),
+        class_start=np.searchsorted(classes[people], np.arange(count + 1)).astype(np.int32),
         entry_leg=first_legs[people].astype(np.int32),
         entry_person=people.astype(np.int32),
         place_class=np.cumsum([0, *(len(row) for row in rows)]).astype(np.int32),
         carried=np.array([pair for row in rows for pair in row], layout.CARRIED).view(np.recarray),
         goal=np.array(goal, np.int16),
+        again=again,
     )
 
 
-def new_fleet(static: Static, worlds: int, keep_visits: bool, shared_vehicles: bool) -> Day:
+def disrupted_rows(city: City, cell: Cell | None) -> Rows:
+    """What goes wrong on the day of a cell; a row of another day has a time that never comes."""
+    first, rows = service_stop_offsets(city), list[tuple[float, ...]]()
+    today = disruptions_of(city, cell) if cell is not None else []
+    for each in city.operations.disruptions:
+        until_s = layout.NEVER_S if each.until_s is None else each.until_s
+        window = (each.from_s, until_s) if each in today else (layout.NEVER_S, layout.NEVER_S)
+        if each.kind == BREAKDOWN:
+            stops = city.services[city.trips[each.trip].service].stops
+            position = stops.index(each.stop) if each.stop >= 0 else 0
+            rows.append((layout.BREAKS, each.trip, position, *window, 0.0))
+        for index, service in enumerate(city.services):
+            if each.kind == CLOSED and each.stop in service.stops[1:-1]:
+                position = service.stops.index(each.stop)
+                rows.append((layout.SHUT, first[index] + position, position, *window, 0.0))
+            if each.kind == SLOW:
+                for position, share in enumerate(_shares(city, service, each.road)):
+                    extra = share * (each.factor - 1.0)
+                    if extra > 0.0:
+                        place = first[index] + position
+                        rows.append((layout.SLOWED, place, position, *window, extra))
+    return np.array(rows, layout.DISRUPTED).view(np.recarray)
+
+
+def _shares(city: City, service: Service, road: str) -> list[float]:
+    """Which part of the way from each stop to the next lies on a road."""
+    length_m = {each.id: each.length_m for each in city.roads}
+    ends = np.cumsum([0.0, *(length_m[each] for each in service.roads)]).tolist()
+    parts = [(ends[i], ends[i + 1]) for i, each in enumerate(service.roads) if each == road]
+    return [
+        sum(max(min(end, stop_m) - max(begin, start_m), 0.0) for begin, end in parts)
+        / (stop_m - start_m)
+        for start_m, stop_m in pairwise(service.distance_m)
+    ]
+
+
+def new_fleet(
+    static: Static, worlds: int, keep_visits: bool, shared_vehicles: bool, disrupted: int
+) -> Day:
     """The arrays of `worlds` worlds, before any day has started."""
     trips, services = len(static.trip), len(static.first_stop) - 1
     horizon_s, legs = static.horizon_s, len(static.leg)
@@ -237,9 +285,10 @@ def new_fleet(static: Static, worlds: int, keep_visits: bool, shared_vehicles: b
         "raw": (np.float64, (trips, len(RAW_FEATURES))),
         "visits": (layout.KEPT, (kept,)),
         "visit_hold_s": (np.float64, (kept,)),
-        "ride": (np.int32, (legs if keep_visits else 0,)),
+        "ride": (np.int32, (legs if keep_visits or len(static.again) else 0,)),
         "luck": (np.float64, (len(static.limits.cap_s),)),
         "onward": (np.int32, (trips if shared_vehicles else 0,)),
+        "disrupted": (layout.DISRUPTED, (disrupted,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 

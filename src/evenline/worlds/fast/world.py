@@ -24,7 +24,7 @@ from evenline.city.demand import (
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_holds
 from evenline.control.event import Batch, place
-from evenline.control.operations import driver_luck, running_trips
+from evenline.control.operations import departures, driver_luck, running_trips
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
@@ -33,8 +33,8 @@ from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast import kernel as k
-from evenline.worlds.fast.layout import plain
-from evenline.worlds.fast.tables import new_fleet, static_tables
+from evenline.worlds.fast.layout import PASSED, plain
+from evenline.worlds.fast.tables import disrupted_rows, new_fleet, static_tables
 
 assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
 
@@ -49,7 +49,8 @@ class Days:
         self.levels: tuple[float, ...] = DEMAND_LEVELS
         self.static = static_tables(city, calibration, self.levels)
         self._shared = city.operations.duties
-        self.fleet = new_fleet(self.static, worlds, keep_visits, self._shared)
+        disrupted = len(disrupted_rows(city, None))
+        self.fleet = new_fleet(self.static, worlds, keep_visits, self._shared, disrupted)
         self._most = float(city.journeys.min_demand.max(initial=1.0))
 
     def begin(self, w: int, cell: Cell) -> None:
@@ -65,6 +66,8 @@ class Days:
         self.fleet.luck[w] = driver_luck(self.city, cell)
         if self._shared:
             self.fleet.onward[w] = running.onward
+        if self.fleet.disrupted.shape[1]:
+            self.fleet.disrupted[w] = disrupted_rows(self.city, cell)
         key = int(np.random.SeedSequence([cell.sumo_seed, 0xFA57]).generate_state(1, np.uint64)[0])
         shifts, demand = departure_shifts(self.city, cell), cell.demand
         if (drawn := drawn_from_pool(self.city, cell)) is not None:
@@ -89,6 +92,7 @@ class Days:
                 f"the day is not over ({num.now_s} of {self.city.horizon_s} s); "
                 "call step until it returns None"
             )
+        begun = departures(self.city, self.arrivals_s(w)) if self._shared else None
         return Outcome(
             departed=num.departed,
             completed=num.completed,
@@ -103,7 +107,16 @@ class Days:
             denied_boardings=num.denied,
             trips_completed=num.trips_done,
             trip_duration_total_s=num.trip_seconds,
+            late_departures=None if begun is None else begun.late,
+            lost_trips=None if begun is None else begun.lost,
         )
+
+    def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
+        """When each trip reached each of its stops, one entry per visit; -1 if it did not."""
+        visit = self.fleet.visit[w]
+        if not self.fleet.disrupted.shape[1]:
+            return np.asarray(visit.visited_s)
+        return np.where(visit.changing == PASSED, -1, np.maximum(visit.visited_s, -1))
 
     def moment(self, w: int, first: int, end: int) -> Batch:
         """A part of a world's current moment."""
@@ -197,7 +210,7 @@ class FastWorld:
     @property
     def arrivals_s(self) -> npt.NDArray[np.int32]:
         """When each trip reached each of its stops, one entry per visit; -1 if not yet."""
-        return np.asarray(self._days.fleet.visit[0].visited_s)
+        return self._days.arrivals_s(0)
 
     @property
     def visits(self) -> list[Visit]:
@@ -312,7 +325,7 @@ class Fleet:
         """When each trip of a world reached each of its stops, one entry per visit; -1 if not
         yet.
         """
-        return np.asarray(self._days.fleet.visit[w].visited_s)
+        return self._days.arrivals_s(w)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """All data that changes, as arrays with one row per world: enough to continue from."""

@@ -6,7 +6,9 @@ at stops; those who only walk stay.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, tostring
@@ -277,17 +279,10 @@ def _walks(person: Element) -> bool:
 
 
 def _people_xml(city: City, cell: Cell) -> str:
-    """Each passenger of the cell waits at a stop and rides leg after leg, as on any day of ours.
-
-    Buses are called by their ids, because not every scenario names lines.
-    """
+    """Each passenger of the cell waits at a stop and rides leg after leg, as on any day of ours."""
     assert city.carried is not None
     journeys, people, begin_s = city.journeys, realise(city, cell), city.carried.begin_s
-    buses = [
-        " ".join(city.trips[t].source or city.trips[t].id for s in row for t in city.trips_of[s])
-        for row in journeys.carriers
-    ]
-    buses = [quoteattr(names) for names in buses]
+    buses = _names(city)
     lanes = dict(
         pair for content in city.carried.additional.values() for pair in _stop_lanes(content)
     )
@@ -309,7 +304,7 @@ def _people_xml(city: City, cell: Cell) -> str:
         at_m = max(city.stops[start].pos_m - BEFORE_END_M, 0.0)
         rides = "".join(
             f"<ride {f'from={roads[start]} ' if leg == first[person] else ''}"
-            f"busStop={named[alights[leg]]} lines={buses[carriers[leg]]}/>"
+            f"busStop={named[alights[leg]]} lines={buses(carriers[leg], boards[leg])}/>"
             for leg in range(first[person], first[person + 1])
         )
         lines.append(
@@ -317,3 +312,29 @@ def _people_xml(city: City, cell: Cell) -> str:
             f"{rides}</person>"
         )
     return "\n".join((*lines, "</routes>", ""))
+
+
+def _names(city: City) -> Callable[[int, int], str]:
+    """What people at a stop call the buses of a row of carriers, quoted.
+
+    They use the buses' ids, because not every scenario names lines. But SUMO lets people board a
+    bus that they call by its id even if it no longer goes to their stop. Where a bus calls twice,
+    they name its line, or take any bus that goes to their stop.
+    """
+    halts = [stop.source or stop.id for stop in city.stops]
+    calls = [Counter(halts[stop] for stop in service.stops) for service in city.services]
+    ids = [
+        " ".join(city.trips[trip].source or city.trips[trip].id for trip in trips)
+        for trips in city.trips_of
+    ]
+
+    @cache
+    def named(row: int, board: int) -> str:
+        services = city.journeys.carriers[row]
+        if all(calls[service][halts[board]] < 2 for service in services):
+            return quoteattr(" ".join(ids[service] for service in services))
+        lines = [city.services[service].source for service in services]
+        whole = all(len(line.split()) == 1 for line in lines)
+        return quoteattr(" ".join(lines) if whole else "ANY")
+
+    return named

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
-from evenline.city.model import City
+from evenline.city.model import City, Ints
 from evenline.control.event import (
     Batch,
     Headways,
@@ -25,6 +25,7 @@ from evenline.control.event import (
 from evenline.control.ledger import Ledger
 from evenline.control.operations import running_trips
 from evenline.control.visits import Visit
+from evenline.worlds.sumo.disrupted import Disrupted, come_back, get_out, ride_on
 from evenline.worlds.sumo.runtime import libsumo, libsumo_functions
 from evenline.worlds.sumo.scenario import route_id, type_id
 
@@ -97,6 +98,12 @@ class Day:
         self._asking: list[int] = []
         self._rows: list[tuple[float, ...]] = []
         self._onward: list[int] = running_trips(city, cell).onward.tolist()
+        self._disrupted = Disrupted(city, cell) if city.operations.disruptions else None
+        self._passing = [0] * len(city.trips)  # closed stops on the way to the next one
+        self._stranded: dict[str, tuple[int, int]] = {}  # by person: the service and the stop
+        self._out = 0  # people whose journey SUMO ends with the next step, because they got out
+        self._walkers: list[tuple[str, range]] = []  # of them, back to the stop of their next leg
+        self._back = 0  # people who return with the next step
 
     def advance(self) -> Batch | None:
         """Step SUMO until buses need a decision; return None at the horizon."""
@@ -104,6 +111,8 @@ class Day:
             self._pass()
         self._asking, self._rows = [], []
         while self.tally.now_s < self._t.city.horizon_s:
+            if self._disrupted is not None:
+                self._disrupted.set_speeds(self.tally.now_s)
             self._sumo.simulation_step()
             self._look()
             if self._asking:
@@ -111,6 +120,11 @@ class Day:
                 return Batch(self.tally.now_s, trips, np.array(self._rows, float))
             self._pass()
         return None
+
+    @property
+    def reached_s(self) -> Ints:
+        """When each trip reached each of its stops, one entry per visit; -1 if not yet."""
+        return np.array(self._headways.visited_s, np.int32)
 
     def hold(self, trip: int, hold_s: float) -> None:
         """Add a hold to the dwell of a bus."""
@@ -127,8 +141,9 @@ class Day:
     def _look(self) -> None:
         """Record the changes of a step."""
         sumo, tally = self._sumo, self.tally
-        tally.departed += sumo.simulation_getDepartedPersonNumber()
-        tally.completed += sumo.simulation_getArrivedPersonNumber()
+        tally.departed += sumo.simulation_getDepartedPersonNumber() - self._back
+        tally.completed += sumo.simulation_getArrivedPersonNumber() - self._out
+        self._return()
         tally.teleports += sumo.simulation_getStartingTeleportNumber()
         trips = [self._stopped(bus) for bus in sumo.simulation_getStopStartingVehiclesIDList()]
         tally.riding = self._moving + sum(map(sumo.vehicle_getPersonNumber, self._standing))
@@ -153,11 +168,15 @@ class Day:
         """
         h, last, now = self._headways, self._t.last_position, self.tally.now_s
         trips.sort(key=self._t.order.__getitem__)
-        ahead = [record_arrival(h, trip, h.position[trip] + 1, now) for trip in trips]
+        ahead = {trip: self._reach(trip) for trip in trips}
         for trip in trips:
             if h.position[trip] == last[trip]:
                 record_finish(h, trip)
-        for trip, gap in zip(trips, ahead, strict=True):
+            elif self._disrupted and self._disrupted.breaks_down(trip, h.position[trip], now):
+                del ahead[trip]
+                record_finish(h, trip)
+                self._break_down(trip, h.position[trip])
+        for trip, gap in ahead.items():
             position = h.position[trip]
             here = self._at[trip] = self._observe(trip, position)
             if position < last[trip]:
@@ -166,6 +185,17 @@ class Day:
             else:
                 self.tally.trips_completed += 1
                 self.tally.trip_duration_s += now - h.visited_s[h.first_visit[trip]]
+
+    def _reach(self, trip: int) -> int:
+        """Record the arrival of a bus, and the closed stops that it has passed, as reached now;
+        return the time since the previous arrival.
+        """
+        h, now, stops = self._headways, self.tally.now_s, self._t.stops[self._t.service[trip]]
+        for _ in range(self._passing[trip]):
+            record_arrival(h, trip, h.position[trip] + 1, now)
+            self._let_out(trip, stops[h.position[trip]])
+        self._passing[trip] = 0
+        return record_arrival(h, trip, h.position[trip] + 1, now)
 
     def _observe(self, trip: int, position: int) -> _AtStop:
         """Count who will alight and who is waiting at the moment the bus stops.
@@ -187,10 +217,14 @@ class Day:
 
         SUMO lists first legs by road only, including people on board a bus there.
         """
-        accepted = self._t.accepted.get((service, stop))
-        if accepted is None:
-            return 0
+        accepted = self._t.accepted.get((service, stop), {})
         sumo, count = self._sumo, 0
+        if self._stranded:
+            waiting = [p for p, where in self._stranded.items() if where == (service, stop)]
+            count = sum(not sumo.person_getVehicle(person) for person in waiting)
+            accepted = {p: legs for p, legs in accepted.items() if p not in self._stranded}
+        if not accepted:
+            return count
         people = sumo.edge_getLastStepPersonIDs(self._t.city.stops[stop].road)
         for person in filter(accepted.__contains__, people):
             if not sumo.person_getVehicle(person):
@@ -237,6 +271,8 @@ class Day:
         self._moving += load
         if here.position == self._t.last_position[trip]:
             self._turn_round(self._onward[trip])
+        elif self._disrupted:
+            self._pass_closed(trip, here.position)
         if boarded > 0:
             self._note_boarded(trip, boarded)
         left_behind = 0
@@ -272,12 +308,77 @@ class Day:
             line=service.id,
         )  # fmt: skip
 
+    # -- disruptions ----------------------------------------------------------------------------
+
+    def _pass_closed(self, trip: int, position: int) -> None:
+        """Take the closed stops from the way of a bus that leaves the stop before them."""
+        assert self._disrupted is not None
+        stops, now = self._t.stops[self._t.service[trip]], self.tally.now_s
+        for stop in stops[position + 1 : -1]:
+            if not self._disrupted.closed(stop, now):
+                break
+            libsumo().vehicle.replaceStop(self._t.bus[trip], 0, "")
+            self._passing[trip] += 1
+
+    def _let_out(self, trip: int, stop: int) -> None:
+        """Let those out who wanted to get out at a closed stop that the bus has passed.
+
+        Whoever changes there is back at that stop in a moment.
+        """
+        if not self._due[trip].pop(stop, 0):
+            return
+        for person in self._sumo.vehicle_getPersonIDList(self._t.bus[trip]):
+            leg = self._leg(person)
+            if self._t.alight[leg] == stop:
+                legs = self._legs_after(person, leg)
+                self._out += 1
+                self._loads[trip] -= 1
+                self.tally.riding -= 1
+                self.tally.completed += not legs
+                get_out(person)
+                if legs:
+                    self._walkers.append((person, legs))
+
+    def _break_down(self, trip: int, position: int) -> None:
+        """Take a bus out of service: all get out and, unless they are there, wait for the next."""
+        city, bus, service = self._t.city, self._t.bus[trip], self._t.service[trip]
+        stop, load, now = self._t.stops[service][position], self._loads[trip], self.tally.now_s
+        for person in self._sumo.vehicle_getPersonIDList(bus):
+            leg = self._leg(person)
+            legs, there = self._legs_after(person, leg), self._t.alight[leg] == stop
+            get_out(person)
+            self.tally.riding -= 1
+            if not there:
+                self._stranded[person] = (service, stop)
+                ride_on(city, person, range(leg, legs.stop), (service,))
+            elif legs:
+                ride_on(city, person, legs)
+            else:
+                self.tally.completed += 1
+                self._out += 1
+        self._due[trip].clear()
+        self._loads[trip] = 0
+        del self._standing[bus]
+        libsumo().vehicle.remove(bus)
+        self.visits.append(Visit(trip, position, now, now, load, load, 0, 0, 0, 0.0))
+
+    def _legs_after(self, person: str, leg: int) -> range:
+        return range(leg + 1, self._t.legs_end[int(person[1:])])
+
+    def _return(self) -> None:
+        """Let those who walked back wait from the next step on; SUMO has just let them go."""
+        self._out, self._back = 0, len(self._walkers)
+        for person, legs in self._walkers:
+            come_back(self._t.city, person, legs)
+        self._walkers = []
+
     def _note_boarded(self, trip: int, boarded: int) -> None:
         """Count where the people who have just boarded will alight. SUMO lists them last."""
         due = self._due[trip]
         for person in self._sumo.vehicle_getPersonIDList(self._t.bus[trip])[-boarded:]:
             stop = self._t.alight[self._leg(person)]
             due[stop] = due.get(stop, 0) + 1
+            self._stranded.pop(person, None)
 
 
 def _only_legs(city: City) -> dict[str, int]:

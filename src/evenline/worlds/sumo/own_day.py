@@ -23,6 +23,12 @@ class OwnTables(Tables):
         self.halts = [stop.source or stop.id for stop in city.stops]
         self.begin_s = city.carried.begin_s
 
+    def next_at(self, service: int, stop: int, halt: str) -> int | None:
+        """The next stop of a service after a stop that lies at a halt: a loop visits one twice."""
+        stops = self.stops[service]
+        after = stops[stops.index(stop) + 1 :]
+        return next((each for each in after if self.halts[each] == halt), None)
+
 
 class OwnDay(Day):
     """A running day of a scenario."""
@@ -35,7 +41,7 @@ class OwnDay(Day):
         self._next: dict[str, int] = {}  # the ride that each person makes or walks to
         self._walking: dict[str, int] = {}  # with the stages that are left once they wait
         self._leaving: dict[str, int] = {}  # at their stop, with those left once they are out
-        self._at_halt: dict[int, dict[str, Ride]] = {}  # waiting, or on a bus that stands
+        self._at_halt: dict[str, dict[str, Ride]] = {}  # waiting, or on a bus that stands
         self._aboard: dict[str, int] = {}  # the trip of each person on a bus that has left
         self._getting_off: list[dict[int, list[str]]] = [{} for _ in tables.city.trips]
 
@@ -107,7 +113,7 @@ class OwnDay(Day):
         self._inside += 1
         self.tally.departed += self._next[person] == 0
         ride = self._ride(person)
-        self._at_halt.setdefault(ride.board, {})[person] = ride
+        self._at_halt.setdefault(self._own.halts[ride.board], {})[person] = ride
 
     def _get_off(self, person: str) -> None:
         del self._leaving[person]
@@ -122,24 +128,29 @@ class OwnDay(Day):
             self._walking[person] = self._ride(person).left
 
     def _eligible(self, service: int, stop: int) -> int:
-        """People who wait at the stop now and whose ride this service can make."""
-        in_vehicle = self._sumo.person_getVehicle
+        """People who wait at the stop now and whose ride this service can make from here."""
+        in_vehicle, halts = self._sumo.person_getVehicle, self._own.halts
         return sum(
-            service in ride.services and not in_vehicle(person)
-            for person, ride in self._at_halt.get(stop, {}).items()
+            service in ride.services
+            and self._own.next_at(service, stop, halts[ride.alight]) is not None
+            and not in_vehicle(person)
+            for person, ride in self._at_halt.get(halts[stop], {}).items()
         )
 
     def _note_boarded(self, trip: int, boarded: int) -> None:
         """Note where the people who have just boarded will get off."""
-        due = self._due[trip]
+        due, service, halts = self._due[trip], self._t.service[trip], self._own.halts
+        here = self._t.stops[service][self._headways.position[trip]]
         for person in self._sumo.vehicle_getPersonIDList(self._t.bus[trip]):
             if person in self._aboard or person not in self._next:
                 continue
             ride = self._ride(person)
-            if self._at_halt.get(ride.board, {}).pop(person, None) is not None:
+            if self._at_halt.get(halts[ride.board], {}).pop(person, None) is not None:
                 self._aboard[person] = trip
-                due[ride.alight] = due.get(ride.alight, 0) + 1
-                self._getting_off[trip].setdefault(ride.alight, []).append(person)
+                stop = self._own.next_at(service, here, halts[ride.alight])
+                if stop is not None:
+                    due[stop] = due.get(stop, 0) + 1
+                    self._getting_off[trip].setdefault(stop, []).append(person)
 
     # -- stops ----------------------------------------------------------------------------------
 

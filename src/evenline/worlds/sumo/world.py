@@ -20,7 +20,7 @@ from evenline.city.demand import Cell
 from evenline.city.model import City, visit_offsets
 from evenline.control.action import check_holds
 from evenline.control.event import STOP, Batch, place
-from evenline.control.operations import driver_luck, executed_s, limits_of
+from evenline.control.operations import departures, driver_luck, executed_s, limits_of
 from evenline.control.outcome import Outcome
 from evenline.control.state import MAX_SLOTS
 from evenline.control.visits import Visit
@@ -47,10 +47,10 @@ class SumoWorld:
         self.outputs = tuple(outputs)
         self.max_batch = max_batch
         self.charged = 0
-        if city.own_buses and (city.operations.duties or city.operations.cancels):
+        if city.own_buses and (city.operations.duties or city.operations.disrupted):
             raise InputError(
-                f"{city.name}: its buses come with its SUMO scenario, so no trip can be cancelled "
-                "and no duty used; use the fast world"
+                f"{city.name}: its buses come with its SUMO scenario, which has no duties and no "
+                "disruptions of ours; use the fast world"
             )
         self.executed_s = np.zeros(0)
         self._tables = OwnTables(city) if city.own_buses else Tables(city)
@@ -91,6 +91,8 @@ class SumoWorld:
                 f"the day is not over ({tally.now_s} of {self.city.horizon_s} s); "
                 "call step until it returns None"
             )
+        duties = self.city.operations.duties
+        begun = departures(self.city, self._day.reached_s) if duties else None
         return Outcome(
             departed=tally.departed,
             completed=tally.completed,
@@ -106,6 +108,8 @@ class SumoWorld:
             trips_completed=tally.trips_completed,
             trip_duration_total_s=tally.trip_duration_s,
             teleports=tally.teleports,
+            late_departures=None if begun is None else begun.late,
+            lost_trips=None if begun is None else begun.lost,
         )
 
     @property
