@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from browser import browsing
 from evenline.city.model import City
 from evenline.cli.report import BROWSERS, headless
 from evenline.live.poll import Poller
@@ -29,26 +31,37 @@ from on_the_road import Road
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
+LATE_S = {1: -170.0, 2: -100.0, 18: -150.0, 35: -150.0}  # buses close behind others
+
+
 @pytest.fixture
 def running(town: City) -> Running:
-    """A shadow with an open advice, half an hour into the day."""
-    road = Road(town, {1: -170.0, 2: -100.0})
-    shadow = Shadow(OpenCity("town", town), "forward:gain=1", ("1E",), Rules(lead_s=45))
-    second = 0.0
-    while second < 600 or not any(each.state == "open" for each in shadow.advice.values()):
-        second += 20.0
-        snapshot = road.snapshot(second)
-        shadow.take(Polled(snapshot.at_s, snapshot))
-    return Running(shadow)
+    """A shadow with an open advice, ten minutes or more into the day."""
+    lines = [service.id for service in town.services]
+    shadow = Shadow(OpenCity("town", town), "forward:gain=1", lines, Rules(lead_s=45))
+    running = Running(shadow)
+    drive(running, 600.0)
+    while not open_numbers(running):
+        drive(running, shadow.now_s + 20.0)
+    return running
+
+
+def drive(running: Running, until_s: float) -> None:
+    """Let the buses drive on."""
+    road, shadow = Road(running.shadow.city, LATE_S), running.shadow
+    for second in np.arange(max(shadow.now_s, 0.0) + 20.0, until_s + 1.0, 20.0):
+        snapshot = road.snapshot(float(second))
+        running.follow(iter([Polled(snapshot.at_s, snapshot)]))
+        running.ended.clear()
+
+
+def open_numbers(running: Running) -> list[int]:
+    return [each.number for each in running.shadow.advice.values() if each.state == "open"]
 
 
 @pytest.fixture
 def client(running: Running) -> TestClient:
     return TestClient(shadow_app(running), base_url="http://127.0.0.1:8700")
-
-
-def open_number(running: Running) -> int:
-    return next(each.number for each in running.shadow.advice.values() if each.state == "open")
 
 
 def test_the_page_carries_everything_and_allows_nothing_else(client: TestClient) -> None:
@@ -62,14 +75,15 @@ def test_the_page_carries_everything_and_allows_nothing_else(client: TestClient)
 
 
 def test_an_answer_and_a_switch_reach_the_shadow(client: TestClient, running: Running) -> None:
-    number = open_number(running)
+    number = open_numbers(running)[0]
     said = {"number": number, "accept": True, "why": "fine"}
     assert client.post("/answer", json=said).json() == {"state": "accepted"}
     assert running.shadow.advice[number].why == "fine"
     again = client.post("/answer", json=said)
     assert again.status_code == 400 and "cannot be answered" in again.json()["error"]
-    assert client.post("/switch", json={"service": "2N", "on": True}).status_code == 200
-    assert client.get("/state").json()["on"] == ["1E", "2N"]
+    for name, on in (("2N", False), ("2S", False), ("2N", True)):
+        assert client.post("/switch", json={"service": name, "on": on}).status_code == 200
+    assert client.get("/state").json()["on"] == ["1E", "1W", "2N"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +100,7 @@ def test_an_answer_and_a_switch_reach_the_shadow(client: TestClient, running: Ru
 def test_other_sites_press_no_buttons(
     client: TestClient, running: Running, headers: dict[str, str]
 ) -> None:
-    number = open_number(running)
+    number = open_numbers(running)[0]
     body = json.dumps({"number": number, "accept": True, "why": ""})
     sent = {"Content-Type": "application/json", **headers}
     assert client.post("/answer", content=body, headers=sent).status_code == 403
@@ -177,7 +191,41 @@ def browse(url: str, profile: Path, *options: str) -> str:
 def test_the_page_shows_buses_advice_and_the_feed(address: str, tmp_path: Path) -> None:
     shown = browse(address, tmp_path, "--window-size=390,800")
     assert len(re.findall(r'<th scope="row">bus-', shown)) >= 5
-    assert re.search(r"hold bus-1E\.0\d at \w+ until \d\d:\d\d:\d\d", shown)
+    assert re.search(r"hold bus-\w+\.\d\d at \w+ until \d\d:\d\d:\d\d", shown)
     assert "Feed age" in shown and "100 %" in shown
     assert shown.count('type="checkbox"') == 4
     assert '<p id="failure" role="alert" hidden="">' in shown, "no error"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+def test_a_dispatcher_accepts_with_the_mouse_and_rejects_with_the_keyboard(
+    address: str, running: Running, tmp_path: Path
+) -> None:
+    assert BROWSER is not None
+    shadow, first = running.shadow, open_numbers(running)[0]
+    with browsing(BROWSER, tmp_path) as page:
+        page.size(390, 800)
+        page.open(address)
+        page.click(f'[data-number="{first}"] input')
+        page.type("driver agrees")
+        page.click(f'[data-number="{first}"] button.yes')
+        page.wait(f"""document.querySelector('[data-number="{first}"] .state')
+            .textContent === "accepted" """)
+        assert (shadow.advice[first].state, shadow.advice[first].why) == (
+            "accepted", "driver agrees",
+        )  # fmt: skip
+        while not open_numbers(running):
+            drive(running, shadow.now_s + 20.0)
+        second = open_numbers(running)[0]
+        page.wait(f"""document.querySelector('[data-number="{second}"]')""" + " !== null")
+        for _ in range(60):  # by keyboard alone
+            if page.value("document.activeElement.dataset.number") == str(second):
+                break
+            page.press("Tab")
+        page.press("r")
+        page.wait(f"""document.querySelector('[data-number="{second}"]')""" + " === null")
+        assert shadow.advice[second].state == "rejected"
+        assert page.value("document.getElementById('failure').hidden"), "no error"
+        for dark in (False, True):
+            page.size(390, 800, dark)
+            assert page.value("document.documentElement.scrollWidth") <= 390, "fits a phone"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evenline.city.model import City
+from evenline.city.operations import Operations
 from evenline.control.event import HEADWAY_AHEAD, STOP
 from evenline.live.entries import AdviceEntry, AnswerEntry, AskedEntry, Begun, Entry, EventEntry
 from evenline.live.feed import Snapshot
@@ -81,6 +82,55 @@ def test_advice_is_given_at_control_points_only(road: Road) -> None:
     assert {advice.stop for advice in played(shadow, road)} == {4}
 
 
+def test_advice_that_nobody_took_is_not_said_again_for_a_headway(road: Road) -> None:
+    shadow = shadow_of(road)
+    given = played(shadow, road)
+    target_s = max(np.transpose(road.city.headway_targets())[1])
+    said_s = [advice.made_s for advice in given]
+    assert given and (np.diff(said_s) >= target_s).all()
+    willing = shadow_of(road)
+    taken = []
+    for second in np.arange(0.0, 900.0, 20.0):
+        snapshot = road.snapshot(float(second))
+        for advice in willing.take(Polled(snapshot.at_s, snapshot)):
+            taken.append(willing.answer(advice.number, True))
+    assert len(taken) > len(given), "who follows advice gets the next one at the next stop"
+
+
+def test_a_hold_within_the_error_of_what_was_expected_is_not_said(
+    road: Road, tmp_path: Path
+) -> None:
+    shadow = shadow_of(road, log=tmp_path / "log")
+    played(shadow, road)
+    shadow.close()
+    arrived = {
+        (e.trip, e.stop): e.at_s
+        for e in entries(tmp_path / "log", EventEntry)
+        if e.what == "arrives"
+    }
+    of_line = {trip.id for trip in road.city.trips if trip.service == 0}
+    errors = [
+        abs(e.expected_s - arrived[e.trip, e.stop])
+        for e in entries(tmp_path / "log", AskedEntry)
+        if e.trip in of_line and arrived.get((e.trip, e.stop), -1.0) > e.now_s
+    ]
+    assert 10 <= len(errors) <= 100
+    assert shadow.situation.noise_s(0) == pytest.approx(float(np.median(errors)), abs=3.0)
+    unsure = shadow_of(road)
+    unsure.situation.noise_s = lambda service: 61.0  # type: ignore[method-assign]
+    assert played(unsure, road) == []
+
+
+def test_advice_stays_within_what_the_operations_of_the_city_allow(road: Road) -> None:
+    terminal = replace(road.city, operations=Operations(hold_at="terminals", max_hold_s=20.0))
+    shadow = Shadow(OpenCity("town", terminal), POLICY, ("1E",), Rules(lead_s=45))
+    assert {advice.stop for advice in played(shadow, road)} <= {0}
+    short = replace(road.city, operations=Operations(max_hold_s=20.0))
+    shadow = Shadow(OpenCity("town", short), POLICY, ("1E",), Rules(lead_s=45))
+    given = played(shadow, road)
+    assert given and max(advice.hold_s for advice in given) <= 20.0
+
+
 def test_advice_is_withdrawn_when_the_feed_falls_silent(road: Road) -> None:
     shadow = shadow_of(road)
     given = []
@@ -111,7 +161,7 @@ def test_a_clock_that_jumps_back_changes_nothing(road: Road) -> None:
     before = shadow.now_s
     shadow.take(Polled(road.frame.moment(100.0), road.snapshot(100.0)))
     assert shadow.now_s == before
-    assert shadow.tracks.running
+    assert shadow.situation.tracks.running
 
 
 def test_answers_are_logged_and_an_accepted_hold_is_done_when_the_bus_leaves(

@@ -51,7 +51,7 @@ def play(opened: OpenCity, faults: Faults, policy: str = "zero", poll_s: float =
             shadow.answer(advice.number, True)
             street.holds[advice.trip, advice.stop] = advice.until_s
     true_s = np.where(street.arrivals_s() <= now_s - poll_s, street.arrivals_s(), -1)
-    return Played(shadow, None, shadow.seen_s.copy(), true_s)  # type: ignore[arg-type]
+    return Played(shadow, None, shadow.situation.seen_s.copy(), true_s)  # type: ignore[arg-type]
 
 
 def test_the_street_is_the_world_while_nobody_is_held(opened: OpenCity) -> None:
@@ -140,7 +140,7 @@ def test_the_loop_runs_over_http(opened: OpenCity) -> None:
     shadow = Shadow(opened, "forward:gain=1", names, Rules(lead_s=60))
     running = Running(shadow, url, "secret-token", accept=True)
     left: dict[tuple[int, int], float] = {}
-    note = shadow._note
+    note = shadow.situation.note
 
     def noted(event, occupied):  # type: ignore[no-untyped-def]
         note(event, occupied)
@@ -150,7 +150,7 @@ def test_the_loop_runs_over_http(opened: OpenCity) -> None:
         if len(done) >= 3:
             running.ended.set()
 
-    shadow._note = noted  # type: ignore[method-assign]
+    shadow.situation.note = noted  # type: ignore[method-assign]
     limit = threading.Timer(40.0, running.ended.set)
     limit.start()
     running.follow(url_polls(Poller(f"{url}/vehicle_positions.pb", 15.0), 400, running.ended))
@@ -195,6 +195,6 @@ def test_the_simulated_street_of_sumo_reports_places_on_the_lines(opened: OpenCi
         true_s = street.arrivals_s()
     finally:
         street.close()
-    both = (true_s >= 0) & (shadow.seen_s >= 0)
+    both = (true_s >= 0) & (shadow.situation.seen_s >= 0)
     assert both.sum() >= 15
-    assert np.percentile(np.abs(true_s - shadow.seen_s)[both], 90) <= 20
+    assert np.percentile(np.abs(true_s - shadow.situation.seen_s)[both], 90) <= 20

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
-from evenline.city.model import City, Journeys, Service, Stop, Trip
+from evenline.city.model import City, Ints, Journeys, Service, Stop, Trip
 from evenline.control.world import run_episode
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.compiled import compiled
@@ -111,6 +111,13 @@ def _against_sumo(city: City, world: FastWorld) -> dict[str, float]:
     return {"sumo_s": round(sumo_s, 2), "sumo_ratio": round(sumo_s / fast_s)}
 
 
+def legs_of(journeys: Journeys, person: Ints) -> tuple[Ints, Ints]:
+    """Where the legs of chosen passengers start in their own table, and which legs they are."""
+    legs = np.diff(journeys.leg_start)[person]
+    starts = np.concatenate([[0], np.cumsum(legs)]).astype(np.int32)
+    return starts, np.repeat(journeys.leg_start[person] - starts[:-1], legs) + np.arange(starts[-1])
+
+
 def copies(city: City, count: int) -> City:
     """A city made of `count` copies of this one."""
     if count == 1:
@@ -118,10 +125,8 @@ def copies(city: City, count: int) -> City:
     journeys, stops = city.journeys, len(city.stops)
     order = np.argsort(np.tile(journeys.departure_s, count), kind="stable")
     copy, person = np.divmod(order, len(journeys))
-    legs = np.diff(journeys.leg_start)[person]
-    starts = np.concatenate([[0], np.cumsum(legs)]).astype(np.int32)
-    leg = np.repeat(journeys.leg_start[person] - starts[:-1], legs) + np.arange(starts[-1])
-    shift = np.repeat(copy, legs)
+    starts, leg = legs_of(journeys, person)
+    shift = np.repeat(copy, np.diff(starts))
     sets = len(journeys.carriers)
     services = len(city.services)
     return replace(

@@ -1,64 +1,109 @@
 """The load of a shadow: many buses, short polls, one core.
 
 Copies of `city` run a simulated day without holding; its positions are fed to a shadow with the
-look-ahead and all lines on, through protobuf, with a log on disk and a listener on the page.
+look-ahead and all lines on, through protobuf, with a log on disk and a listener on the page. For
+more polls than a day of `city` has, its timetable begins again and again.
 """
 
+import gc
 import json
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenline.bench.fast import copied, copies
+from evenline.bench.fast import copied, copies, legs_of
 from evenline.city.cells import demo_cell
-from evenline.city.model import City, Floats
+from evenline.city.model import City, Floats, Journeys, Trip
 from evenline.control.visits import Visit
+from evenline.control.world import run_episode
 from evenline.live.feed import Position, Snapshot, write_message
 from evenline.live.frame import frame_of
-from evenline.live.lines import lines_of
+from evenline.live.lines import Line, lines_of
 from evenline.live.record import Polled
 from evenline.live.shadow import Shadow
 from evenline.live.view import moving_view
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
+from evenline.worlds.calibration import HOUR_S, Calibration
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
 NAME, MOST_COPIES = "city", 20
+DAY_S = 86_400.0
+ROUND_S = 5 * HOUR_S  # the last trips of `city` start just before; then its timetable begins again
+BusPath = tuple[Floats, Floats]  # seconds, and metres along the line
 
 
-def bench_shadow(buses: int, polls: int, every_s: float) -> dict[str, Any]:
-    """Run polls around the busiest time of the day and measure each."""
+def bench_shadow(
+    buses: int, polls: int, every_s: float, on_poll: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Run polls around the busiest time, or all day, and measure each."""
     one = open_city(NAME)
-    day = _visits(one)
+    paths = _paths(one)
     seconds = np.arange(0, one.city.horizon_s, 300.0)
-    running = np.array([sum(a <= s <= b for a, b in _spans(day)) for s in seconds])
+    running = np.array([sum(at[0] <= s <= at[-1] for at, _ in paths.values()) for s in seconds])
     count = -(-buses // int(running.max()))
     if count > MOST_COPIES:
         raise InputError(f"{buses} buses: choose at most {MOST_COPIES * int(running.max()):,}")
-    middle_s = float(seconds[running.argmax()])
-    begin_s = max(0.0, min(middle_s - polls * every_s / 2, one.city.horizon_s - polls * every_s))
-    city = replace(copies(one.city, count), name=f"{NAME}x{count}")
-    opened = OpenCity(city.name, city, copied(one.fitted(), count))
+    rounds, begin_s = 1, float(seconds[running.argmax()]) - polls * every_s / 2
+    if polls * every_s > one.city.horizon_s:
+        rounds, begin_s = int(-(-polls * every_s // ROUND_S)), 0.0
+    begin_s = max(0.0, min(begin_s, one.city.horizon_s + (rounds - 1) * ROUND_S - polls * every_s))
+    feed = Feed(one.city, lines_of(one.city, None), paths, count, rounds)
+    city = replace(copies(repeated(one.city, rounds), count), name=f"{NAME}x{count}")
+    opened = OpenCity(city.name, city, copied(_repeated_hours(one.fitted(), rounds), count))
     with tempfile.TemporaryDirectory() as folder:
         names = [service.id for service in city.services]
         shadow = Shadow(opened, "lookahead", names, log=Path(folder) / "log.jsonl")
+        gc.freeze()  # as `shadow run` does
         try:
-            return _measure(shadow, city, day, begin_s, polls, every_s)
+            return _measure(shadow, feed, begin_s, polls, every_s, on_poll)
         finally:
+            gc.unfreeze()
             shadow.close()
 
 
-def _visits(one: OpenCity) -> dict[int, tuple[Floats, Floats]]:
-    """The path of every bus of a day: seconds, and metres along its line."""
-    world = FastWorld(one.city, one.fitted(), keep_visits=True)
-    from evenline.control.world import run_episode
+def repeated(city: City, rounds: int) -> City:
+    """A city whose timetable and people come again every `ROUND_S` seconds."""
+    journeys = city.journeys
+    leaves_s = np.concatenate([journeys.departure_s + k * ROUND_S for k in range(rounds)])
+    order = np.argsort(leaves_s, kind="stable")
+    person = (order % len(journeys)).astype(np.int32)
+    starts, leg = legs_of(journeys, person)
+    return replace(
+        city,
+        horizon_s=city.horizon_s + (rounds - 1) * ROUND_S,
+        trips=tuple(
+            Trip(f"{trip.id}+{k}", trip.service, trip.departure_s + k * ROUND_S)
+            for k in range(rounds)
+            for trip in city.trips
+        ),
+        journeys=Journeys(
+            departure_s=leaves_s[order].astype(np.int32),
+            min_demand=journeys.min_demand[person],
+            leg_start=starts,
+            leg_board=journeys.leg_board[leg],
+            leg_alight=journeys.leg_alight[leg],
+            leg_carriers=journeys.leg_carriers[leg],
+            carriers=journeys.carriers,
+        ),
+    )
 
+
+def _repeated_hours(calibration: Calibration, rounds: int) -> Calibration:
+    again = calibration.mean_s[:, : ROUND_S // HOUR_S]
+    return replace(calibration, mean_s=np.hstack([again] * (rounds - 1) + [calibration.mean_s]))
+
+
+def _paths(one: OpenCity) -> dict[int, BusPath]:
+    """The path of every bus of a day."""
+    world = FastWorld(one.city, one.fitted(), keep_visits=True)
     run_episode(world, demo_cell(1), BEHAVIOURS["zero"])
     rows: dict[int, list[Visit]] = {}
     for visit in world.visits:
@@ -73,53 +118,65 @@ def _visits(one: OpenCity) -> dict[int, tuple[Floats, Floats]]:
     return found
 
 
-def _spans(day: dict[int, tuple[Floats, Floats]]) -> list[tuple[float, float]]:
-    return [(float(at[0]), float(at[-1])) for at, _ in day.values()]
+class Feed(NamedTuple):
+    """The positions of the buses of all copies; copies of a bus are at the same place."""
+
+    city: City
+    lines: tuple[Line, ...]
+    paths: dict[int, BusPath]
+    copies: int
+    rounds: int
+
+    def message(self, second: float) -> tuple[bytes, int]:
+        """What a server would answer, and the number of buses."""
+        frame, reports = frame_of(self.city), []
+        for k in range(self.rounds):
+            now_s = second - k * ROUND_S
+            for trip, (at, along) in self.paths.items():
+                if not at[0] <= now_s <= at[-1]:
+                    continue
+                planned = self.city.trips[trip]
+                here_m = float(np.interp(now_s, at, along))
+                lat, lon = frame.degrees(*self.lines[planned.service].place(here_m))
+                for i in range(self.copies):
+                    name = f"{planned.id}+{k}" + (f".{i}" if self.copies > 1 else "")
+                    reports.append(Position(f"bus-{name}", frame.moment(second), lat, lon, name))
+        return write_message(Snapshot(frame.moment(second), tuple(reports))), len(reports)
 
 
 def _measure(
-    shadow: Shadow, city: City, day: dict[int, tuple[Floats, Floats]], begin_s: float, polls: int,
-    every_s: float,
+    shadow: Shadow, feed: Feed, begin_s: float, polls: int, every_s: float,
+    on_poll: Callable[[], None],
 ) -> dict[str, Any]:  # fmt: skip
-    lines, frame = lines_of(city, None), frame_of(city)
-    trips = len(city.trips)
-    each = len(city.trips) // (len(city.services) // len(open_city(NAME).city.services))
-    took_ms, used_ms, shown_ms, counts, cpu_s = [], [], [], [], 0.0
+    rows = []
     for number in range(polls + 1):
         second = begin_s + number * every_s
-        reports = []
-        for trip in range(trips):
-            at, along = day.get(trip % each, (np.zeros(1), np.zeros(1)))
-            if at[0] <= second <= at[-1]:
-                place = lines[city.trips[trip].service].place(float(np.interp(second, at, along)))
-                lat, lon = frame.degrees(*place)
-                name = city.trips[trip].id
-                reports.append(Position(f"bus-{name}", frame.moment(second), lat, lon, name))
-        message = write_message(Snapshot(frame.moment(second), tuple(reports)))
-        polled, began_cpu = Polled(frame.moment(second), message), time.process_time()
-        began = time.perf_counter()
+        message, buses = feed.message(second)
+        polled = Polled(shadow.frame.moment(second), message)
+        began, began_cpu = time.perf_counter(), time.process_time()
         shadow.take(polled)
-        middle, middle_cpu = time.perf_counter(), time.process_time()
+        advised, advised_cpu = time.perf_counter(), time.process_time()
         json.dumps(moving_view(shadow, second - 2 * every_s))
-        ended = time.perf_counter()
+        ended, ended_cpu = time.perf_counter(), time.process_time()
         if number > 0:  # the first poll compiles
-            took_ms.append(1000 * (middle - began))
-            used_ms.append(1000 * (middle_cpu - began_cpu))
-            shown_ms.append(1000 * (ended - middle))
-            counts.append(len(reports))
-            cpu_s += time.process_time() - began_cpu
-    p50, p99 = np.percentile(took_ms, [50, 99])
-    return {
-        "buses_mean": round(float(np.mean(counts))),
-        "buses_most": max(counts),
+            wall, used = (advised - began, ended - advised), advised_cpu - began_cpu
+            rows.append((buses, *wall, used, ended_cpu - began_cpu))
+            on_poll()
+    buses_seen, took_s, shown_s, used_s, all_s = np.array(rows).T
+    found: dict[str, Any] = {
+        "buses_mean": round(float(buses_seen.mean())),
+        "buses_most": int(buses_seen.max()),
         "polls": polls,
         "every_s": every_s,
-        "poll_to_advice_p50_ms": round(float(p50), 1),
-        "poll_to_advice_p99_ms": round(float(p99), 1),
-        "poll_to_advice_cpu_p50_ms": round(float(np.percentile(used_ms, 50)), 1),
-        "poll_to_advice_cpu_p99_ms": round(float(np.percentile(used_ms, 99)), 1),
-        "view_p99_ms": round(float(np.percentile(shown_ms, 99)), 1),
-        "share_of_one_core": round(cpu_s / (polls * every_s), 4),
+    }
+    for name, seconds in (("", took_s), ("_cpu", used_s)):
+        for share in (50, 99):
+            ms = round(1000 * float(np.percentile(seconds, share)), 1)
+            found[f"poll_to_advice{name}_p{share}_ms"] = ms
+    return found | {
+        "view_p99_ms": round(1000 * float(np.percentile(shown_s, 99)), 1),
+        "cpu_s": round(float(all_s.sum()), 1),
+        "share_of_one_core": round(float(all_s.sum()) / (polls * every_s), 4),
         "advice": len(shadow.advice),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evenline.cli.options import CityOption, DocsOption, JsonOption, ReplayOption, print_table
-from evenline.support.progress import stderr
+from evenline.support.progress import progress_bar, stderr
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
 
@@ -100,13 +100,17 @@ def bench_shadow(
     buses: Annotated[int, typer.Option(min=1, help="Buses on the road at least.")] = 500,
     polls: Annotated[int, typer.Option(min=10, help="Number of polls.")] = 240,
     every: Annotated[float, typer.Option(min=1, help="Seconds between two polls.")] = 15.0,
+    day: Annotated[bool, typer.Option("--day", help="The polls of 24 hours, at once.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how long a shadow of many buses takes from poll to advice, its load and memory."""
+    from evenline.bench.shadow import DAY_S
     from evenline.bench.shadow import bench_shadow as run
 
-    with stderr.status(f"{buses} buses, {polls} polls"):
-        found = run(buses, polls, every)
+    polls = int(DAY_S / every) if day else polls
+    with progress_bar() as bar:
+        task = bar.add_task(f"{buses} buses: polls", total=polls)
+        found = run(buses, polls, every, lambda: bar.advance(task))
     if as_json:
         print(json.dumps(found))
     else:

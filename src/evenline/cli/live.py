@@ -1,6 +1,7 @@
 """Commands for live feeds: record and simulate them, and run a shadow beside them."""
 
 import contextlib
+import gc
 import json
 import sys
 import time
@@ -153,6 +154,7 @@ def shadow_run(
     path = log or Path("results") / "shadow" / f"{opened.name}.jsonl"
     shadow = Shadow(opened, policy, [name for name in lines.split(",") if name], rules, path)
     running = Running(shadow, street, street_token, accept)
+    gc.freeze()  # the city lives as long as the command: no need to look there for garbage
     try:
         if "://" in feed:
             from evenline.live.poll import Poller

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenline.control.action import MAX_HOLD_S
+from evenline.city.model import City, visit_offsets
 from evenline.control.event import (
     BASE_DWELL,
     BUS_AHEAD,
@@ -23,9 +23,9 @@ from evenline.control.event import (
     Array,
     Batch,
 )
+from evenline.control.operations import allowed_s, limits_of
 from evenline.control.state import MAX_SLOTS
 from evenline.policies.lookahead import Lookahead
-from evenline.rules.chain import apply_chain
 from evenline.rules.policy import ChainedPolicy
 
 OPEN, ACCEPTED, REJECTED, WITHDRAWN, DONE = "open", "accepted", "rejected", "withdrawn", "done"
@@ -41,46 +41,50 @@ class Answer(NamedTuple):
 class Controller:
     """A policy that follows a day through live events. A bus is asked about once at each stop."""
 
-    def __init__(self, policy: ChainedPolicy) -> None:
+    def __init__(self, policy: ChainedPolicy, city: City) -> None:
         self.policy = policy
         self.asked: dict[int, int] = {}  # the last stop of each trip that was asked about
+        self._limits, self._first_visit = limits_of(city), visit_offsets(city)
         self._now_s = -1
 
     def ask(
         self, now_s: float, trips: Sequence[int], raw: Array, may_hold: Sequence[bool]
     ) -> list[Answer]:
         """The holds of some buses. The forecast counts on a hold only where one may be advised."""
+        if isinstance(self.policy, Lookahead):
+            return self._looked(self.policy, self._batch(now_s, trips, raw), may_hold)
         answers: list[Answer] = []
         for first in range(0, len(trips), MAX_SLOTS):
             part = slice(first, first + MAX_SLOTS)
             batch = self._batch(now_s, trips[part], raw[part])
-            if isinstance(self.policy, Lookahead):
-                self.policy.follow(batch)
-                rows = zip(trips[part], raw[part], may_hold[part], strict=True)
-                answers += [self._looked(self.policy, *row) for row in rows]
-            else:
-                answers += [Answer(float(hold)) for hold in self.policy.decide(batch).holds_s]
+            rows = zip(trips[part], raw[part], self.policy.decide(batch).holds_s, strict=True)
+            answers += [Answer(self._allowed_s(*row)) for row in rows]
         return answers
 
     def _batch(self, now_s: float, trips: Sequence[int], raw: Array) -> Batch:
         second = max(int(now_s), self._now_s, 0)
         if self._now_s < 0 and isinstance(self.policy, Lookahead):
-            # The day may have begun long ago: nobody has waited since its first second.
-            self.policy._seen.since_s[:] = second
+            self.policy.join(second)
         self._now_s = second
         for trip, row in zip(trips, raw, strict=True):
             self.asked[trip] = int(row[STOP])
         return Batch(second, np.array(trips, np.int32), np.ascontiguousarray(raw))
 
-    def _looked(self, policy: Lookahead, trip: int, raw: Array, may_hold: bool) -> Answer:
-        """The same steps as a decision of the look-ahead, with the costs that it compares."""
-        costs = policy.costs(trip, raw)
-        best = int(np.argmin(costs))
-        proposal = np.array([policy.holds_s[best]])
-        held = apply_chain(policy.chain, raw[None], proposal, policy.horizon_s)[0]
-        hold_s = min(float(held), MAX_HOLD_S)
-        policy.note(trip, raw, hold_s if may_hold else 0.0)
-        return Answer(hold_s, float(costs[0] - np.interp(hold_s, policy.holds_s, costs)))
+    def _allowed_s(self, trip: int, raw: Array, hold_s: float) -> float:
+        """What the operations of the city allow of a hold."""
+        if len(self._limits.cap_s):
+            visit = int(self._first_visit[trip]) + int(raw[STOP])
+            hold_s = allowed_s(self._limits, visit, raw, hold_s)
+        return float(hold_s)
+
+    def _looked(self, policy: Lookahead, batch: Batch, may_hold: Sequence[bool]) -> list[Answer]:
+        """The decision of the look-ahead, with what it saves by the costs that it compared."""
+        decision, costs = policy.weigh(batch, np.array(may_hold, np.bool_))
+        answers = []
+        for hold_s, row in zip(decision.holds_s.tolist(), costs, strict=True):
+            saves_s = float(row[0] - np.interp(hold_s, policy.holds_s, row)) if hold_s else 0.0
+            answers.append(Answer(hold_s, saves_s))
+        return answers
 
     def recall(self, now_s: float, trip: int, raw: Array, noted_s: float) -> None:
         """Follow a decision that was made before a restart."""

@@ -97,7 +97,7 @@ def calls_between(
     return Calls(calls, end, end - 1 if stands else -1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Track:
     """A bus on a trip, as far as it is known."""
 

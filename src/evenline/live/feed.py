@@ -122,9 +122,10 @@ def checked(position: Position) -> bool:
 
 def _short(*texts: str) -> bool:
     """Whether these are short texts; the library returns bytes where one is no UTF-8."""
-    return all(
-        isinstance(text, str) and len(text) <= MOST_LETTERS and text.isprintable() for text in texts
-    )
+    for text in texts:  # a loop: half of the time to read a message goes here
+        if not (isinstance(text, str) and len(text) <= MOST_LETTERS and text.isprintable()):
+            return False
+    return True
 
 
 def _position(entity: Any, header_s: float) -> Position:

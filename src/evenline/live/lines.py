@@ -14,6 +14,7 @@ import numpy as np
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats, visit_offsets
+from evenline.support.compiled import compiled
 from evenline.worlds.calibration import HOUR_S, Calibration
 
 PLAIN_MPS = 6.0
@@ -25,6 +26,26 @@ class Spot(NamedTuple):
 
     along_m: float
     aside_m: float
+
+
+@compiled
+def _nearest(
+    x: Floats, y: Floats, along: Floats, first: int, end: int, x_m: float, y_m: float,
+    expected_m: float, weight: float,
+) -> tuple[float, float]:  # fmt: skip
+    """The place along a polyline that costs least, and its distance beside it."""
+    least = found_m = found_aside_m = np.inf
+    for i in range(first, end - 1):
+        dx, dy = x[i + 1] - x[i], y[i + 1] - y[i]
+        px, py = x_m - x[i], y_m - y[i]
+        share = (px * dx + py * dy) / max(dx * dx + dy * dy, 1e-9)
+        share = min(max(share, 0.0), 1.0)
+        aside_m = np.hypot(px - share * dx, py - share * dy)
+        at_m = along[i] + share * (along[i + 1] - along[i])
+        cost = aside_m + weight * abs(at_m - expected_m)
+        if cost < least:
+            least, found_m, found_aside_m = cost, at_m, aside_m
+    return found_m, found_aside_m
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +65,20 @@ class Line:
         return tuple(self.along_m.tolist())
 
     @cached_property
+    def _usual_s(self) -> list[list[float]]:
+        """The same as `run_s`, quicker to read one by one."""
+        rows: list[list[float]] = self.run_s.tolist()
+        return rows
+
+    @cached_property
     def last(self) -> int:
         return len(self.stops_m) - 1
 
     def usual_s(self, stop: int, second: float) -> float:
         """The usual running time from a stop to the next."""
         hour = min(max(int(second) // HOUR_S, 0), self.run_s.shape[1] - 1)
-        return float(self.run_s[stop, hour])
+        usual_s: float = self._usual_s[stop][hour]
+        return usual_s
 
     def segment(self, along_m: float) -> int:
         """The last stop before a place, or the first stop."""
@@ -76,16 +104,12 @@ class Line:
         end = min(bisect_left(self.points_m, high_m) + 1, len(self.points_m))
         end = max(end, 2)
         first = min(max(bisect_right(self.points_m, low_m) - 1, 0), end - 2)
-        x, y, along = self.x_m[first:end], self.y_m[first:end], self.along_m[first:end]
-        dx, dy = x[1:] - x[:-1], y[1:] - y[:-1]
-        px, py = x_m - x[:-1], y_m - y[:-1]
-        share = (px * dx + py * dy) / np.maximum(dx * dx + dy * dy, 1e-9)
-        share = np.minimum(np.maximum(share, 0.0), 1.0)
-        aside = np.hypot(px - share * dx, py - share * dy)
-        at = along[:-1] + share * (along[1:] - along[:-1])
-        cost = aside if expected_m is None else aside + np.abs(at - expected_m) / 50
-        best = int(cost.argmin())
-        return Spot(float(at[best]), float(aside[best]))
+        weight = 0.0 if expected_m is None else 1 / 50
+        return Spot(
+            *_nearest(
+                self.x_m, self.y_m, self.along_m, first, end, x_m, y_m, expected_m or 0.0, weight
+            )
+        )
 
     def place(self, along_m: float) -> tuple[float, float]:
         """The coordinates of a place on the line."""

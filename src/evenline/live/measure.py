@@ -52,7 +52,7 @@ def play_street(
                     shadow.answer(advice.number, True)
                     street.holds[advice.trip, advice.stop] = advice.until_s
         street.advance(street.city.horizon_s)
-        return Played(shadow, street.outcome(), shadow.seen_s, street.arrivals_s())
+        return Played(shadow, street.outcome(), shadow.situation.seen_s, street.arrivals_s())
     finally:
         street.close()
         shadow.close()

@@ -164,14 +164,18 @@ class FastStreet:
 
 
 class SumoStreet:
-    """A day of SUMO: the places of its vehicles, at the last second with an arrival."""
+    """A day of SUMO: the places of its vehicles, at the last second with an arrival.
+
+    SUMO knows a bus only while it drives. Like a real one, it also reports from its first stop
+    before it starts and from its last one after it ends.
+    """
 
     def __init__(self, opened: OpenCity, cell: Cell) -> None:
         from evenline.worlds.sumo.runtime import libsumo
         from evenline.worlds.sumo.scenario import compiled_network
         from evenline.worlds.sumo.world import SumoWorld
 
-        self.city = opened.city
+        self.city, self.lines = opened.city, lines_of(opened.city, None)
         self.holds: dict[tuple[int, int], float] = {}
         self._first = visit_offsets(self.city)
         self._trip = {trip.id: number for number, trip in enumerate(self.city.trips)}
@@ -181,6 +185,7 @@ class SumoStreet:
         assert offset is not None
         self._offset = float(offset[1]), float(offset[2])
         self._buses: list[Bus] = []
+        self._driving: dict[int, Bus] = {}  # by trip, as last seen
         self._batch: Batch | None = self._world.reset(cell)
 
     @property
@@ -203,7 +208,16 @@ class SumoStreet:
                 x_m, y_m = vehicles.getPosition(name)
                 people = vehicles.getPersonNumber(name) / self.city.vehicle_of(trip).capacity
                 place = (x_m - self._offset[0], y_m - self._offset[1])
-                self._buses.append(Bus(trip, second, *place, vehicles.getSpeed(name), people))
+                bus = Bus(trip, second, *place, vehicles.getSpeed(name), people)
+                self._buses.append(bus)
+                self._driving[trip] = bus
+        for trip, planned in enumerate(self.city.trips):
+            line, seen = self.lines[planned.service], self._driving.get(trip)
+            if seen is None:
+                if planned.departure_s - LAYOVER_S <= second < planned.departure_s + 600:
+                    self._buses.append(Bus(trip, second, *line.place(line.stops_m[0]), 0.0, 0.0))
+            elif 0.0 < second - seen.at_s <= AFTER_S:
+                self._buses.append(Bus(trip, second, *line.place(line.stops_m[-1]), 0.0, 0.0))
 
     def buses(self) -> list[Bus]:
         return self._buses

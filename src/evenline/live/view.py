@@ -1,13 +1,15 @@
 """What the page shows of a shadow, as plain data: buses, paths, advice, the state of the feed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from evenline.figures.measure import BUNCHED
 from evenline.live.events import Track
-from evenline.live.shadow import KEPT_S, MATCHED, Shadow
+from evenline.live.shadow import MATCHED, Shadow
+from evenline.live.situation import KEPT_S, Queue
 
 SHOWN = 40  # answered or withdrawn advice that stays on the page
 Point = tuple[float, float]  # second, metres along the line
@@ -18,7 +20,7 @@ def fixed_view(shadow: Shadow) -> dict[str, Any]:
     """What does not change: lines, stops and streets."""
     city = shadow.city
     services = []
-    for service, line in zip(city.services, shadow.lines, strict=True):
+    for service, line in zip(city.services, shadow.situation.lines, strict=True):
         named = [city.stops[stop].name or city.stops[stop].id for stop in service.stops]
         services.append(
             {
@@ -45,8 +47,8 @@ def fixed_view(shadow: Shadow) -> dict[str, Any]:
 
 def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
     """What changed after a second of the day, and everything that is short."""
-    order = shadow.order()
-    running = shadow.tracks.running.values()
+    queues = shadow.situation.queues()
+    running = shadow.situation.tracks.running.values()
     latest = [shadow.advice[n] for n in range(len(shadow.advice), 0, -1)[: 4 * SHOWN]]
     open_ones = [each for each in reversed(latest) if each.applies]
     closed = [each for each in reversed(latest) if not each.applies][-SHOWN:]
@@ -54,7 +56,7 @@ def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
         "now": round(shadow.now_s, 1),
         "clock": shadow.frame.clock(shadow.now_s) if shadow.now_s > -1e8 else "",
         "on": [shadow.city.services[i].id for i in sorted(shadow.on)],
-        "vehicles": [_vehicle(shadow, track, order) for track in running],
+        "vehicles": [_vehicle(shadow, track, queues) for track in running],
         "advice": [_advice(shadow, each) for each in (*closed, *open_ones)],
         "paths": _paths(shadow, since_s),
         "feed": _feed(shadow),
@@ -63,20 +65,24 @@ def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
 
 def _paths(shadow: Shadow, since_s: float) -> dict[str, Any]:
     oldest_s, found = max(since_s, shadow.now_s - KEPT_S), {}
-    for trip, path in shadow.paths.items():
-        points = [[round(at), round(along)] for at, along in path if at > oldest_s]
+    for trip, path in shadow.situation.paths.items():
+        points = []
+        for at_s, along_m in reversed(path):
+            if at_s <= oldest_s:
+                break
+            points.append([round(at_s), round(along_m)])
         if points:
             planned = shadow.city.trips[trip]
-            found[planned.id] = {"service": planned.service, "points": points}
+            found[planned.id] = {"service": planned.service, "points": points[::-1]}
     return found
 
 
-def headway_s(shadow: Shadow, track: Track, order: Mapping[int, Sequence[Track]]) -> float | None:
+def headway_s(shadow: Shadow, track: Track, queues: Mapping[int, Queue]) -> float | None:
     """How long ago the bus ahead was where a bus is now."""
     service, here_m = shadow.city.trips[track.trip].service, track.fix.along_m
-    ahead = [t for t in order.get(service, ()) if t.fix.along_m > here_m]
-    trips = [ahead[-1].trip] if ahead else _just_before(shadow, service, track.trip)
-    passed = [_passed_s(shadow.paths.get(trip, ()), here_m) for trip in trips]
+    ahead, paths = queues[service].ahead_of(track), shadow.situation.paths
+    trips = [ahead.trip] if ahead is not None else _just_before(shadow, service, track.trip)
+    passed = [_passed_s(paths[trip], here_m) for trip in trips if trip in paths]
     times = [at_s for at_s in passed if at_s is not None and at_s <= track.fix.at_s]
     return track.fix.at_s - max(times) if times else None
 
@@ -88,10 +94,10 @@ def _just_before(shadow: Shadow, service: int, trip: int) -> list[int]:
     return list(trips[max(index - 2, 0) : index])
 
 
-def _passed_s(path: Iterable[Point], here_m: float) -> float | None:
+def _passed_s(path: deque[Point], here_m: float) -> float | None:
     """When a bus passed a place, looking back from its last report."""
     after: Point | None = None
-    for at_s, along_m in reversed(tuple(path)):
+    for at_s, along_m in reversed(path):
         if along_m < here_m and after is not None:
             share = (here_m - along_m) / max(after[1] - along_m, 1e-9)
             return at_s + share * (after[0] - at_s)
@@ -101,13 +107,13 @@ def _passed_s(path: Iterable[Point], here_m: float) -> float | None:
     return after[0] if after is not None and after[1] - here_m < 50 else None
 
 
-def _vehicle(shadow: Shadow, track: Track, order: Mapping[int, Sequence[Track]]) -> dict[str, Any]:
-    city = shadow.city
+def _vehicle(shadow: Shadow, track: Track, queues: Mapping[int, Queue]) -> dict[str, Any]:
+    city, day = shadow.city, shadow.situation
     planned = city.trips[track.trip]
-    service, line = city.services[planned.service], shadow.lines[planned.service]
+    service, line = city.services[planned.service], day.lines[planned.service]
     stop = min(track.next_stop, line.last)
     place = city.stops[service.stops[stop]]
-    ahead_s = headway_s(shadow, track, order)
+    ahead_s = headway_s(shadow, track, queues)
     x_m, y_m = line.place(track.fix.along_m)
     return {
         "vehicle": track.vehicle,
@@ -121,8 +127,8 @@ def _vehicle(shadow: Shadow, track: Track, order: Mapping[int, Sequence[Track]])
         "how": track.how,
         "next": place.name or place.id,
         "headway": None if ahead_s is None else round(ahead_s),
-        "target": round(shadow._targets[track.trip][0]),
-        "load": round(shadow.people.on_board(track.trip, track.occupied)),
+        "target": round(day.targets_s[track.trip][0]),
+        "load": round(day.load(track)),
     }
 
 
@@ -150,13 +156,13 @@ def _advice(shadow: Shadow, advice: Any) -> dict[str, Any]:
 
 
 def _feed(shadow: Shadow) -> dict[str, Any]:
-    states = shadow.tracks.counts()
+    states = shadow.situation.tracks.counts()
     total = sum(states.values())
     matched = sum(states[name] for name in MATCHED)
     recent = [(ms, events) for at, ms, events in shadow.polls if at > shadow.now_s - 300]
     times = [ms for ms, _ in recent]
     return {
-        "age": round(min(shadow.now_s - shadow.fed_s, 1e6)),
+        "age": round(min(shadow.now_s - shadow.situation.fed_s, 1e6)),
         "vehicles": total,
         "matched": round(matched / total, 3) if total else None,
         "states": dict(states),

@@ -245,6 +245,18 @@ def forecasts(seen: Seen, city: City) -> Numbers:
     return Numbers("Arrivals: expected against real", head, rows)
 
 
+def _bus_hours(seen: Seen) -> float:
+    """How long buses were followed, all together; a feed that was silent counts for one minute."""
+    return (
+        sum(
+            min(after.at_s - before.at_s, 60.0)
+            * sum(before.states.get(name, 0) for name in MATCHED)
+            for before, after in pairwise(seen.polls)
+        )
+        / 3600
+    )
+
+
 def decisions(seen: Seen) -> Numbers:
     """How long decisions took, and what they propose."""
     times = [poll.took_ms for poll in seen.polls]
@@ -253,6 +265,8 @@ def decisions(seen: Seen) -> Numbers:
     rows = [["Decisions", f"{len(seen.asked):,}"], ["with a hold", f"{len(held):,}"]]
     if held:
         rows.append(["Mean hold, s", f"{statistics.mean(a.hold_s for a in held):.0f}"])
+    if bus_hours := _bus_hours(seen):
+        rows.append(["Advice per hour of a bus", f"{len(seen.advice) / bus_hours:.1f}"])
     if times:
         rows.append(["From poll to advice, ms: median / 99 %", _two(times, 50, 99, ".1f")])
     if saves:
