@@ -1,6 +1,8 @@
 """Plans of a study: what they say, and one line where they are wrong."""
 
+import datetime
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from evenline.city.embedded import embedded_city
+from evenline.city.importers.gtfs import read_gtfs
+from evenline.city.importers.timetable import Wanted
 from evenline.city.tables import load_city, save_city
 from evenline.cli.study import app
+from evenline.experiments.importing import Demand, write_city
 from evenline.policies.bundle import export_bundle
 from evenline.replay.sealed import FORMAT, Manifest, ReplayPlan
 from evenline.study.engine import open_study, run_study
@@ -18,6 +23,8 @@ from evenline.study.plan import find_plan, read_study_plan
 from evenline.study.steps import STEPS, steps_of, trial_toml
 from evenline.support.errors import InputError
 from evenline.support.files import folder_files
+from feeds import DATE
+from feeds import EXAMPLE as FEED
 from town_plan import TOWN, plan_with
 
 NAMES = [step.name for step in STEPS]
@@ -38,6 +45,17 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
 
         trial = plan.trial(Path("somewhere"))
         assert tomllib.loads(trial_toml(trial)) == json.loads(json.dumps(trial))
+
+
+def test_the_plan_of_an_imported_city_has_every_step_once_somebody_travels(tmp_path: Path) -> None:
+    plan = Path(shutil.copy(FEED.parent / "my-city.toml", tmp_path))
+    wanted = Wanted(("10", "11"), datetime.date.fromisoformat(DATE))
+    feed = read_gtfs(FEED, wanted, "my-city")
+    write_city(feed, tmp_path / "my-city")
+    with pytest.raises(InputError, match="nobody travels in my-city"):
+        read_study_plan(plan)
+    write_city(feed, tmp_path / "my-city", Demand("gravity", 200))
+    assert [step.name for step in steps_of(read_study_plan(plan))] == NAMES
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from evenline.worlds.sumo.importing import import_scenario
 from evenline.worlds.sumo.scenario import check_network
 from evenline.worlds.sumo.world import SumoWorld
 from scenarios import configured, written
-from small_cities import streets
+from small_cities import square, streets
 
 CELL = Cell(7, 8, 1.0)
 SETTINGS = {"begin": "0", "end": "1200", "seed": "7", "step-length": "1"}
@@ -183,6 +183,47 @@ def test_flows_types_walks_and_timetables_agree(lively: Path) -> None:
     assert all(v.departure_s - v.arrival_s >= v.base_dwell_s for v in visits)
     waited = [v for v in visits if v.base_dwell_s > 40]
     assert waited, "a bus ahead of its timetable stands until its time"
+
+
+def test_a_loop_line_ends_at_its_first_stop_again(tmp_path: Path) -> None:
+    """Buses go once around a square and on to the stop where they began; people ride to it."""
+    around = square()
+    config = written(around, CELL, tmp_path)
+    (service,), names = around.services, [stop.id for stop in around.stops]
+    ring = [names[stop] for stop in service.stops]
+    stands = "".join(f'<stop busStop="{stop}" duration="9"/>' for stop in (*ring, ring[0]))
+    (tmp_path / "buses.rou.xml").write_text(
+        '<routes><vType id="bus" vClass="bus" personCapacity="20"/>'
+        f'<route id="ring" edges="{" ".join((*service.roads, service.roads[0]))}">{stands}</route>'
+        '<flow id="ring" line="8" type="bus" route="ring" begin="0" period="300" number="3"/>'
+        "</routes>"
+    )
+    roads = {stop.id: (stop.road, stop.pos_m) for stop in around.stops}
+    journeys = [(5, ring[2], ring[0]), (40, ring[0], ring[1]), (70, ring[0], ring[3])]
+    (tmp_path / "people.rou.xml").write_text(
+        "<routes>"
+        + "".join(
+            f'<person id="p{i}" depart="{at_s}" departPos="{roads[board][1] - 1}">'
+            f'<ride from="{roads[board][0]}" busStop="{alight}" lines="8"/></person>'
+            for i, (at_s, board, alight) in enumerate(journeys)
+        )
+        + "</routes>"
+    )
+    city = import_scenario(config, "ring").city
+    (line,) = city.services
+    assert [city.stops[stop].id for stop in line.stops] == [*ring, f"{ring[0]}~2"]
+    assert line.distance_m[-1] == pytest.approx(line.distance_m[0] + service.length_m, abs=0.1)
+    legs = zip(city.journeys.leg_board, city.journeys.leg_alight, strict=True)
+    found = {(city.stops[board].id, city.stops[alight].id) for board, alight in legs}
+    assert found == {(ring[2], f"{ring[0]}~2"), (ring[0], ring[1]), (ring[0], ring[3])}
+    assert compare_with_sumo(config, city).differences == 0
+    for cell, count in ((exact_cell(city), 3), (Cell(3, 4, 1.0), 3)):
+        outcome, visits = day(city, cell)
+        assert outcome.completed == outcome.departed == count
+        assert len(visits) == 5 * len(city.trips) and outcome.trips_completed == 3
+        ends = [visit for visit in visits if visit.position == 4]
+        assert sum(visit.alighted for visit in ends) == 1, "one rides on to the second visit"
+        assert not any(visit.boarded for visit in ends)
 
 
 # -- what a scenario may say ----------------------------------------------------------------------

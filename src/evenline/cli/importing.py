@@ -5,13 +5,16 @@ A format is one function here or in a file of its own; `finish` ends them all.
 
 import datetime
 import re
+from collections.abc import Callable
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from evenline.cli.options import ForceOption
+from evenline.cli.options import ForceOption, NameOption, OutFolder
 from evenline.cli.people import PassengersOption, SeedOption, show_people
 from evenline.cli.scenario import import_sumo
 from evenline.support.errors import InputError
@@ -21,6 +24,8 @@ from evenline.support.progress import stderr
 if TYPE_CHECKING:
     from evenline.city.importers.gtfs import Lay
     from evenline.city.importers.imported import Imported
+
+    Read = Callable[[str], Imported]  # the city under a name
 
 SHOWN = 20  # lines about what is left out
 OWN = "own"
@@ -41,10 +46,6 @@ app = typer.Typer(
     help="Import a city: from GTFS, a SUMO scenario, records, or by your own FILE.py:NAME.",
 )
 
-OutFolder = Annotated[Path, typer.Option("--out", help="The city folder to write.")]
-NameOption = Annotated[
-    str | None, typer.Option("--name", help="Name of the city (default: that of the folder).")
-]
 DemandOption = Annotated[
     str | None,
     typer.Option(
@@ -68,12 +69,65 @@ VariationOption = Annotated[
 ]
 
 
+def finish(
+    read: "Read",
+    out: OutFolder,
+    demand: DemandOption = None,
+    passengers: PassengersOption = None,
+    seed: SeedOption = 1,
+    variation: VariationOption = 0.1,
+    name: NameOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Read a city, add demand, write the folder, and print what people should know."""
+    from evenline.experiments.importing import Demand, write_city
+
+    if demand is None and passengers is not None:
+        raise InputError("--passengers needs a demand; add --demand gravity")
+    found = read(name or out.resolve().name)
+    wish = None if demand is None else Demand(demand, passengers, seed)
+    with stderr.status(f"writing {out}"):
+        opened, people = write_city(found, out, wish, variation, force)
+    for line in found.told[:SHOWN]:
+        print(line)
+    if len(found.told) > SHOWN:
+        print(f"and {len(found.told) - SHOWN:,} lines more of this kind")
+    if people is not None:
+        show_people(people)
+    elif not len(opened.city.journeys):
+        print(
+            f"nobody travels in this city yet; add passengers with: evenline city people {out} "
+            "--demand gravity --passengers N --out FOLDER"
+        )
+    for note in opened.notes("fast"):
+        if people is None or note not in people.notes:
+            print(note)
+    print(out)
+
+
+def importing(reading: "Callable[..., Read]") -> Callable[..., None]:
+    """A command that reads a format and then finishes, with the options of both."""
+    own, common = signature(reading).parameters, dict(signature(finish).parameters)
+    del common["read"]
+
+    @wraps(reading, assigned=("__name__", "__doc__"))  # Typer reads the options from its signature
+    def command(**given: Any) -> None:
+        read = reading(**{option: given.pop(option) for option in own})
+        finish(read, **given)
+
+    options = [
+        option.replace(kind=Parameter.KEYWORD_ONLY) for option in (*own.values(), *common.values())
+    ]
+    command.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    return command
+
+
 @app.command()
+@importing
 def gtfs(
     feed: Annotated[Path, typer.Argument(help="A GTFS feed: a zip file or a folder.")],
     routes: Annotated[str, typer.Option(help="Routes by short name or id, as 10,11.")],
     date: Annotated[str, typer.Option(help="The day, as 2026-03-03.")],
-    out: OutFolder,
     hours: Annotated[
         str, typer.Option(help="Take the trips that start in these hours, as 6-10 (default: all).")
     ] = "0-48",
@@ -83,13 +137,7 @@ def gtfs(
     roads: RoadsOption = None,
     bridge: BridgeOption = False,
     lefthand: LefthandOption = False,
-    demand: DemandOption = None,
-    passengers: PassengersOption = None,
-    seed: SeedOption = 1,
-    variation: VariationOption = 0.1,
-    name: NameOption = None,
-    force: ForceOption = False,
-) -> None:
+) -> "Read":
     """Import some routes of a GTFS feed on a day as a city folder.
 
     Without a map, roads follow the shapes of the lines. What is left out is listed.
@@ -102,9 +150,13 @@ def gtfs(
     start_s, end_s = _window(hours)
     chosen = tuple(filter(None, (route.strip() for route in routes.split(","))))
     wanted = Wanted(chosen, _date(date), start_s, end_s, patterns == "all")
-    with stderr.status(f"reading {feed}"):
-        found = read_gtfs(feed, wanted, name or out.resolve().name, _lay(roads, bridge, lefthand))
-    finish(found, out, demand, passengers, seed, variation, force)
+    lay = _lay(roads, bridge, lefthand)
+
+    def read(name: str) -> "Imported":
+        with stderr.status(f"reading {feed}"):
+            return read_gtfs(feed, wanted, name, lay)
+
+    return read
 
 
 @app.command()
@@ -151,62 +203,19 @@ app.command("sumo")(import_sumo)
 
 
 @app.command(OWN, hidden=True)
+@importing
 def own(
     function: Annotated[str, typer.Argument(help="Your function: FILE.py:NAME.")],
     source: Annotated[str, typer.Argument(help="What your function reads.")],
-    out: OutFolder,
-    demand: DemandOption = None,
-    passengers: PassengersOption = None,
-    seed: SeedOption = 1,
-    variation: VariationOption = 0.1,
-    name: NameOption = None,
-    force: ForceOption = False,
-) -> None:
+) -> "Read":
     """Import a city with a function of your own: it takes the source and returns a City."""
     from evenline.experiments.importing import import_own
 
-    found = import_own(function, source, name or out.resolve().name)
-    finish(found, out, demand, passengers, seed, variation, force)
-
-
-def finish(
-    found: "Imported",
-    out: Path,
-    demand: str | None = None,
-    passengers: int | None = None,
-    seed: int = 1,
-    variation: float = 0.1,
-    force: bool = False,
-) -> None:
-    """Add demand, write the folder, and print what people should know."""
-    from evenline.experiments.importing import Demand, write_city
-
-    if demand is None and passengers is not None:
-        raise InputError("--passengers needs a demand; add --demand gravity")
-    wish = None if demand is None else Demand(demand, passengers, seed)
-    with stderr.status(f"writing {out}"):
-        opened, people = write_city(found, out, wish, variation, force)
-    for line in found.told[:SHOWN]:
-        print(line)
-    if len(found.told) > SHOWN:
-        print(f"and {len(found.told) - SHOWN:,} lines more of this kind")
-    if people is not None:
-        show_people(people)
-    elif not len(opened.city.journeys):
-        print(
-            f"nobody travels in this city yet; add passengers with: evenline city people {out} "
-            "--demand gravity --passengers N --out FOLDER"
-        )
-    for note in opened.notes("fast"):
-        if people is None or note not in people.notes:
-            print(note)
-    print(out)
+    return partial(import_own, function, source)
 
 
 def _lay(roads: Path | None, bridge: bool, lefthand: bool) -> "Lay | None":
     """How lines get their roads: from a map, if there is one."""
-    from functools import partial
-
     from evenline.worlds.sumo.mapped import Map, matched
 
     if roads is None:

@@ -26,6 +26,10 @@ SumoOption = Annotated[
 ]
 ReplayOption = Annotated[Path | None, typer.Option("--replay", help="Folder of the replay.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Folder for the result.")]
+OutFolder = Annotated[Path, typer.Option("--out", help="The city folder to write.")]
+NameOption = Annotated[
+    str | None, typer.Option("--name", help="Name of the city (default: that of the folder).")
+]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace files that you added or changed, too.")
 ]

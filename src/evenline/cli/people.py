@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenline.cli.options import ForceOption, numbers_of, print_table
+from evenline.cli.options import ForceOption, OutFolder, numbers_of, print_table
 from evenline.support.progress import stderr
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all draws.", mi
 def people(
     city: Annotated[str, typer.Argument(help="An embedded city, or a city folder.")],
     demand: DemandOption,
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: OutFolder,
     passengers: PassengersOption = None,
     hours: HoursOption = None,
     seed: SeedOption = 1,

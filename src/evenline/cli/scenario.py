@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CityOption, ForceOption, print_table
+from evenline.cli.options import CityOption, ForceOption, NameOption, OutFolder, print_table
 from evenline.cli.people import PassengersOption, SeedOption
 from evenline.support.progress import progress_bar
 
@@ -14,7 +14,7 @@ ConfigArgument = Annotated[Path, typer.Argument(help="The scenario's .sumocfg fi
 
 def import_sumo(
     config: ConfigArgument,
-    out: Annotated[Path, typer.Option(help="The city folder to write.")],
+    out: OutFolder,
     end: Annotated[
         int | None, typer.Option(help="Second at which the day ends (default: the scenario's).")
     ] = None,
@@ -24,27 +24,28 @@ def import_sumo(
     ] = None,
     passengers: PassengersOption = None,
     seed: SeedOption = 1,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the city (default: that of the folder).")
-    ] = None,
+    name: NameOption = None,
     force: ForceOption = False,
 ) -> None:
     """Import a SUMO scenario as a city folder: network, signals, stops, buses, people, traffic.
 
     SUMO runs the scenario once, to see its buses and people. What is left out is listed.
     """
+    from evenline.city.importers.imported import Imported
     from evenline.cli.importing import finish
     from evenline.worlds.sumo.importing import import_scenario
 
-    with progress_bar(counted=False) as bar:
-        task = bar.add_task(f"SUMO runs {config.name}", total=None)
+    def read(name: str) -> Imported:
+        with progress_bar(counted=False) as bar:
+            task = bar.add_task(f"SUMO runs {config.name}", total=None)
 
-        def told(now_s: int, left: int, end_s: int | None) -> None:
-            said = f"SUMO runs {config.name}: {now_s:,} s, {left:,} on the way"
-            bar.update(task, total=end_s, completed=now_s, description=said)
+            def told(now_s: int, left: int, end_s: int | None) -> None:
+                said = f"SUMO runs {config.name}: {now_s:,} s, {left:,} on the way"
+                bar.update(task, total=end_s, completed=now_s, description=said)
 
-        found = import_scenario(config, name or out.resolve().name, end, told)
-    finish(found, out, demand, passengers, seed, force=force)
+            return import_scenario(config, name, end, told)
+
+    finish(read, out, demand, passengers, seed, name=name, force=force)
 
 
 def audit_scenario(config: ConfigArgument, city: CityOption) -> None:

@@ -317,12 +317,17 @@ def city_data(city: City) -> dict[str, Any]:
 
 def _path(city: City, service: Service) -> list[list[float]]:
     """The points that a service passes, between its first and its last stop."""
-    ways = road_ways(city)
+    ways, lengths_m = road_ways(city), {road.id: road.length_m for road in city.roads}
     first, last = (city.stops[service.stops[place]] for place in (0, -1))
-    end = len(service.roads) - service.roads[::-1].index(last.road)
-    roads = service.roads[service.roads.index(first.road) + 1 : end]
-    points = [list(point) for road in roads for point in ways[road][:-1]]
-    return [[first.x_m, first.y_m], *points, [last.x_m, last.y_m]]
+    points, start_m = [[first.x_m, first.y_m]], 0.0
+    for road in service.roads:
+        way = np.array(ways[road])
+        along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
+        at_m = start_m + lengths_m[road] * along / max(along[-1], 1e-9)
+        between = (at_m > service.distance_m[0]) & (at_m < service.distance_m[-1])
+        points += way[:-1][between[:-1]].tolist()  # the next road begins where this one ends
+        start_m += lengths_m[road]
+    return [*points, [last.x_m, last.y_m]]
 
 
 def _route_lines(city: City, routes: list[str]) -> list[list[Any]]:

@@ -149,10 +149,11 @@ def _map(study: Study) -> Section:
     city = study.city
     if city is None:
         return Section("map", title)
+    signals = sum(node.signal for node in city.nodes)
     caption = (
         f"{city.name}: {len({s.route for s in city.services})} routes in "
         f"{len(city.services)} directions, {len(city.stops)} stops, "
-        f"{sum(node.signal for node in city.nodes)} signals, {len(city.trips)} bus trips in a "
+        f"{signals} signal{'s' * (signals != 1)}, {len(city.trips)} bus trips in a "
         f"day of {round(city.horizon_s / 3600, 1):g} hours, buses for "
         f"{_capacities(city)} passengers."
     )
