@@ -150,7 +150,8 @@ def check(
         "latency_ms_p99": round(1e3 * float(np.percentile(spent_s, 99)), 3),
     }
     if isinstance(policy, Lookahead):
-        found |= {"unseen_stops": policy.unseen_stops, "lost_buses": policy.lost_buses}
+        counted = ("unseen_stops", "lost_buses", "repeated_reports", "unknown_buses")
+        found |= {name: getattr(policy, name) for name in counted}
     error_s = _against_onnx(policy, opened, replay, found)
     print(json.dumps(found, indent=2))
     if not error_s <= ONNX_TOLERANCE_S:
