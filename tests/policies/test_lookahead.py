@@ -18,6 +18,7 @@ from evenline.control.event import Batch
 from evenline.control.world import run_episode
 from evenline.policies.bundle import (
     base_rule,
+    chosen_base,
     contract_record,
     export_bundle,
     open_policy,
@@ -382,6 +383,18 @@ def test_a_bundle_keeps_its_base_with_every_constant_and_its_timetable(tmp_path:
     assert alone != run_episode(world, CELLS[0], lookahead())
     export_bundle(tmp_path / "again", str(tmp_path / "look"), TOWN, None, {})
     assert read_policy(str(tmp_path / "again")).tensors.keys() == bundle.tensors.keys()
+
+
+def test_a_tuned_rule_can_be_the_base_and_keeps_its_constants(tmp_path: Path) -> None:
+    tuned = "virtual-schedule:slack_s=3.1234567890123:kept=0.4"
+    export_bundle(tmp_path / "tuned", tuned, TOWN, None, {}, CALIBRATION)
+    export_bundle(
+        tmp_path / "look", "lookahead", TOWN, None, {}, CALIBRATION, base=str(tmp_path / "tuned")
+    )
+    spec = read_policy(str(tmp_path / "look")).spec
+    assert spec.base is not None and spec.base.startswith(tuned)
+    with pytest.raises(InputError, match="the buses of a forecast follow a rule; choose one"):
+        chosen_base(str(tmp_path / "look"))
 
 
 @pytest.mark.parametrize(

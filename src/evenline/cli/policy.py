@@ -305,17 +305,21 @@ def worth(
     policy: Annotated[
         list[str] | None, typer.Option(help="A further controller to measure; repeatable.")
     ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(help="A further base of the forecast, such as a tuned rule; repeatable."),
+    ] = None,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
 ) -> None:
     """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
     clairvoyant, in the fast world.
     """
-    from evenline.experiments.worth import TITLES, rows
-    from evenline.experiments.worth import worth as run
+    from evenline.experiments.worth_page import TITLES, rows
+    from evenline.experiments.worth_page import worth as run
 
     folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = run(city, folder, blocks, docs, calibration, force, workers, policy or ())
+    found = run(city, folder, blocks, docs, calibration, force, workers, policy or (), base or ())
     for group, title in TITLES.items():
         table = rows(found, group)
         widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]

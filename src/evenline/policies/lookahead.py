@@ -194,6 +194,11 @@ class Lookahead:
         self.repeated_reports = self.unknown_buses = 0
 
     @property
+    def people_met(self) -> Array:
+        """People met at stops today, and people expected there under the usual demand."""
+        return self._seen.met
+
+    @property
     def unseen_stops(self) -> int:
         """Stops that buses have passed today without a report."""
         return int(self._seen.unseen.sum())
