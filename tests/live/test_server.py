@@ -18,8 +18,9 @@ from browser import browsing
 from evenline.city.model import City
 from evenline.cli.report import BROWSERS, headless
 from evenline.live.poll import Poller
+from evenline.live.polls import url_polls
 from evenline.live.record import Polled
-from evenline.live.running import Running, url_polls
+from evenline.live.running import Running
 from evenline.live.serve import check_host, server_of
 from evenline.live.server import shadow_app
 from evenline.live.shadow import Rules, Shadow

@@ -12,8 +12,9 @@ from evenline.live.events import LEAVES
 from evenline.live.feed import read_message, write_message
 from evenline.live.measure import Played, accuracy, measure
 from evenline.live.poll import Poller
+from evenline.live.polls import url_polls
 from evenline.live.record import Polled, Recorder, played
-from evenline.live.running import Running, url_polls
+from evenline.live.running import Running
 from evenline.live.serve import server_of, street_clock
 from evenline.live.server import street_app
 from evenline.live.shadow import Rules, Shadow

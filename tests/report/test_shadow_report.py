@@ -60,7 +60,7 @@ def test_the_log_is_read_as_it_was_written(town: City, log: Path) -> None:
 def test_headways_and_forecasts_are_those_of_the_street(town: City, log: Path) -> None:
     seen = read_seen(log, town)
     planned_s = town.trips[1].departure_s - town.trips[0].departure_s
-    found = [gap for gap, target in gaps(town, seen, 0) if target == planned_s]
+    found = [gap for gap, target in gaps(town, seen.arrived, 0) if target == planned_s]
     assert np.median(found) == pytest.approx(planned_s - 170, abs=15)
     errors = forecast_errors(seen, town)
     assert np.median(np.abs(errors["ours"])) < 15

@@ -125,7 +125,7 @@ function drawFeed() {
   const silent = (Date.now() - heard) / 1000;
   const others = Object.entries(feed.states).filter(([n]) => !["trip", "block", "place", "same", "trip is over"].includes(n));
   const rows = [
-    ["Time", view.clock], ["Feed age", feed.age > 9999 ? "no data" : feed.age + " s", feed.age > 75],
+    ["Time", view.clock], ["Feed age", feed.age === null ? "no data" : feed.age + " s", feed.age === null || feed.age > 75],
     ["Buses", feed.vehicles], ["Matched", feed.matched === null ? "–" : Math.round(100 * feed.matched) + " %"],
     ["Events", feed.events_per_min + " / min"],
     ["Decision", feed.decision_ms === null ? "–" : feed.decision_ms + " ms"],
