@@ -172,6 +172,7 @@ class Shadow:
         self._behind = self._behind + 1 if second < day.now_s - BACK_S else 0
         if self._behind >= PERSISTENT:
             day.now_s, self._behind = second, 0
+            self._quiet_s.clear()  # it was counted from a wrong time
         day.now_s = max(day.now_s, second)
 
     def _follow(self, snapshot: Snapshot) -> tuple[list[Event], dict[str, Place]]:
