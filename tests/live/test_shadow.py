@@ -384,3 +384,15 @@ def test_ten_thousand_damaged_messages_go_through_and_the_log_opens_again(
     again = shadow_of(road, log=tmp_path / "log")
     assert again.now_s == pytest.approx(0.12 * 9_999) and len(again.advice) == known
     again.close()
+
+
+def test_the_look_ahead_does_not_count_on_a_cancelled_trip() -> None:
+    opened = open_city("town")
+    shadow, road = Shadow(opened, "lookahead"), Road(opened.city)
+    policy, trip, due_s = shadow.controller.policy, 9, []
+    assert isinstance(policy, Lookahead)
+    for second, off in ((20.0, {(opened.city.trips[trip].id, "")}), (40.0, set())):
+        snapshot = road.snapshot(second)._replace(cancelled=frozenset(off))
+        shadow.take(Polled(snapshot.at_s, snapshot))
+        due_s.append(policy._seen.due_s[trip])
+    assert due_s == [-np.inf, policy.forecast.start_s[trip]]

@@ -146,6 +146,9 @@ def test_commands_refuse_bad_arguments_in_one_line(
     run = ("shadow", "run", "--city", "town", "--policy", "zero", "--log", tmp_path / "l")
     evenline(*run, "--feed", tmp_path / "none", "--no-page").refused("no such file or folder")
     evenline(*run, "--feed", "ftp://x/y", "--no-page").refused("https://HOST")
+    evenline(*run, "--feed", tmp_path, "--updates", "http://x/y", "--no-page").refused(
+        "leave it out"
+    )
     evenline(*run, "--feed", "http://x/y", "--host", "0.0.0.0").refused("--token")
     evenline(*run, "--feed", "http://x/y", "--lines", "9").refused("unknown line '9'")
     evenline(*run, "--feed", "http://x/y", "--stops", "nowhere").refused("'nowhere' is not in town")

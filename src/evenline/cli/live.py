@@ -208,6 +208,8 @@ def shadow_run(
         else:
             from evenline.live.record import played
 
+            if updates:
+                raise InputError(f"updates {updates!r}: a recorded feed has its own; leave it out")
             left = later(played(Path(feed), every), shadow.frame.moment(shadow.now_s))
             polls = paced(with_silence(left, every), speed, running.ended.wait)
         if page:

@@ -47,6 +47,14 @@ class Controller:
         self.asked: dict[int, int] = {}  # the last stop of each trip that was asked about
         self._limits, self._first_visit = limits_of(city), visit_offsets(city)
         self._now_s = -1
+        self._cancelled: frozenset[int] = frozenset()
+
+    def cancel(self, trips: frozenset[int]) -> None:
+        """Count on all trips but these."""
+        if isinstance(self.policy, Lookahead):
+            for trip in trips ^ self._cancelled:
+                self.policy.expect(trip, trip not in trips)
+        self._cancelled = trips
 
     def ask(
         self, now_s: float, trips: Sequence[int], raw: Array, may_hold: Sequence[bool]

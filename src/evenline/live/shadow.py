@@ -178,6 +178,7 @@ class Shadow:
     def _follow(self, snapshot: Snapshot) -> tuple[list[Event], dict[str, Place]]:
         self.dropped = snapshot.dropped
         events, places = self.situation.take(snapshot)
+        self.controller.cancel(self.situation.tracks.matcher.cancelled)
         for event in events:
             self._event(event)
         return events, places
