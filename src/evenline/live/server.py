@@ -174,7 +174,7 @@ def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -
 
     async def switch(request: "Request") -> "Response":
         said = await body_of(request, service=str, on=bool)
-        running.switch(said["service"], said["on"])
+        await asyncio.to_thread(running.switch, said["service"], said["on"])
         return JSONResponse({"on": said["on"]})
 
     return Starlette(
