@@ -231,10 +231,11 @@ def test_buses_are_followed_over_midnight(town: City) -> None:
 
 
 def test_a_bus_that_waits_for_its_start_begins_then_also_if_its_place_is_noisy(road: Road) -> None:
-    rng = np.random.default_rng(3)
-    _, events = follow(
-        road, lambda _, seen: [p._replace(lat=p.lat + 5e-5 * rng.standard_normal()) for p in seen]
-    )
+    rng, tracks, events = np.random.default_rng(3), tracks_of(road), []
+    for second in np.arange(7.0, 1500.0, 20.0).tolist():
+        seen = road.snapshot(second).positions
+        noisy = tuple(p._replace(lat=p.lat + 5e-5 * rng.standard_normal()) for p in seen)
+        events += tracks.take(noisy, second)
     begun = {trip: at for (trip, stop), at in arrivals(events).items() if stop == 0}
     off_s = [at - road.due_s[trip][0] for trip, at in begun.items() if road.due_s[trip][0] > 60]
     assert len(off_s) > 10 and np.abs(off_s).max() < 1
