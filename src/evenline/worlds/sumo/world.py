@@ -8,7 +8,7 @@ A moment has the number of its step: SUMO's `started="48"` is our 48.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -39,12 +39,19 @@ class SumoWorld:
     """A city's day in SUMO. See `evenline.control.world.World` for the contract.
 
     `outputs` are further SUMO options, such as `--tripinfo-output`; `max_batch` is the size of the
-    largest batch.
+    largest batch; `on_second` is told every second, also those without a decision.
     """
 
-    def __init__(self, city: City, outputs: Sequence[str] = (), max_batch: int = MAX_SLOTS) -> None:
+    def __init__(
+        self,
+        city: City,
+        outputs: Sequence[str] = (),
+        max_batch: int = MAX_SLOTS,
+        on_second: Callable[[int], None] | None = None,
+    ) -> None:
         self.city = city
         self.outputs = tuple(outputs)
+        self.on_second = on_second
         self.max_batch = max_batch
         self.charged = 0
         if city.own_buses and (city.operations.duties or city.operations.disrupted):
@@ -139,6 +146,7 @@ class SumoWorld:
         check_alone()
         tables = self._tables
         self._day = OwnDay(tables, cell) if isinstance(tables, OwnTables) else Day(tables, cell)
+        self._day.on_second = self.on_second
         self._luck = driver_luck(self.city, cell)
         self.charged = self._pre_control = 0
         self._decisions = self._zero_tokens = self._holds_zero = 0
