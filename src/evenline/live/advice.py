@@ -99,7 +99,7 @@ class Controller:
         """The hold of a bus by what is known now; the policy keeps nothing of this question."""
         policy, hold_s = self.policy, np.zeros(1)
         if isinstance(policy, Lookahead):
-            hold_s[0] = policy.holds_s[int(np.argmin(policy.again(trip, raw)))]
+            hold_s[0] = policy.holds_s[int(np.argmin(policy.costs(trip, raw)))]
             hold_s = apply_chain(policy.chain, raw[None], hold_s, policy.horizon_s)
         else:
             second = max(int(now_s), self._now_s, 0)

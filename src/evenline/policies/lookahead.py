@@ -282,19 +282,10 @@ class Lookahead:
         )  # fmt: skip
         return self._tried.copy()
 
-    def again(self, trip: int, raw: Array) -> Array:
-        """The costs for a bus that was asked about before; nothing is kept of this question."""
-        met = self._seen.met.copy()
-        costs = self.costs(trip, raw)
-        self._seen.met[:] = met
-        return costs
-
     def change(self, trip: int, raw: Array, hold_s: float) -> None:
         """Keep another hold of a bus than the one that was kept with its last event."""
-        unseen = self._seen.unseen[trip]
-        self.again(trip, raw)
+        self.costs(trip, raw)  # today's demand, for the people who come meanwhile
         self.note(trip, raw, hold_s)
-        self._seen.unseen[trip] = unseen
 
     def note(self, trip: int, raw: Array, hold_s: float) -> None:
         """Keep the hold that a bus was given."""
