@@ -170,7 +170,7 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
         assert ready <= begun[trips[after].id] <= ready + 3
     fast = FastWorld(city, steady(city, run_s=150), keep_visits=True)
     run_episode(fast, CELL, BEHAVIOURS["zero"])
-    assert departures(city, fast.arrivals_s) == (2, 0)
+    assert departures(city, fast.left_s) == (2, 0)
     for outcome in (fast.outcome(), sumo):
         assert (outcome.late_departures, outcome.lost_trips) == (2, 0)
     told = {(v.trip, v.position): v for v in fast.visits}
@@ -182,8 +182,10 @@ def test_a_trip_whose_vehicle_comes_after_the_day_is_lost() -> None:
     trips = tuple(replace(trip, block="a") for trip in city.trips)
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=300))
     world = FastWorld(city, steady(city))
+    run_episode(world, CELL, BEHAVIOURS["zero"])
+    assert departures(city, world.left_s) == (0, 1)
     run_episode(world, CELL, sixty)
-    assert departures(city, world.arrivals_s) == (0, 1)
+    assert departures(city, world.left_s) == (1, 1), "12 s at the door and a hold of a minute"
 
 
 # -- disruptions ----------------------------------------------------------------------------------
@@ -318,10 +320,10 @@ def test_the_duty_of_a_broken_bus_is_lost() -> None:
     city = small_city([[0, 1, 2]], [(0, 0), (0, 500)])
     trips = tuple(replace(trip, block="a") for trip in city.trips)
     city = replace(city, trips=trips, operations=Operations(duties=True))
-    whole = run_episode(FastWorld(city, steady(city)), CELL, sixty)
+    whole = run_episode(FastWorld(city, steady(city)), CELL, BEHAVIOURS["zero"])
     assert (whole.late_departures, whole.lost_trips) == (0, 0)
     city = disrupted(city, Disruption("breakdown", trip=0, stop=1))
-    broken = run_episode(FastWorld(city, steady(city)), CELL, sixty)
+    broken = run_episode(FastWorld(city, steady(city)), CELL, BEHAVIOURS["zero"])
     assert (broken.late_departures, broken.lost_trips) == (0, 1)
 
 
@@ -403,7 +405,7 @@ def test_a_comparison_of_a_city_with_duties_shows_late_departures_and_lost_trips
     trips = tuple(replace(t, block=b) for t, b in zip(city.trips, "aaa", strict=True))
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=3000))
     world = FastWorld(city, steady(city))
-    figures = measure(city, run_episode(world, CELL, sixty), world.arrivals_s)
+    figures = measure(city, run_episode(world, CELL, BEHAVIOURS["zero"]), world.arrivals_s)
     assert (figures["late_departures"], figures["lost_trips"]) == (1.0, 1.0)
     found = Comparison("small", "fast", (CELL,), {"zero": ""}, {"zero": {CELL: figures}})
     assert "Late departures" in text_table(found) and "Lost trips" in text_table(found)

@@ -109,7 +109,9 @@ def _disruption(city: City, row: Row) -> Disruption:
     kind = row["kind"]
     stops = {stop.id: i for i, stop in enumerate(city.stops)}
     trips = {trip.id: i for i, trip in enumerate(city.trips)}
-    for column, kinds in (("factor", (SLOW,)), ("stop_id", (BREAKDOWN,))):
+    timed = (BREAKDOWN, CLOSED, SLOW)
+    used = (("factor", (SLOW,)), ("stop_id", (BREAKDOWN,)), ("from_s", timed), ("until_s", timed))
+    for column, kinds in used:
         if row[column] and kind not in kinds:
             raise InputError(f"{row.where}: leave {column} empty for the kind {kind}")
     of_trip = kind in (CANCELLED, BREAKDOWN)
