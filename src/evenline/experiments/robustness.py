@@ -60,7 +60,7 @@ PLACES = (
     Place("town", "fast", 10, IN_TOWN),
     Place("city", "fast", 10, IN_CITY),
     Place("town", "sumo", 10, IN_TOWN),
-    Place("city", "sumo", 4, IN_CITY),
+    Place("city", "sumo", 3, IN_CITY),
 )
 
 
