@@ -88,7 +88,8 @@ def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
 def test_robustness_is_written_into_the_document_and_keeps_its_days(tmp_path: Path) -> None:
     document, kept = tmp_path / "page.md", tmp_path / "days"
     document.write_text(
-        "before\n<!-- begin robustness -->\nstale\n<!-- end robustness -->\nafter\n"
+        "before\n<!-- begin robustness town fast -->\nstale\n<!-- end robustness town fast -->\n"
+        "after\n"
     )
     place = r.Place("town", "fast", 2, ("two-way", "zero+candidate"))
     r.robustness(document, kept, [place])

@@ -67,12 +67,13 @@ PLACES = (
 def robustness(
     docs: Path, out: Path, places: Sequence[Place] = PLACES, workers: int | None = None
 ) -> str:
-    """Run the days that are missing, and write the document."""
-    parts = [_robust_table(place, _findings(place, out, workers)) for place in places]
-    command = "evenline whatif --robustness --docs docs/controllers.md"
-    text = "\n\n".join([*parts, f"Made by `{command}`."])
-    insert(docs, "robustness", text)
-    return text
+    """Run the days that are missing, and write each place into the document once it is done."""
+    made = "Made by `evenline whatif --robustness --docs docs/controllers.md`."
+    parts = []
+    for place in places:
+        parts.append(_robust_table(place, _findings(place, out, workers)))
+        insert(docs, f"robustness {place.city} {place.world}", f"{parts[-1]}\n\n{made}")
+    return "\n\n".join(parts)
 
 
 def _findings(place: Place, out: Path, workers: int | None) -> list[tuple[Finding, ...]]:
