@@ -365,7 +365,8 @@ def rows(found: Sequence[Finding]) -> list[list[str]]:
     lines = [
         [
             "Changed", "Setting", "Without holding, s", "Policy, s", "Difference, s", "Waiting, s",
-            "Riding, s", "Completion, points", "Excess wait, s", "Late departures",
+            "Riding, s", "Completion, points", "Excess wait, s", "Late without holding",
+            "Late departures",
         ]
     ]  # fmt: skip
     loses = found[0].held["lost_trips"] > 0.0  # of itself, not by a setting that cancels some
@@ -384,6 +385,7 @@ def rows(found: Sequence[Finding]) -> list[list[str]]:
                 number(b["riding_s"] - a["riding_s"], "+.1f"),
                 signed(each.completion, ".2f", 100.0),
                 number(b["excess_wait_s"], ".1f"),
+                number(a["late_departures"], ".1f"),
                 number(b["late_departures"], ".1f"),
                 *([number(b["lost_trips"], ".1f")] if loses else []),
             ]
