@@ -137,6 +137,9 @@ def gtfs(
     roads: RoadsOption = None,
     bridge: BridgeOption = False,
     lefthand: LefthandOption = False,
+    blocks: Annotated[
+        bool, typer.Option(help="Let the trips of one block share a vehicle.")
+    ] = True,
 ) -> "Read":
     """Import some routes of a GTFS feed on a day as a city folder.
 
@@ -154,7 +157,7 @@ def gtfs(
 
     def read(name: str) -> "Imported":
         with stderr.status(f"reading {feed}"):
-            return read_gtfs(feed, wanted, name, lay)
+            return read_gtfs(feed, wanted, name, lay, blocks)
 
     return read
 

@@ -28,25 +28,34 @@ from evenline.city.importers.shapes import (
 from evenline.city.importers.timetable import Pattern, Run, Timetable, Wanted, read_timetable
 from evenline.city.model import City, Clock, Ints, Trip, Vehicle, no_journeys
 from evenline.city.model import Origin as Place
+from evenline.city.operations import LONGEST_HOLD_S, ControlPoint, Operations
 from evenline.support.errors import InputError
 
 HOUR_S = 3600
 LEAD_S = 300  # the day begins at least this long before the first trip
 SLACK_S, SLACK_SHARE = 1800, 0.5  # and ends this much after the last is due, or more by its length
+SHARED = "trips of one block share a vehicle, so a late vehicle begins its next trip late"
 FAR_M = 300.0  # a shape that is this far from most stops belongs to something else
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{0,100}")
 
 Lay = Callable[[Sequence[Line], Origin], Layout]
 
 
-def read_gtfs(path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None) -> Imported:
-    """The city of some routes of a feed on a day; `lay` gives lines their roads."""
+def read_gtfs(
+    path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None, blocks: bool = True
+) -> Imported:
+    """The city of some routes of a feed on a day; `lay` gives lines their roads.
+
+    With `blocks`, trips of one block share a vehicle.
+    """
     feed = open_feed(path)
     timetable = read_timetable(feed, wanted)
     origin = middle([(place.lat, place.lon) for place in timetable.places.values()])
     lines, unfit = feed_lines(feed, timetable, origin)
     layout = corridor(lines) if lay is None else lay(lines, origin)
-    trips, due_s, start_s, shifted = _trips(timetable.patterns)
+    trips, due_s, start_s, shifted = _trips(timetable.patterns, repeated_trips(feed))
+    shared = blocks and _shared(trips)
+    points = timepoints(feed, timetable)
     date = wanted.date.isoformat()
     longest_s = max(run.arrival_s[-1] - run.departure_s[0] for run in _runs(timetable.patterns))
     slack_s = max(SLACK_S, round(SLACK_SHARE * longest_s))
@@ -63,11 +72,23 @@ def read_gtfs(path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None
         due_s=due_s,
         origin=Place(origin.lat, origin.lon),
         clock=Clock(date, start_s, time_zone(feed)),
-        notes=(*_notes(timetable), *layout.notes),
+        notes=(*_notes(timetable), *([SHARED] if shared else []), *layout.notes),
         carried=layout.carried,
+        operations=Operations(
+            duties=shared,
+            control_points=tuple(
+                ControlPoint(number, LONGEST_HOLD_S)
+                for number, stop in enumerate(layout.stops)
+                if stop.source in points
+            ),
+        ),
     )
     passing = overtaking(timetable.patterns, lines)
-    return Imported(city, (*left_out(timetable), *unfit, *shifted, *passing, *layout.told))
+    told = [f"{len(points):,} stops are timepoints; hold_at 'listed' holds only there"]
+    return Imported(
+        city,
+        (*left_out(timetable), *unfit, *shifted, *passing, *layout.told, *(told if points else [])),
+    )
 
 
 def time_zone(feed: Feed) -> str:
@@ -156,8 +177,32 @@ def _service_names(timetable: Timetable) -> list[str]:
 # -- trips ----------------------------------------------------------------------------------------
 
 
+def repeated_trips(feed: Feed) -> set[str]:
+    """The trips that `frequencies.txt` repeats: no vehicle runs all of them one after the other."""
+    if not feed.has("frequencies.txt"):
+        return set()
+    return {trip for _, (trip,) in feed.rows("frequencies.txt", ["trip_id"])}
+
+
+def timepoints(feed: Feed, timetable: Timetable) -> set[str]:
+    """The stops that the feed marks as timepoints of a trip, if it tells them from other stops."""
+    trips = {run.trip for run in _runs(timetable.patterns)}
+    trips |= {trip.rsplit(".", 1)[0] for trip in trips}  # those that are repeated
+    marked: dict[str, set[str]] = {"0": set(), "1": set()}
+    needed, optional = ("trip_id", "stop_id"), ("timepoint",)
+    for _, (trip, stop, exact) in feed.rows("stop_times.txt", needed, optional):
+        if trip in trips and exact in marked:
+            marked[exact].add(said(stop))
+    return marked["1"] if marked["0"] else set()
+
+
+def _shared(trips: Sequence[Trip]) -> bool:
+    """Whether two trips share a vehicle."""
+    return any(count > 1 for block, count in Counter(t.block for t in trips).items() if block)
+
+
 def _trips(
-    patterns: Sequence[Pattern],
+    patterns: Sequence[Pattern], repeated: set[str]
 ) -> tuple[tuple[Trip, ...], Ints, int, tuple[str, ...]]:
     """The trips, when they are due, when the day begins, and what had to change."""
     first_s = min(run.departure_s[0] for run in _runs(patterns))
@@ -177,7 +222,8 @@ def _trips(
                     "in the same second"
                 )
             before_s = departs_s + late_s
-            block, source = said(run.block), said(run.trip)
+            one = run.trip.rsplit(".", 1)[0] not in repeated
+            block, source = said(run.block) if one else "", said(run.trip)
             trips.append(Trip(ids[run.trip], service, before_s, block=block, source=source))
             times_s = (*run.departure_s[:-1], run.arrival_s[-1])
             due += [at_s - start_s + late_s for at_s in times_s]

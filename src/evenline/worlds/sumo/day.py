@@ -126,9 +126,16 @@ class Day:
         return None
 
     @property
-    def reached_s(self) -> Ints:
-        """When each trip reached each of its stops, one entry per visit; -1 if not yet."""
-        return np.array(self._headways.visited_s, np.int32)
+    def left_s(self) -> Ints:
+        """When each trip left its first stop, the horizon if not by then; -1 if it never came."""
+        left = np.full(len(self._loads), -1, np.int32)
+        left[[trip for trip, here in self._at.items() if here.position == 0]] = (
+            self._t.city.horizon_s
+        )
+        for visit in self.visits:
+            if visit.position == 0:
+                left[visit.trip] = visit.departure_s
+        return left
 
     def hold(self, trip: int, hold_s: float) -> None:
         """Add a hold to the dwell of a bus."""

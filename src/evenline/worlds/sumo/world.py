@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from evenline.city.demand import Cell
-from evenline.city.model import City, visit_offsets
+from evenline.city.model import City, Ints, visit_offsets
 from evenline.control.action import check_holds
 from evenline.control.event import STOP, Batch, place
 from evenline.control.operations import departures, driver_luck, executed_s, limits_of
@@ -99,7 +99,7 @@ class SumoWorld:
                 "call step until it returns None"
             )
         duties = self.city.operations.duties
-        begun = departures(self.city, self._day.reached_s) if duties else None
+        begun = departures(self.city, self._day.left_s) if duties else None
         return Outcome(
             departed=tally.departed,
             completed=tally.completed,
@@ -123,6 +123,11 @@ class SumoWorld:
     def visits(self) -> list[Visit]:
         """The stop visits of the day so far."""
         return self._day.visits
+
+    @property
+    def left_s(self) -> Ints:
+        """When each trip left its first stop, the horizon if not by then; -1 if it never came."""
+        return self._day.left_s
 
     @property
     def now_s(self) -> int:
