@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from defusedxml.ElementTree import fromstring
 
 from evenline.city.demand import Cell
 from evenline.city.importers.gtfs import read_gtfs
@@ -97,6 +98,18 @@ def test_signals_bus_lanes_and_speed_limits_come_from_the_map(layout: Layout) ->
     text = unpacked(layout.carried.network).decode() if layout.carried else ""
     assert 'id="102#0_0"' in text or 'id="102_0"' in text
     assert 'speed="11.11"' in text  # 40 km/h
+
+
+def test_the_lanes_of_the_map_reach_sumo(layout: Layout) -> None:
+    """What SUMO loads has the lanes of the map: one each way, and a bus lane beside two."""
+    lanes: dict[str, set[int]] = {}
+    for edge in fromstring(compiled_network(city_of(layout)).read_bytes()).iter("edge"):
+        if edge.get("function") != "internal":
+            way = str(edge.get("id")).lstrip("-").split("#")[0]
+            lanes.setdefault(way, set()).add(len(edge.findall("lane")))
+    assert {way: lanes[way] for way in ("102", "103", "203")} == {
+        "102": {3}, "103": {1}, "203": {1},
+    }  # fmt: skip
 
 
 def test_the_network_lies_where_the_origin_says(layout: Layout) -> None:

@@ -23,6 +23,7 @@ from evenline.cli.options import (
     WorkersOption,
     WorldOption,
     executor_of,
+    print_notes,
 )
 from evenline.support.errors import InputError
 from evenline.support.progress import stderr
@@ -151,6 +152,8 @@ def check(
     }
     if isinstance(policy, Lookahead):
         found |= {"unseen_stops": policy.unseen_stops, "lost_buses": policy.lost_buses}
+    if notes := opened.notes("fast"):
+        found["notes"] = notes
     error_s = _against_onnx(policy, opened, replay, found)
     print(json.dumps(found, indent=2))
     if not error_s <= ONNX_TOLERANCE_S:
@@ -225,6 +228,7 @@ def tune(
         values = ", ".join(f"{value:.4g}" for value in each.constants)
         mark = "  chosen" if each == chosen else ""
         print(f"{each.generalized_s:10,.1f}  {each.completion:9.4f}  {values}{mark}")
+    print_notes(city, "fast", calibration)
     print(tuned)
 
 
@@ -292,7 +296,9 @@ def sensitivity(
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*sentences(found), folder, sep="\n")
+    print(*sentences(found), sep="\n")
+    print_notes(city, "fast", calibration)
+    print(folder)
 
 
 def worth(
@@ -321,6 +327,7 @@ def worth(
         print(title)
         for row in table:
             print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+    print_notes(city, "fast", calibration)
     print(folder)
 
 
@@ -358,4 +365,6 @@ def whatif(
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*said, folder, sep="\n")
+    print(*said, sep="\n")
+    print_notes(city, "fast", calibration)
+    print(folder)

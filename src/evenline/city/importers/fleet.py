@@ -18,8 +18,8 @@ def capacities_of(text: str) -> dict[str, int]:
         route, _, number = part.rpartition("=")
         if not (number.strip().isdecimal() and 1 <= int(number) <= MOST_CAPACITY):
             raise InputError(
-                f"--capacity {text!r}: must be a number from 1 to {MOST_CAPACITY:,}, or numbers by route "
-                "such as 10=90,11=50"
+                f"--capacity {text!r}: must be a number from 1 to {MOST_CAPACITY:,}, or numbers by "
+                "route such as 10=90,11=50"
             )
         found[route.strip()] = int(number)
     return found

@@ -17,7 +17,7 @@ from statistics import median
 from evenline.city.importers.calendars import active_services, chosen_routes
 from evenline.city.importers.directions import directions
 from evenline.city.importers.feed import Feed
-from evenline.city.importers.ids import free_id
+from evenline.city.importers.ids import free_id, said
 from evenline.support.errors import InputError
 
 EARTH_M = 6_371_008.8  # mean radius
@@ -312,7 +312,7 @@ def _places(feed: Feed, used: set[str]) -> dict[str, Place]:
         where = f"{feed.path}: stops.txt: row {row} ({stop})"
         if stop in found:
             raise InputError(f"{where}: appears twice")
-        found[stop] = Place(stop, name or stop, *spot_of(where, lat, lon), row)
+        found[stop] = Place(stop, said(name or stop), *spot_of(where, lat, lon), row)
     for stop in sorted(used - found.keys()):
         raise InputError(f"{feed.path}: stop_times.txt uses stop {stop!r}, which stops.txt lacks")
     return found
