@@ -331,7 +331,7 @@ def test_a_city_that_carries_a_writing_file_does_not_start(imported: City) -> No
     ("name", "lines", "end_s", "told"),
     [
         ("hamburg/run_simulation.sumocfg", {"112", "17"}, 40, "serve a single stop"),
-        ("bologna-acosta/run.sumocfg", {"14", "86"}, 600, "a day of 600 s"),
+        ("bologna-acosta/run.sumocfg", {"14", "86"}, 150, "a day of 150 s"),
     ],
 )
 def test_the_first_minutes_of_a_real_scenario_agree(
