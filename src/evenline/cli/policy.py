@@ -151,7 +151,8 @@ def check(
         "latency_ms_p99": round(1e3 * float(np.percentile(spent_s, 99)), 3),
     }
     if isinstance(policy, Lookahead):
-        found |= {"unseen_stops": policy.unseen_stops, "lost_buses": policy.lost_buses}
+        counted = ("unseen_stops", "lost_buses", "repeated_reports", "unknown_buses")
+        found |= {name: getattr(policy, name) for name in counted}
     if notes := opened.notes("fast"):
         found["notes"] = notes
     error_s = _against_onnx(policy, opened, replay, found)
@@ -310,17 +311,21 @@ def worth(
     policy: Annotated[
         list[str] | None, typer.Option(help="A further controller to measure; repeatable.")
     ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(help="A further base of the forecast, such as a tuned rule; repeatable."),
+    ] = None,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
 ) -> None:
     """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
     clairvoyant, in the fast world.
     """
-    from evenline.experiments.worth import TITLES, rows
-    from evenline.experiments.worth import worth as run
+    from evenline.experiments.worth_page import TITLES, rows
+    from evenline.experiments.worth_page import worth as run
 
     folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = run(city, folder, blocks, docs, calibration, force, workers, policy or ())
+    found = run(city, folder, blocks, docs, calibration, force, workers, policy or (), base or ())
     for group, title in TITLES.items():
         table = rows(found, group)
         widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]

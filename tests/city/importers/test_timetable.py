@@ -130,6 +130,7 @@ def test_a_trip_by_frequency_keeps_clear_of_the_ids_of_others(tmp_path: Path) ->
     )
     runs = read(zipped(tmp_path / "feed.zip", tables)).patterns[0].runs
     assert [run.trip for run in runs] == ["out-1.1~2", "out-1.2", "out-1.1"]
+    assert [run.block for run in runs] == ["", "", "b2"], "no vehicle runs all repetitions"
 
 
 def test_a_direction_that_some_trips_lack_is_that_of_their_stops(tmp_path: Path) -> None:

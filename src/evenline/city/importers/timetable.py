@@ -382,11 +382,12 @@ def _runs(feed: Feed, templates: Mapping[str, Run]) -> dict[str, list[Run]]:
 
 
 def _moved(run: Run, start_s: int, trip: str) -> Run:
-    """A run that starts at another time."""
+    """A run that starts at another time. No vehicle runs all repetitions, so it has no block."""
     shift = start_s - run.departure_s[0]
     return replace(
         run,
         trip=trip,
+        block="",
         arrival_s=tuple(at + shift for at in run.arrival_s),
         departure_s=tuple(at + shift for at in run.departure_s),
     )
