@@ -44,7 +44,7 @@ PAIR: Fake = {"generalized_s": 1.0, "completion": 1.0, "mean_hold_s": 0.0}
                 "experiments.sensitivity.sentences": [],
             },
         ),
-        ("worth", {"experiments.worth.worth": None, "experiments.worth.rows": [["a"]]}),
+        ("worth", {"experiments.worth_page.worth": None, "experiments.worth_page.rows": [["a"]]}),
         ("whatif", {"experiments.whatif.whatif": (None, []), "experiments.whatif.rows": [["a"]]}),
         (
             "audit fidelity",
