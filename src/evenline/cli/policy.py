@@ -23,6 +23,7 @@ from evenline.cli.options import (
     WorkersOption,
     WorldOption,
     executor_of,
+    print_notes,
 )
 from evenline.support.errors import InputError
 from evenline.support.progress import stderr
@@ -152,6 +153,8 @@ def check(
     if isinstance(policy, Lookahead):
         counted = ("unseen_stops", "lost_buses", "repeated_reports", "unknown_buses")
         found |= {name: getattr(policy, name) for name in counted}
+    if notes := opened.notes("fast"):
+        found["notes"] = notes
     error_s = _against_onnx(policy, opened, replay, found)
     print(json.dumps(found, indent=2))
     if not error_s <= ONNX_TOLERANCE_S:
@@ -226,6 +229,7 @@ def tune(
         values = ", ".join(f"{value:.4g}" for value in each.constants)
         mark = "  chosen" if each == chosen else ""
         print(f"{each.generalized_s:10,.1f}  {each.completion:9.4f}  {values}{mark}")
+    print_notes(city, "fast", calibration)
     print(tuned)
 
 
@@ -293,7 +297,9 @@ def sensitivity(
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*sentences(found), folder, sep="\n")
+    print(*sentences(found), sep="\n")
+    print_notes(city, "fast", calibration)
+    print(folder)
 
 
 def worth(
@@ -326,6 +332,7 @@ def worth(
         print(title)
         for row in table:
             print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+    print_notes(city, "fast", calibration)
     print(folder)
 
 
@@ -364,4 +371,6 @@ def whatif(
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*said, folder, sep="\n")
+    print(*said, sep="\n")
+    print_notes(city, "fast", calibration)
+    print(folder)
