@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenline.city.cells import PURPOSES
+import small_cities
+from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.city.operations import Operations
@@ -16,6 +17,7 @@ from evenline.experiments import whatif as w
 from evenline.experiments.compare import Difference
 from evenline.support.errors import InputError
 from evenline.worlds.open import open_city
+from random_cities import steady
 
 TOWN = embedded_city("town")
 
@@ -113,6 +115,27 @@ def test_a_day_without_holds_is_the_same_whatever_limits_holds() -> None:
     cell = PURPOSES["development"].cells(1, (1.0,))[0]
     days = [w.run_days(w.Order(opened, s, "zero", (cell,))) for s in (limited, free)]
     assert days[0] == days[1]
+
+
+def test_processes_find_the_same_days() -> None:
+    opened = open_city("town")
+    cells = PURPOSES["development"].cells(2, (1.0,))
+    orders = [w.Order(opened, w.hard_settings(opened.city)[0], "headway-1.0", (c,)) for c in cells]
+    with w.running(True, 2) as run:
+        assert [*run(orders)] == [w.run_days(order) for order in orders]
+
+
+def test_a_day_in_sumo_has_the_measures_of_one_in_the_fast_world() -> None:
+    city = small_cities.streets(services=1, trips=3, headway_s=600, horizon_s=3000)
+    opened = w.OpenCity("streets", city, steady(city, run_s=60))
+    setting = w.Setting(w.USUAL, w.USUAL, city)
+    fast, sumo = (
+        w.run_days(w.Order(opened, setting, "zero", (demo_cell(1),), world))[0]
+        for world in ("fast", "sumo")
+    )
+    assert fast.keys() == sumo.keys() and fast["completion"] == sumo["completion"]
+    for day in (fast, sumo):
+        assert (day["late_departures"], day["lost_trips"]) == (0, 0)
 
 
 def test_what_is_behind_is_said_apart_from_what_is_open() -> None:

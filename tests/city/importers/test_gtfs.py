@@ -153,6 +153,18 @@ def test_timepoints_are_control_points_that_a_city_can_hold_at(tmp_path: Path) -
     assert marked(True).operations.control_points == (), "nothing is told apart"
 
 
+def test_the_blocks_and_timepoints_of_a_real_feed_are_used() -> None:
+    path = REAL / "wmata" / "gtfs.zip"
+    if not path.exists():
+        pytest.skip(f"{path} is absent; it belongs to the shared data, not to the project")
+    window = (9 * 3600, 15 * 3600)
+    wanted = Wanted(("C53", "D40"), datetime.date(2026, 2, 16), *window, all_patterns=True)
+    city = read_gtfs(path, wanted).city
+    vehicles = {trip.block for trip in city.trips}
+    assert city.operations.duties and "" not in vehicles and len(vehicles) < len(city.trips) / 2
+    assert 0 < len(city.operations.control_points) < len(city.stops) / 2
+
+
 def test_all_patterns_share_the_trunk() -> None:
     found = imported(EXAMPLE, all_patterns=True)
     assert found.told == ()
