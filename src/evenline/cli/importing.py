@@ -134,6 +134,9 @@ def gtfs(
     roads: RoadsOption = None,
     bridge: BridgeOption = False,
     lefthand: LefthandOption = False,
+    blocks: Annotated[
+        bool, typer.Option(help="Let the trips of one block share a vehicle.")
+    ] = True,
     capacity: Annotated[
         str,
         typer.Option(help="Passengers that a bus takes, as 90, or by route as 10=90,11=50."),
@@ -156,7 +159,7 @@ def gtfs(
 
     def read(name: str) -> "Imported":
         with stderr.status(f"reading {feed}"):
-            return read_gtfs(feed, wanted, name, lay, capacities)
+            return read_gtfs(feed, wanted, name, lay, capacities, blocks)
 
     return read
 

@@ -350,19 +350,20 @@ def whatif(
         bool, typer.Option("--robustness", help="Repeat the hardest settings for our controllers.")
     ] = False,
     docs: DocsOption = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Vary one thing of a city's operation at a time: holds, drivers, demand, headway, buses."""
+    from evenline.experiments.robustness import robustness as repeat
     from evenline.experiments.whatif import RESULT, rows
-    from evenline.experiments.whatif import robustness as repeat
     from evenline.experiments.whatif import whatif as run
 
     if robustness:
         if docs is None:
             raise InputError("--robustness writes a document; name it with --docs")
-        print(repeat(docs))
+        print(repeat(docs, out or Path("results") / "robustness", workers=workers))
         return
     folder = out or Path("results") / f"whatif-{Path(city).name}"
-    found, said = run(city, policy, folder, blocks, calibration, force, docs)
+    found, said = run(city, policy, folder, blocks, calibration, force, docs, workers)
     if as_json:
         print(json.dumps(json.loads((folder / RESULT).read_text()), sort_keys=True))
         return

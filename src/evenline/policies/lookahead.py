@@ -224,6 +224,11 @@ class Lookahead:
             self.repeated_reports += int(again.sum())
         self._now_s = batch.time_s
 
+    def expect(self, trip: int, runs: bool) -> None:
+        """Count on a trip that has not begun, or not, because it is cancelled."""
+        if self._seen.position[trip] < 0:
+            self._seen.due_s[trip] = self.forecast.start_s[trip] if runs else -np.inf
+
     def join(self, second: int) -> None:
         """Join a day that began long ago: nobody waits who came before this second."""
         self._seen.since_s[:] = second
@@ -276,6 +281,11 @@ class Lookahead:
             int(self.behind), self.holds_s, self._tried,
         )  # fmt: skip
         return self._tried.copy()
+
+    def change(self, trip: int, raw: Array, hold_s: float) -> None:
+        """Keep another hold of a bus than the one that was kept with its last event."""
+        self.costs(trip, raw)  # today's demand, for the people who come meanwhile
+        self.note(trip, raw, hold_s)
 
     def note(self, trip: int, raw: Array, hold_s: float) -> None:
         """Keep the hold that a bus was given."""

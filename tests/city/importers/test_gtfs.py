@@ -2,6 +2,7 @@
 
 import datetime
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.checks import check_city
+from evenline.city.cells import demo_cell
 from evenline.city.importers.fleet import capacities_of
-from evenline.city.importers.gtfs import read_gtfs
+from evenline.city.importers.gtfs import SHARED, read_gtfs
 from evenline.city.importers.imported import Imported
 from evenline.city.importers.timetable import Wanted
 from evenline.city.model import City, visit_offsets
+from evenline.city.operations import Operations
 from evenline.city.overview import overview
 from evenline.city.tables import load_city
+from evenline.control.operations import running_trips
 from evenline.experiments.importing import write_city
 from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity
@@ -99,13 +103,60 @@ def test_what_is_left_out_is_listed_with_its_share() -> None:
     )
     assert found.city.notes == (
         "3 of 67 trips are left out: they do not follow a main pattern",
+        SHARED,
         "buses are assumed to take 50 passengers",
     )
 
 
+def test_trips_of_a_block_share_a_vehicle_unless_told_otherwise(tmp_path: Path) -> None:
+    city = imported(EXAMPLE).city
+    assert city.operations == Operations(duties=True)
+    later = running_trips(city, demo_cell(1)).onward
+    first = city.trips[0]
+    assert city.trips[later[0]].block == first.block and later[0] != 0
+    alone = read_gtfs(EXAMPLE, Wanted(("10", "11"), TUESDAY), blocks=False).city
+    assert alone.operations == Operations() and SHARED not in alone.notes
+    assert [trip.block for trip in alone.trips] == [trip.block for trip in city.trips]
+    only_express = small_feed()
+    rows = only_express["trips.txt"].replace("r10-1", "").replace("r10-2", "").replace("r11-1", "")
+    path = write_feed(tmp_path / "feed", only_express | {"trips.txt": rows})
+    assert imported(path).city.operations == Operations()
+
+
+def test_trips_that_are_repeated_by_frequency_share_no_vehicle(tmp_path: Path) -> None:
+    tables = small_feed()
+    tables["frequencies.txt"] = (
+        "trip_id,start_time,end_time,headway_secs\nring-1,06:00:00,07:00:00,600\n"
+    )
+    city = imported(write_feed(tmp_path / "feed", tables), "11").city
+    repeated = [trip for trip in city.trips if trip.source.startswith("ring-1.")]
+    assert len(repeated) == 6 and {trip.block for trip in repeated} == {""}
+    assert {trip.block for trip in city.trips if trip not in repeated} == {"r11-1"}
+
+
+def test_timepoints_are_control_points_that_a_city_can_hold_at(tmp_path: Path) -> None:
+    tables = small_feed()
+    head, *rows = tables["stop_times.txt"].splitlines()
+    assert head.split(",")[3] == "stop_id"
+
+    def marked(every: bool) -> City:
+        exact = [row + f",{int(every or row.split(',')[3] == 'station')}" for row in rows]
+        text = "\n".join([f"{head},timepoint", *exact]) + "\n"
+        path = write_feed(tmp_path / str(every), tables | {"stop_times.txt": text})
+        return imported(path).city
+
+    city = marked(False)
+    stops = [city.stops[point.stop].source for point in city.operations.control_points]
+    assert set(stops) == {"station"}
+    assert not city.operations.limits_holds, "until it says hold_at listed"
+    assert replace(city.operations, hold_at="listed").limits_holds
+    assert marked(True).operations.control_points == (), "nothing is told apart"
+
+
 def test_all_patterns_share_the_trunk() -> None:
     found = imported(EXAMPLE, all_patterns=True)
-    assert found.told == () and found.city.notes == ("buses are assumed to take 50 passengers",)
+    assert found.told == ()
+    assert found.city.notes == (SHARED, "buses are assumed to take 50 passengers")
     services = {service.id: service for service in found.city.services}
     assert set(services) == {"10.0", "10.0.2", "10.1", "11.0"}
     assert set(services["10.0.2"].stops) < set(services["10.0"].stops)

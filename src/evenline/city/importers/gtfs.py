@@ -37,11 +37,13 @@ from evenline.city.importers.timetable import (
 )
 from evenline.city.model import City, Clock, Ints, Trip, no_journeys
 from evenline.city.model import Origin as Place
+from evenline.city.operations import LONGEST_HOLD_S, ControlPoint, Operations
 from evenline.support.errors import InputError
 
 HOUR_S = 3600
 LEAD_S = 300  # the day begins at least this long before the first trip
 SLACK_S, SLACK_SHARE = 1800, 0.5  # and ends this much after the last is due, or more by its length
+SHARED = "trips of one block share a vehicle, so a late vehicle begins its next trip late"
 FAR_M = 300.0  # a shape that is this far from most stops belongs to something else
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{0,100}")
 
@@ -54,10 +56,12 @@ def read_gtfs(
     name: str = "",
     lay: Lay | None = None,
     capacities: Mapping[str, int] | None = None,
+    blocks: bool = True,
 ) -> Imported:
     """The city of some routes of a feed on a day; `lay` gives lines their roads.
 
     `capacities` are assumed passengers of a bus, by route, and of the others under an empty name.
+    With `blocks`, trips of one block share a vehicle.
     """
     feed = open_feed(path)
     timetable = read_timetable(feed, wanted)
@@ -71,6 +75,8 @@ def read_gtfs(
         for pattern, service in zip(timetable.patterns, layout.services, strict=True)
     )
     trips, due_s, start_s, shifted = _trips(patterns, vehicle_of)
+    shared = blocks and _shared(trips)
+    points = timepoints(feed, timetable)
     date = wanted.date.isoformat()
     longest_s = max(run.arrival_s[-1] - run.departure_s[0] for run in _runs(patterns))
     slack_s = max(SLACK_S, round(SLACK_SHARE * longest_s))
@@ -88,11 +94,20 @@ def read_gtfs(
         due_s=due_s,
         origin=Place(origin.lat, origin.lon),
         clock=Clock(date, start_s, time_zone(feed)),
-        notes=(*_notes(timetable), *layout.notes, fleet),
+        notes=(*_notes(timetable), *([SHARED] if shared else []), *layout.notes, fleet),
         carried=layout.carried,
+        operations=Operations(
+            duties=shared,
+            control_points=tuple(
+                ControlPoint(number, LONGEST_HOLD_S)
+                for number, stop in enumerate(layout.stops)
+                if stop.source in points
+            ),
+        ),
     )
     told = (*timetable.told, *left_out(timetable), *unfit, *shifted, *overtaking(patterns, lines))
-    return Imported(city, (*told, *layout.told))
+    marked = [f"{len(points):,} stops are timepoints; hold_at 'listed' holds only there"]
+    return Imported(city, (*told, *layout.told, *(marked if points else [])))
 
 
 def time_zone(feed: Feed) -> str:
@@ -181,6 +196,23 @@ def _service_names(timetable: Timetable) -> list[str]:
 
 
 # -- trips ----------------------------------------------------------------------------------------
+
+
+def timepoints(feed: Feed, timetable: Timetable) -> set[str]:
+    """The stops that the feed marks as timepoints of a trip, if it tells them from other stops."""
+    trips = {run.trip for run in _runs(timetable.patterns)}
+    trips |= {trip.rsplit(".", 1)[0] for trip in trips}  # those that are repeated
+    marked: dict[str, set[str]] = {"0": set(), "1": set()}
+    needed, optional = ("trip_id", "stop_id"), ("timepoint",)
+    for _, (trip, stop, exact) in feed.rows("stop_times.txt", needed, optional):
+        if trip in trips and exact in marked:
+            marked[exact].add(said(stop))
+    return marked["1"] if marked["0"] else set()
+
+
+def _shared(trips: Sequence[Trip]) -> bool:
+    """Whether two trips share a vehicle."""
+    return any(count > 1 for block, count in Counter(t.block for t in trips).items() if block)
 
 
 def _trips(
