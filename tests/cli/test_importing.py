@@ -34,7 +34,7 @@ def test_a_feed_with_demand_becomes_a_city_that_runs(run: Door, tmp_path: Path) 
     assert "left out: 10, direction 0, 4 stops from Station to Lake: 3 trips" in said
     opened = open_city(str(mine))
     assert opened.name == "mine" and opened.calibration is not None
-    assert len(opened.notes("fast")) == 4
+    assert len(opened.notes("fast")) == 5
     out = tmp_path / "day"
     said = run("simulate", "--city", mine, "--world", "fast", "--out", out).done()
     for note in opened.notes("fast"):

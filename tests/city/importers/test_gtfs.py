@@ -275,13 +275,14 @@ def test_a_shape_elsewhere_is_not_used_and_said(tmp_path: Path) -> None:
     assert any("10.0: shape s10 is not used: half of the stops are" in line for line in found.told)
 
 
-def test_a_shape_with_a_point_at_the_end_of_the_world_is_not_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", ["0,0", "47.2,7.2196298"])  # the second is 77 km away
+def test_a_shape_with_a_point_far_away_is_not_used(tmp_path: Path, point: str) -> None:
     tables = small_feed()
     rows = tables["shapes.txt"].splitlines()
-    rows[3] = "s10,0,0,2"
+    rows[3] = f"s10,{point},2"
     tables["shapes.txt"] = "\n".join(rows) + "\n"
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
-    assert "10.0: shape s10 is not used: a point of it is more than 100 km away" in found.told
+    assert "10.0: shape s10 is not used: it leads more than 100 km away" in found.told
 
 
 def test_a_feed_without_shapes_goes_straight(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_line_breaks_in_names_and_ids_are_harmless(tmp_path: Path) -> None:
     )
     tables["stop_times.txt"] = tables["stop_times.txt"].replace("s4,", '"s\n4",')
     found = read(zipped(tmp_path / "feed.zip", tables))
-    assert found.places["s3"].name == "Stop 3" and "s 4" in found.places
+    assert found.places["s3"].name == "Stop 3" and "s\n4" in found.places
 
 
 def test_a_stop_served_twice_stays_twice(tmp_path: Path) -> None:

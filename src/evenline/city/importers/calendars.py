@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from evenline.city.importers.feed import Feed
+from evenline.city.importers.ids import said
 from evenline.support.errors import InputError, choice
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -20,7 +21,7 @@ def chosen_routes(feed: Feed, names: Iterable[str]) -> dict[str, str]:
     known: dict[str, str] = {}
     columns = ["route_short_name", "route_long_name"]
     for _, (route, short, long) in feed.rows("routes.txt", ["route_id"], columns):
-        known[route] = short or long or route
+        known[route] = said(short or long or route)
         if len(known) > MOST_ROUTES:
             raise InputError(f"{feed.path}: routes.txt: more than {MOST_ROUTES:,} routes")
     found: dict[str, str] = {}

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
-from evenline.city.importers.ids import one_line
 from evenline.support.errors import InputError
 
 MOST_BYTES = 2**28  # of one table, unpacked
@@ -39,7 +38,7 @@ class Feed:
     ) -> Iterator[Row]:
         """The rows of a table: needed columns, then optional ones (empty where they are absent).
 
-        Values are stripped of spaces and brought onto one line; empty lines are skipped.
+        Values are stripped of spaces; empty lines are skipped.
         """
         where = f"{self.path}: {table}"
         if table not in self.members:
@@ -137,7 +136,7 @@ def _places(
 
 def _picked(where: str, row: int, values: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
     """The values of some columns of a row; a short row ends in empty values."""
-    found = tuple(one_line(values[at]) if 0 <= at < len(values) else "" for at in places)
+    found = tuple(values[at].strip() if 0 <= at < len(values) else "" for at in places)
     for value in found:
         if len(value) > LONGEST_FIELD:
             raise InputError(f"{where}: row {row}: a value has {len(value):,} characters")

@@ -169,8 +169,8 @@ def _unfit(points: Floats, distance_m: Floats, aside_m: Floats) -> str:
     """Why stops cannot lie on a shape; empty if they can."""
     if not (np.diff(distance_m) > -1e-6).all():
         return "stops do not follow each other along it"
-    if float(np.abs(points).max()) > FARTHEST_M:
-        return f"a point of it is more than {FARTHEST_M / 1000:,.0f} km away"
+    if float(np.abs(points).max()) > FARTHEST_M or float(np.diff(distance_m).max()) > FARTHEST_M:
+        return f"it leads more than {FARTHEST_M / 1000:,.0f} km away"
     if float(np.median(aside_m)) > FAR_M:
         return f"half of the stops are {np.median(aside_m):,.0f} m or more away"
     return ""
