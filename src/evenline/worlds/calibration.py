@@ -151,7 +151,7 @@ def fit_runs(
     if not signals:
         effect = np.zeros_like(effect)
     noise = after_pace - effect[place * PHASES + phase]
-    trips, first_run = np.unique(runs.trip.astype(int), return_index=True)
+    _, first_run = np.unique(runs.trip.astype(int), return_index=True)
     followers = _lag(place + 1e6 * runs.day, runs.leaves_s, noise)
     return Calibration(
         network=network_digest(city),
@@ -172,7 +172,7 @@ def fit_runs(
             "sd_after_phase_s": round(float(noise.std()), 3),
             "correlation_along_trip": round(_lag(runs.trip, runs.leaves_s, noise), 4),
             "correlation_of_followers": round(followers, 4),
-            **_dependence_of_pace(city, trips, pace[first_run]),
+            **_dependence_of_pace(city, runs, first_run, pace[first_run]),
         },
     )
 
@@ -260,20 +260,22 @@ def _share_copied(correlation: float) -> float:
     return float((1 - np.sqrt(1 - 4 * min(max(correlation, 0.0), 0.25))) / 2)
 
 
-def _dependence_of_pace(city: City, trips: Any, pace: Floats) -> dict[str, float]:
+def _dependence_of_pace(city: City, runs: Runs, first: Any, pace: Floats) -> dict[str, float]:
     """Measure what the model leaves out: the pace of whole days, and of trips like their leaders.
 
-    The second figure is the spread that day means of independent trips would have.
+    `first` is the first run of each trip. The second figure is the spread that day means of
+    independent trips would have.
     """
-    day, trip = np.divmod(trips, len(city.trips))
+    _, day = np.unique(runs.day[first], return_inverse=True)
     count = np.bincount(day)
     mean = np.bincount(day, pace) / np.maximum(count, 1)
     own = pace - mean[day]
-    service = np.array([city.trips[t].service for t in trip])
+    service = np.searchsorted(service_stop_offsets(city), runs.place[first], side="right")
+    followers = _lag(service + 1e6 * day, runs.leaves_s[first], own)
     return {
         "sd_of_day_pace": round(float(mean.std()), 5),
         "sd_of_day_pace_if_independent": round(float(own.std() / np.sqrt(count.mean())), 5),
-        "correlation_of_followers_pace": round(_lag(service + 1e6 * day, trip, own), 4),
+        "correlation_of_followers_pace": round(followers, 4),
     }
 
 
