@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenline.records.check import check_folder
-from evenline.records.clean import RULES, Found, _longest_rise, open_records
+from evenline.records.clean import RULES, Found, _longest_rise
+from evenline.records.read import open_records
 from tides_folder import TRIPS, VISITS, write_tides
 
 A2 = "2026-03-02,a,2,Y,2026-03-02T08:02:00+01:00,2026-03-02T08:02:10+01:00,1,1,3\n"
@@ -51,7 +52,8 @@ def test_a_rule_finds_its_problem_and_says_where(rule: str, tmp_path: Path) -> N
 
 
 def test_every_rule_is_tried() -> None:
-    assert {rule.name for rule in RULES} - {"lone visit"} == set(SPOILT)
+    others = {"lone visit", "dwell that disagrees"}
+    assert {rule.name for rule in RULES} - others == set(SPOILT)
 
 
 def test_a_lone_visit_is_left_out(tmp_path: Path) -> None:
@@ -76,8 +78,27 @@ def test_counts_come_from_passenger_events_where_visits_have_none(tmp_path: Path
     lines = [line.split(",") for line in VISITS.splitlines()]
     bare = "".join(",".join([*line[:6], *line[8:]]) + "\n" for line in lines)
     records, _ = open_records(write_tides(tmp_path, stop_visits=bare))
-    assert records.visits.boarded.tolist() == [3, 0, 0, 0, 0, 0]
-    assert records.visits.alighted.tolist() == [0, 0, 3, 0, 0, 0]
+    assert records.visits.boarded[:3].tolist() == [3, 0, 0]
+    assert records.visits.alighted[:3].tolist() == [0, 0, 3]
+    assert np.isnan(records.visits.boarded[3:]).all(), "nobody was counted on the other trip"
+
+
+def test_an_event_counts_where_a_single_visit_has_no_count(tmp_path: Path) -> None:
+    spoilt = VISITS.replace("+01:00,3,0,3\n", "+01:00,,0,3\n", 1)
+    records, _ = open_records(write_tides(tmp_path, stop_visits=spoilt))
+    assert records.visits.boarded.tolist() == [3, 1, 0, 2, 0, 0]
+
+
+def test_a_dwell_that_contradicts_the_times_is_said_and_not_used(tmp_path: Path) -> None:
+    lines = VISITS.splitlines()
+    dwells = (251, 10, 0, 20, 10, 0)
+    rows = [f"{line},{dwell}" for line, dwell in zip(lines[1:], dwells, strict=True)]
+    text = "\n".join([f"{lines[0]},dwell", *rows]) + "\n"
+    folder = write_tides(tmp_path, stop_visits=text)
+    found = problems(folder)["dwell that disagrees"]
+    assert found.count == 1 and "row 2" in found.example
+    records, _ = open_records(folder)
+    assert np.isnan(records.visits.dwell_s[0]) and records.visits.departure_s[0] == 8 * 3600 + 20
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9))

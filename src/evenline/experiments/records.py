@@ -24,7 +24,7 @@ from evenline.records.audit import (
     verdict,
 )
 from evenline.records.build import Built, build, chosen
-from evenline.records.clean import Found, Records, open_records
+from evenline.records.clean import Found, Records
 from evenline.records.files import (
     ESTIMATES,
     LIMITS,
@@ -36,6 +36,7 @@ from evenline.records.files import (
     read_limits,
 )
 from evenline.records.fit import Fitted, fit
+from evenline.records.read import open_records
 from evenline.support.errors import InputError
 from evenline.support.files import (
     refuse_changed_files,
@@ -238,8 +239,9 @@ def _row(line: Judged) -> list[str]:
     form = ".3f" if not line.unit else ".1f" if line.unit == "s" else ".2f"
     numbers = (line.recorded, line.simulated, line.model_gap, line.real_gap)
     name = f"{line.measure}, {line.unit}" if line.unit else line.measure
-    passed = "yes" if line.passed else "no"
-    return [name, *(format(number, form) for number in numbers), f"{line.ratio:.2f}", passed]
+    passed = ("yes" if line.passed else "no") if line.judged else "not recorded"
+    cells = (format(number, form) if np.isfinite(number) else "-" for number in numbers)
+    return [name, *cells, f"{line.ratio:.2f}" if line.judged else "-", passed]
 
 
 HEAD = ("Measure", "Recorded", "Simulated", "Gap to model", "Gap of days", "Ratio", "Within limit")

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from evenline.records.clean import Found, Records, Visits, clean, records_of, said
+from evenline.records.clean import Found, Records, Visits, clean, said
+from evenline.records.read import of_clocks, records_of
 from evenline.records.tides import NAMES, Field, Table, fields_of, read_folder
 
 DRIFT_PEOPLE, DRIFT_SHARE = 3.0, 0.1
@@ -47,7 +48,13 @@ def check_folder(folder: Path) -> Checked:
     cleaned, found = clean(raw)
     trips = np.unique(cleaned.visits.trip)
     by_day = np.bincount(cleaned.trips.day[trips], minlength=len(raw.days))
-    problems = (*found, *_of_schemas(tables), *_of_counts(cleaned), *_of_tables(tables, raw))
+    problems = (
+        *of_clocks(tables),
+        *found,
+        *_of_schemas(tables),
+        *_of_counts(cleaned),
+        *_of_tables(tables, raw),
+    )
     return Checked(
         folder=raw.name,
         tables={name: table.rows for name, table in tables.items()},

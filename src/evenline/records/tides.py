@@ -32,6 +32,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 MISSING = ("NA", "NaN", "")
 MOST_BYTES = 2**31  # of one table, unpacked
 TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$"
+UTC = ("UTC", "Z", "Etc/UTC", "GMT", "+00:00", "-00:00")
 BROKEN = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
 
 Column = npt.NDArray[Any]
@@ -77,6 +78,7 @@ class Table:
     rows: int
     columns: Mapping[str, Column]
     unknown: tuple[str, ...] = ()  # columns that the schema does not have
+    in_utc: tuple[str, ...] = ()  # columns whose times are all in UTC, so not by a local clock
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         found = self.columns.get(name)
@@ -150,7 +152,12 @@ def read_table(path: Path, name: str) -> Table:
         if column in fields
     }
     unknown = tuple(column for column in raw.column_names if column not in fields)
-    return Table(path, raw.num_rows, columns, unknown)
+    in_utc = tuple(
+        column
+        for column in columns
+        if fields[column].type == "datetime" and _in_utc(raw[column].combine_chunks())
+    )
+    return Table(path, raw.num_rows, columns, unknown, in_utc)
 
 
 def _raw(path: Path) -> pa.Table:
@@ -245,6 +252,15 @@ def _clock(path: Path, field: Field, column: pa.Array) -> Column:
     except BROKEN:
         raise InputError(f"{path}: column {field.name} must have times") from None
     return np.asarray(seconds.to_numpy(zero_copy_only=False), float)
+
+
+def _in_utc(column: pa.Array) -> bool:
+    """Whether times are in UTC, all of them."""
+    if pa.types.is_timestamp(column.type):
+        return column.type.tz in UTC and column.null_count < len(column)
+    if not pa.types.is_string(column.type) or column.null_count == len(column):
+        return False
+    return bool(pc.all(pc.match_substring_regex(column, r"(Z|[+-]00:?00)$")).as_py())
 
 
 def _parsed(path: Path, field: Field, column: pa.Array, kind: pa.DataType, what: str) -> pa.Array:

@@ -19,9 +19,9 @@ from evenline.figures.plots import Theme
 from evenline.policies.bundle import open_policy
 from evenline.records.audit import recorded_days
 from evenline.records.build import build, chosen
-from evenline.records.clean import open_records
 from evenline.records.files import FittedTo, read_fitted_to
 from evenline.records.fit import Doors, resampled
+from evenline.records.read import open_records
 from evenline.records.today import Waiting, lines_of, waiting_today
 from evenline.support.errors import InputError
 from evenline.support.files import write_text
