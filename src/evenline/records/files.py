@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from evenline.records.fit import Estimate, Fitted
+from evenline.records.estimates import Estimate
+from evenline.records.fit import Fitted
 from evenline.records.measures import MEASURES
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json
@@ -110,7 +111,7 @@ def read_fitted_to(folder: Path, services: int) -> FittedTo:
 
 
 def estimates_csv(fitted: Fitted) -> str:
-    """Every fitted number with its interval and the observations behind it."""
+    """Every fitted number with its interval, or why it has none, and the observations behind it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("parameter", "value", "low", "high", "observations", "note"))
@@ -119,5 +120,6 @@ def estimates_csv(fitted: Fitted) -> str:
     return out.getvalue()
 
 
-def _numbers(estimate: Estimate) -> tuple[float, float, float]:
-    return round(estimate.value, 4), round(estimate.low, 4), round(estimate.high, 4)
+def _numbers(estimate: Estimate) -> tuple[float, float | str, float | str]:
+    low, high = (round(x, 4) if estimate.sure else "" for x in (estimate.low, estimate.high))
+    return round(estimate.value, 4), low, high
