@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy import stats
 
-from evenline.city.model import City, Floats, Variation
+from evenline.city.model import City, Floats, Ints, Variation
 from evenline.city.operations import Operations
 from evenline.records.build import Built, capacity_of
 from evenline.records.doors import Doors, Steps, fit_doors, steps_of
@@ -79,13 +79,13 @@ def fit(built: Built, sources: dict[str, str]) -> Fitted:
     """Fit everything to a city built from records."""
     seen = observe(built)
     city = city_with(built.city, seen.doors, seen.starts)
-    calibration, estimates = calibrate(city, seen, sources)
+    calibration, of_runs = calibrate(city, seen, sources)
     rng = np.random.Generator(np.random.PCG64(SEED))
     again = [resampled(built, seen, rng) for _ in range(AGAIN)]
     estimates = (
         *seen.estimates,
         *of_lateness(seen.starts, [service.id for service in city.services]),
-        *estimates,
+        *of_runs,
         *_drawn_again((city, calibration), again, seen),
         *_of_demand(built),
     )
@@ -163,7 +163,7 @@ def _starts_again(starts: Starts, rng: np.random.Generator) -> Starts:
     return replace(starts, **columns)
 
 
-def _capacity_again(built: Built, trips: Floats) -> int:
+def _capacity_again(built: Built, trips: Ints) -> int:
     count = np.bincount(trips, minlength=int(built.driven.trip.max()) + 1)
     return capacity_of(np.repeat(built.driven.load, count[built.driven.trip]))
 
@@ -178,7 +178,7 @@ def _variation_again(built: Built, rng: np.random.Generator) -> Variation | None
         if not spread.freedom:
             return 0.0
         likely = float(stats.chi2.rvs(spread.freedom, random_state=rng)) / spread.freedom
-        return round(min(spread.sd / likely**0.5, MOST_SD), 5)
+        return float(round(min(spread.sd / likely**0.5, MOST_SD), 5))
 
     return Variation(usual.days, drawn(built.spreads["day"]), drawn(built.spreads["line"]))
 

@@ -234,4 +234,4 @@ def without(runs: Runs, steps: Steps, reaction: Reaction, mean: Floats, city: Ci
 
 
 def _hour(runs: Runs, mean: Floats) -> Ints:
-    return np.minimum(runs.leaves_s // HOUR_S, mean.shape[1] - 1).astype(np.int32)
+    return np.asarray(np.minimum(runs.leaves_s // HOUR_S, mean.shape[1] - 1), np.int32)

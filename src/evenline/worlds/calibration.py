@@ -387,8 +387,17 @@ def load_calibration(path: Path, city: City) -> Calibration:
         follow=found.follow,
         sources=found.sources,
         residuals=found.residuals,
-        **{name: getattr(found, name) for name in OPTIONAL},
-        **tables,
+        note=found.note,
+        close_s=found.close_s,
+        recover=found.recover,
+        late_follow=found.late_follow,
+        mean_s=tables["mean_s"],
+        pace_s=tables["pace_s"],
+        phase_s=tables["phase_s"],
+        noise_s=tables["noise_s"],
+        least_s=tables["least_s"],
+        pace=tables["pace"],
+        lateness_s=tables.get("lateness_s"),
     )
 
 
