@@ -194,7 +194,7 @@ def records(
             f"{estimate.observations:,} visits, {estimate.note})"
         )
     print(f"recorded times are taken as {made.fitted.doors.stamp}s")
-    for note in (*city.notes, made.fitted.calibration.note):
+    for note in city.notes:
         print(f"note: {note}")
     print(out)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evenline.city.tables import network_digest, save_city
+from evenline.city.tables import MANIFEST, manifest_with, network_digest, save_city
 from evenline.figures.document import insert
 from evenline.figures.recorded import audit_pictures
 from evenline.records.audit import (
@@ -150,6 +150,7 @@ def _with_notes(fitted: Fitted, built: Built, records: Records, days: tuple[str,
     """Say in the city and its calibration what was recorded and what is assumed."""
     trips, visits = len(built.driven.first_rows()), len(built.driven)
     scheduled = bool(np.isfinite(built.driven.due_s).all())
+    note = f"{fit_note(records.name, days)}; not yet judged on a day that the fit has not seen"
     times = "the schedule" if scheduled else "the mean of recorded departures, as no schedule is"
     city = replace(
         fitted.city,
@@ -159,9 +160,9 @@ def _with_notes(fitted: Fitted, built: Built, records: Records, days: tuple[str,
             f"the timetable is {times}{'' if scheduled else ' recorded'}; a trip that other days "
             "have is taken as not recorded, not as cancelled",
             "passengers are drawn from counts; where they wait for several lines is not known",
+            note,
         ),
     )
-    note = f"{fit_note(records.name, days)}; not yet judged on a day that the fit has not seen"
     return replace(
         fitted,
         city=city,
@@ -231,7 +232,9 @@ def audit_records(
     write_listed(out, result | {f"{name}.png": own for name, own in pictures.items()}, force)
     note = f"{fit_note(fitted_to.records, fitted_to.days)}; {audit.said}"
     judged = calibration_text(replace(calibration, note=note)).encode()
-    write_listed(home, {CALIBRATION: judged}, force=True)
+    others = (each for each in opened.city.notes if each != calibration.note)
+    said = {CALIBRATION: judged, MANIFEST: manifest_with(home, (*others, note))}
+    write_listed(home, said, force=True)
     return audit
 
 
