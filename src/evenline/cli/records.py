@@ -35,6 +35,7 @@ def check(folder: RecordsFolder, as_json: JsonOption = False) -> None:
             "stops": f"{found.stops:,}",
             "visits": f"{found.visits:,}, of which {found.usable:,} can be used",
             "missing": ", ".join(f"{name} {share:.1%}" for name, share in found.missing.items()),
+            "transfers": found.transfers,
             "counted": f"{found.boarded:,.0f} board, {found.alighted:,.0f} alight",
         },
     )

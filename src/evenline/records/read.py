@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from evenline.city.model import Floats, Ints
+from evenline.records.beside import with_feed
 from evenline.records.clean import Found, Records, Stops, Trips, Visits, clean
 from evenline.records.tides import Table, hashes_of, read_folder
 from evenline.support.errors import InputError
@@ -22,8 +23,9 @@ PASSENGER = ("Passenger boarded", "Passenger alighted")  # events
 def open_records(folder: Path) -> tuple[Records, list[Found]]:
     """Read a folder of records and clean it."""
     tables = read_folder(folder)
-    records, found = clean(records_of(folder, tables))
-    return records, [*of_clocks(tables), *found]
+    raw, filled = with_feed(records_of(folder, tables), folder)
+    records, found = clean(raw)
+    return records, [*of_clocks(tables), *filled, *found]
 
 
 def of_clocks(tables: Mapping[str, Table]) -> Iterator[Found]:

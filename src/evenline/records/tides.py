@@ -27,6 +27,7 @@ from evenline.support.files import sha256
 
 NAMES = ("stop_visits", "trips_performed", "passenger_events", "vehicle_locations")
 NEEDED = NAMES[:2]
+FEED = "gtfs.zip"  # beside the tables
 ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 SCHEMAS = Path(__file__).parent / "schemas"
 MISSING = ("NA", "NaN", "")
@@ -124,8 +125,9 @@ def read_folder(folder: Path) -> dict[str, Table]:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every table of a folder of records."""
-    paths = (_file_of(folder, name) for name in (*NAMES, *STOPS))
+    """The SHA-256 of every table of a folder of records, and of the feed beside them."""
+    paths = [_file_of(folder, name) for name in (*NAMES, *STOPS)]
+    paths += [folder / FEED] if (folder / FEED).is_file() else []
     return {path.name: sha256(path) for path in paths if path is not None}
 
 
