@@ -184,6 +184,9 @@ def calibration_of(city: City) -> dict[str, Any]:
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},
         "lateness_s": [[0.0] * calibration.LATE_QUANTILES] * 2,
+        "close_s": 4.5,
+        "recover": 0.2,
+        "late_follow": 0.1,
     }
 
 

@@ -113,7 +113,7 @@ def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
     people, boards = (used.there, used.boards_there) if late else (used.here, used.boards)
     least, each, error, low, high = _doors(y, people, group, used.trip)
     split, apart = slopes(boards, people - boards)
-    crowded, wrong = slopes(people, people * (used.load - used.load.mean()))
+    crowded, wrong = slopes(people, people * (used.load - used.load.mean() if len(y) else 0.0))
     source = "recorded dwells" if known else "from stop to stop, with the doors' model as prior"
     one, load = (f"not used: the fast world's doors {why}" for why in (
         "need as long for one who boards as for one who alights", "do not depend on the load"

@@ -34,7 +34,7 @@ from evenline.records.starts import (
 )
 from evenline.worlds.calibration import Calibration, fit_runs
 
-AGAIN = 20  # fits to trips drawn again, for intervals
+AGAIN, FEWEST_TRIPS = 20, 10  # fits to trips drawn again, for intervals; from so many trips on
 SEED = 2_323
 MOST_SD = 0.5  # of demand, in a draw
 SHOWN_LATE = {"10 %": 0.1, "50 %": 0.5, "90 %": 0.9}  # quantiles of lateness
@@ -81,7 +81,8 @@ def fit(built: Built, sources: dict[str, str]) -> Fitted:
     city = city_with(built.city, seen.doors, seen.starts)
     calibration, of_runs = calibrate(city, seen, sources)
     rng = np.random.Generator(np.random.PCG64(SEED))
-    again = [resampled(built, seen, rng) for _ in range(AGAIN)]
+    enough = len(built.blocks) >= FEWEST_TRIPS
+    again = [resampled(built, seen, rng) for _ in range(AGAIN if enough else 0)]
     estimates = (
         *seen.estimates,
         *of_lateness(seen.starts, [service.id for service in city.services]),
@@ -214,8 +215,10 @@ def _drawn_again(
     others = [_numbers(*each) for each in again]
     trips, found = len(np.unique(seen.steps.trip)), []
     for name, value in _numbers(*best).items():
-        error = float(np.std([other[name] for other in others], ddof=1))
-        if error > 0:
+        error = float(np.std([other[name] for other in others], ddof=1)) if others else 0.0
+        if not others:
+            found.append(unsure(name, value, trips, "too few trips to draw them again"))
+        elif error > 0:
             found.append(estimate(name, value, error, trips, "trips drawn again"))
         else:
             found.append(unsure(name, value, trips, "trips drawn again give the same number"))

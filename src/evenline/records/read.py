@@ -180,4 +180,8 @@ def _along(tables: Mapping[str, Table]) -> dict[tuple[str, int, str], float]:
         table.numbers("shape_dist_traveled_m").tolist(),
         strict=True,
     )
-    return {(route, way, stop): along for route, way, stop, along in rows if along >= 0}
+    return {
+        (route, way, stop): along
+        for route, way, stop, along in rows
+        if route and stop and along >= 0
+    }

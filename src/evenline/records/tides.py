@@ -206,7 +206,10 @@ def _typed(path: Path, field: Field, column: pa.Array) -> Column:
         return _clock(path, field, column)
     if field.type in ("integer", "number"):
         return _number(path, field, column)
-    text = column.cast(pa.string()) if column.type != pa.string() else column
+    try:
+        text = column.cast(pa.string())
+    except BROKEN:
+        raise InputError(f"{path}: column {field.name} must have texts") from None
     return np.array(text.to_numpy(zero_copy_only=False), object)
 
 
