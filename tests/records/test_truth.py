@@ -20,6 +20,8 @@ from evenline.worlds.open import open_city
 from recorded_truth import (
     DAYS,
     EXCHANGE_S,
+    MOST_LATE_S,
+    RECOVERY_S,
     RICH,
     UNSEEN,
     rich_calibration,
@@ -146,7 +148,9 @@ def test_a_day_of_the_fit_and_changed_limits_are_refused(made: Import, folder: P
 
 
 def test_the_page_says_first_what_the_model_was_fitted_to(made: Import, folder: Path) -> None:
-    page = folder / "page.html"
+    page, document = folder / "page.html", folder / "docs" / "records.md"
+    document.parent.mkdir()
+    document.write_text("# Records\n<!-- begin report again -->\n<!-- end report again -->\n")
     write_records_page(
         str(folder / "city"),
         folder / "records",
@@ -154,8 +158,11 @@ def test_the_page_says_first_what_the_model_was_fitted_to(made: Import, folder: 
         ["zero", "headway"],
         blocks=2,
         calibrations=1,
+        document=document,
     )
     text = page.read_text()
+    assert "| headway | Waiting, s |" in document.read_text()
+    assert "fitted to records of records" in document.read_text()
     assert "fitted to records of records" in text.split("<table")[0]
     assert "Excess wait, s" in text and "route 0, direction 0" in text
 
@@ -182,7 +189,7 @@ def test_times_of_departures_are_recognised(tmp_path: Path) -> None:
 
 
 def test_what_trips_have_beside_their_means_is_found_again(tmp_path: Path) -> None:
-    city = write_records(tmp_path / "records", rich=True)
+    city = write_records(tmp_path / "records", kind="rich")
     made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "rich")
     found, truth = made.fitted.calibration, rich_calibration(city)
     low, _, high = estimate(made, "extra run right behind another bus, s")
@@ -201,3 +208,19 @@ def test_what_trips_have_beside_their_means_is_found_again(tmp_path: Path) -> No
     assert lead == -1800
     hours = [found.mean_s[:7, h].sum() / found.mean_s[:7, 1:4].mean(axis=1).sum() for h in (1, 2)]
     assert hours[1] < hours[0], "the first full hour of the truth is slower than the next"
+
+
+def test_layovers_are_found_again(tmp_path: Path) -> None:
+    truth = write_records(tmp_path / "records", kind="shared")
+    made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "shared")
+    city, late = made.fitted.city, made.fitted.calibration.lateness_s
+    assert city.operations.duties
+    assert sorted(t.block for t in city.trips) == sorted(t.block for t in truth.trips)
+    _, found, _ = estimate(made, "layover that a vehicle needs, s")
+    least = RECOVERY_S + 0.1 * MOST_LATE_S
+    assert least - 2 <= found <= least + 8, "with the doors at the first stop"
+    assert late is not None
+    assert late.std(axis=1) == pytest.approx(MOST_LATE_S / 12**0.5, rel=0.35), (
+        "what a late vehicle costs is not the trip's own lateness"
+    )
+    assert open_city(str(tmp_path / "city")).city.operations == city.operations

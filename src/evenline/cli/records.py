@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CityOption, JsonOption, print_table
+from evenline.cli.options import CityOption, DocsOption, JsonOption, print_table
 from evenline.support.progress import stderr
 
 app = typer.Typer(no_args_is_help=True, help="Check records of real buses and report on them.")
@@ -58,13 +58,14 @@ def report(
     ] = "zero,headway,forward",
     blocks: Annotated[int, typer.Option(help="Simulated days.")] = 10,
     fits: Annotated[int, typer.Option(help="More calibrations, from trips drawn again.")] = 10,
+    docs: DocsOption = None,
 ) -> None:
     """Write the page for an agency: waiting today, and what holding would have changed."""
     from evenline.report.recorded import write_records_page
 
     chosen = [each.strip() for each in policies.split(",") if each.strip()]
     with stderr.status(f"simulating {city}"):
-        print(write_records_page(city, records, out, chosen, blocks, fits))
+        print(write_records_page(city, records, out, chosen, blocks, fits, docs))
 
 
 @app.command()

@@ -5,7 +5,7 @@ late beyond that, or beyond the timetable, is its own lateness. Where no vehicle
 end cannot be told from any other reason, so all lateness is the trip's own.
 """
 
-from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -46,8 +46,9 @@ class Starts:
 def starts_of(built: Built, doors: Doors) -> tuple[Starts, list[Estimate]]:
     """The starts of planned trips with two recorded days or a schedule.
 
-    A timetable that is a mean of days is itself uneven by what this leaves out, so that both
-    together spread as recorded.
+    Where vehicles are recorded, a trip counts only if it is known when its vehicle came. A
+    timetable that is a mean of days is itself uneven by what this leaves out, so that both together
+    spread as recorded.
     """
     driven = built.driven
     first = driven.first_rows()
@@ -62,15 +63,14 @@ def starts_of(built: Built, doors: Doors) -> tuple[Starts, list[Estimate]]:
         for trip in seen
         if scheduled or len(seen) > 1
     }
-    came = _came_s(built, doors, planned, day)
-    layovers = np.array([left[trip] - came_s for trip, came_s in came.items()])
+    came = _came_s(built, doors, day)
+    layovers = np.array([left[trip] - at for trip, at in came.items() if np.isfinite(at)])
     recovery_s, estimates = _rest(layovers)
-    late = {
-        trip: left[trip] - max(due, came.get(trip, -np.inf) + (recovery_s or 0))
-        if recovery_s is not None
-        else left[trip] - due
-        for trip, (_, due) in planned.items()
-    }
+    if recovery_s is None:
+        came = {}
+    free = {trip: came.get(trip, -np.inf) + (recovery_s or 0) for trip in planned}
+    planned = {trip: own for trip, own in planned.items() if not np.isnan(free[trip])}
+    late = {trip: left[trip] - max(due, free[trip]) for trip, (_, due) in planned.items()}
     order = sorted(planned, key=lambda trip: (planned[trip][0], day[trip], planned[trip][1]))
     near = [
         (late[a], late[b])
@@ -88,10 +88,11 @@ def starts_of(built: Built, doors: Doors) -> tuple[Starts, list[Estimate]]:
     ), estimates
 
 
-def _came_s(
-    built: Built, doors: Doors, planned: dict[int, tuple[int, float]], day: dict[int, int]
-) -> dict[int, float]:
-    """When the vehicle of a trip was free from the trip before of its block, as far as known."""
+def _came_s(built: Built, doors: Doors, day: Mapping[int, int]) -> dict[int, float]:
+    """When the vehicle of a trip was free from the trip before of its block.
+
+    NaN where the trip before was not recorded to its end; the first trip of a block is left out.
+    """
     driven = built.driven
     first = driven.first_rows()
     last = np.append(first[1:], len(driven)) - 1
@@ -100,16 +101,16 @@ def _came_s(
     end_s = driven.time_s[last] + (0.0 if doors.stamp == "departure" else stands)
     whole = driven.position[last] == stops[driven.service[last]] - 1
     ended = dict(zip(driven.trip[last[whole]].tolist(), end_s[whole].tolist(), strict=True))
-    of_block: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for trip in sorted(planned, key=lambda trip: planned[trip][1]):
-        if block := built.blocks.get(trip, ""):
-            of_block[day[trip], block].append(trip)
-    return {
-        after: ended[trip]
-        for own in of_block.values()
-        for trip, after in pairwise(own)
-        if trip in ended
-    }
+    before: dict[str, tuple[int, ...]] = {}
+    came = {}
+    for row, trip in zip(built.order, built.city.trips, strict=True):
+        seen = built.planned.seen[row]
+        if trip.block in before:
+            ends = {day[own]: ended.get(own, np.nan) for own in before[trip.block]}
+            came.update({own: ends.get(day[own], np.nan) for own in seen})
+        if trip.block:
+            before[trip.block] = seen
+    return came
 
 
 def _rest(layovers: Floats) -> tuple[int | None, list[Estimate]]:

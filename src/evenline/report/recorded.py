@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from evenline.city.cells import PURPOSES
 from evenline.city.model import Floats
 from evenline.experiments.compare import MEASURES, measure
+from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
-from evenline.figures.plots import Theme
+from evenline.figures.plots import LIGHT, Theme, png
 from evenline.policies.bundle import open_policy
 from evenline.records.audit import recorded_days
 from evenline.records.build import build, chosen
@@ -24,7 +25,7 @@ from evenline.records.fit import observe, resampled
 from evenline.records.read import open_records
 from evenline.records.today import Waiting, lines_of, waiting_today
 from evenline.support.errors import InputError
-from evenline.support.files import write_text
+from evenline.support.files import write_bytes, write_text
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
@@ -51,9 +52,15 @@ class Simulated:
 
 
 def write_records_page(
-    city: str, folder: Path, out: Path, policies: Sequence[str], blocks: int, calibrations: int
+    city: str,
+    folder: Path,
+    out: Path,
+    policies: Sequence[str],
+    blocks: int,
+    calibrations: int,
+    document: Path | None = None,
 ) -> Path:
-    """Write the page of a city that was made from records."""
+    """Write the page of a city that was made from records, and its figures into a document."""
     opened = open_city(city)
     fitted_to = read_fitted_to(Path(city), len(opened.city.services))
     if "zero" not in policies or len(policies) < 2:
@@ -67,7 +74,36 @@ def write_records_page(
     ]
     found = _simulate(opened, fitted_to, folder, policies, blocks, calibrations)
     write_text(out, _page(opened, fitted_to, today, found, city, blocks, calibrations))
+    if document is not None:
+        made = (
+            f"evenline records report --city {Path(city).name} --records {folder.name} --out "
+            f"{out.name} --policies {','.join(policies)} --blocks {blocks} --fits {calibrations}"
+        )
+        _write_document(document, opened, today, found, made)
     return out
+
+
+def _write_document(
+    document: Path,
+    opened: OpenCity,
+    today: Sequence[Waiting],
+    found: Sequence[Simulated],
+    made: str,
+) -> None:
+    picture = f"{document.stem}-{opened.name}-excess.png"
+    write_bytes(document.parent / "images" / picture, png(excess_figure(opened, today, LIGHT)))
+    parts = [f"Made by `{made}`. {_lead(opened)}"]
+    for table in (_today_table(opened, today), _model_table(found)):
+        parts.append(f"{table.caption}:")
+        rows = [table.head, ["---", *["---:"] * (len(table.head) - 1)], *table.rows]
+        parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    parts.append(f"![Excess waiting of every line, recorded](images/{picture})")
+    insert(document, f"report {opened.name}", "\n\n".join(parts))
+
+
+def _lead(opened: OpenCity) -> str:
+    """The notes of the city as sentences, what it was fitted to and how it did first."""
+    return " ".join(f"{note[:1].upper()}{note[1:]}." for note in reversed(opened.notes("fast")))
 
 
 def _simulate(
@@ -113,11 +149,13 @@ def _simulate(
 EXPLAINED = (
     "The first table comes from the records alone. The wait is that of people who come at random "
     "times; its excess is what they wait beyond even headways of the same buses in the same hour. "
+    "A gap of more than an hour and three usual headways is a break in service and does not count. "
     "A bus that was not recorded looks like a gap, so both are upper limits where records are "
     "missing. The second table is a simulation; there, excess is what people wait beyond the "
-    "timetable. The range over days shows 90 % of simulated days; "
-    "the range over fits shows 90 % of models whose doors, running times, lateness and capacity "
-    "are fitted to recorded trips drawn again, with a spread of demand that the days leave open."
+    "timetable, and a bus is bunched at less than a quarter of its planned headway. The range over "
+    "days shows 90 % of simulated days; the range over fits shows 90 % of models whose doors, "
+    "running times, lateness and capacity are fitted to recorded trips drawn again, with a spread "
+    "of demand that the days leave open."
 )
 
 
@@ -130,7 +168,6 @@ def _page(
     blocks: int,
     calibrations: int,
 ) -> str:
-    lead = " ".join(f"{note[:1].upper()}{note[1:]}." for note in reversed(opened.notes("fast")))
     made = (
         f"evenline records report --city {Path(city).name}, {blocks} simulated days, "
         f"{calibrations} more fits"
@@ -143,7 +180,7 @@ def _page(
     )
     return simple_page(
         f"Waiting and holding in {opened.name}",
-        lead,
+        _lead(opened),
         [_today_table(opened, today), _model_table(found)],
         [picture],
         made,
