@@ -75,7 +75,7 @@ def show(city: CityOption = "town") -> None:
     from evenline.worlds.open import open_city
 
     opened = open_city(city)
-    fitted_to = read_fitted_to(Path(city), len(opened.city.services))
+    fitted_to = read_fitted_to(Path(city), len(opened.city.trips))
     limits = read_limits(Path(city), opened.fitted())
     vehicle = opened.city.vehicle
     print_table(

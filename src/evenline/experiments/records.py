@@ -131,7 +131,7 @@ def _fitted_to(
     fitted: Fitted,
 ) -> FittedTo:
     return FittedTo(
-        format="evenline-records-1",
+        format="evenline-records-2",
         records=records.name,
         tables=dict(records.hashes),
         routes=routes,
@@ -208,7 +208,7 @@ def audit_records(
     """Judge a city on held-out days; write the result, its pictures and the city's note."""
     opened, home = open_city(city), Path(city)
     calibration = opened.fitted()
-    fitted_to = read_fitted_to(home, len(opened.city.services))
+    fitted_to = read_fitted_to(home, len(opened.city.trips))
     limits = read_limits(home, calibration)
     records, _ = open_records(folder)
     held = days_of(days, records.days)

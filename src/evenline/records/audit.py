@@ -2,7 +2,7 @@
 
 For every measure: the gap between simulated days and the held-out day beside the gap between real
 days. A model is close enough if the first is at most `most_ratio` times the second. A simulated day
-loses as many trips as a recorded day does, so that both are seen in the same way.
+shows each trip as often as the days of the fit did, so that both are seen in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ def simulated_days(
 ) -> list[Driven]:
     """Simulated days as records would show them."""
     world = FastWorld(city, calibration, keep_visits=True)
-    share = np.array(fitted_to.recorded_share)[[trip.service for trip in city.trips]]
+    share = np.array(fitted_to.recorded_share)
     found = []
     for cell in PURPOSES[PURPOSE].cells(count, (1.0,)):
         world.run_day(cell, BEHAVIOURS[policy])

@@ -50,7 +50,7 @@ class Limits(Record):
 class FittedTo(Record):
     """What a city was fitted to, and what an audit must know of the fit."""
 
-    format: Literal["evenline-records-1"]
+    format: Literal["evenline-records-2"]
     records: Line
     tables: Hashes
     routes: tuple[Line, ...]
@@ -61,7 +61,7 @@ class FittedTo(Record):
     visits: Positive
     left_out: Whole
     stamp: Literal["arrival", "departure"]
-    recorded_share: tuple[Share, ...]  # by service
+    recorded_share: tuple[Share, ...]  # by trip
 
 
 def new_limits(network: str, days: tuple[str, ...]) -> str:
@@ -95,7 +95,7 @@ def read_limits(folder: Path, calibration: Calibration) -> Limits:
     return limits
 
 
-def read_fitted_to(folder: Path, services: int) -> FittedTo:
+def read_fitted_to(folder: Path, trips: int) -> FittedTo:
     """What the city of a folder was fitted to."""
     path: Path = folder / RECORDS
     if not path.is_file():
@@ -103,8 +103,8 @@ def read_fitted_to(folder: Path, services: int) -> FittedTo:
             f"{folder}: has no {RECORDS}; make a city of records with: evenline city import records"
         )
     found = read_record(path, FittedTo)
-    if len(found.recorded_share) != services:
-        raise InputError(f"{path}: recorded_share: needs {services} numbers, one for each service")
+    if len(found.recorded_share) != trips:
+        raise InputError(f"{path}: recorded_share: needs {trips} numbers, one for each trip")
     if found.first_hour >= found.last_hour:
         raise InputError(f"{path}: last_hour: must be later than first_hour")
     return found

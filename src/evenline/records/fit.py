@@ -58,7 +58,7 @@ class Fitted:
     calibration: Calibration
     doors: Doors
     estimates: tuple[Estimate, ...]
-    recorded_share: Floats  # by service: planned trips that a day records, on average
+    recorded_share: Floats  # by trip: on how many of the days it was recorded
 
 
 def observe(built: Built, stamp: str = "") -> Observed:
@@ -230,12 +230,7 @@ def _drawn_again(
 
 def _recorded_share(built: Built) -> Floats:
     days = len(np.unique(built.driven.day))
-    seen = np.array([len(each) for each in built.planned.seen], float)
-    services = len(built.patterns)
-    count = np.bincount(built.planned.service, minlength=services)
-    return np.asarray(
-        np.bincount(built.planned.service, seen, services) / np.maximum(count * days, 1)
-    )
+    return np.array([len(built.planned.seen[row]) / days for row in built.order])
 
 
 def _of_demand(built: Built) -> list[Estimate]:

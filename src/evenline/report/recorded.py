@@ -62,7 +62,7 @@ def write_records_page(
 ) -> Path:
     """Write the page of a city that was made from records, and its figures into a document."""
     opened = open_city(city)
-    fitted_to = read_fitted_to(Path(city), len(opened.city.services))
+    fitted_to = read_fitted_to(Path(city), len(opened.city.trips))
     if "zero" not in policies or len(policies) < 2:
         raise InputError("--policies: name 'zero' and at least one other policy")
     for policy in policies:
