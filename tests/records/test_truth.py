@@ -170,7 +170,9 @@ def test_the_page_says_first_what_the_model_was_fitted_to(made: Import, folder: 
 def test_a_fit_to_trips_drawn_again_differs_a_little(made: Import) -> None:
     rng, seen = np.random.default_rng(1), observe(made.built, made.fitted.doors.stamp)
     spreads = {"day": Spread(0.1, 0.05, 0.6, 2), "line": Spread(0.05, 0.03, 0.2, 4)}
-    city, again = resampled(replace(made.built, spreads=spreads), seen, rng)
+    built = replace(made.built, spreads=spreads)
+    city, again = resampled(built, seen, made.fitted.calibration, rng)
+    assert again.follow < 0.2, "a trip that is drawn twice is no follower of itself"
     apart = np.abs(again.mean_s - made.fitted.calibration.mean_s)
     assert 0.05 < apart.mean() < 5.0
     own, usual = city.vehicle, made.fitted.city.vehicle

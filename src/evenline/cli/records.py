@@ -69,15 +69,22 @@ def report(
 
 
 @app.command()
-def show(city: CityOption = "town") -> None:
+def show(city: CityOption = "town", docs: DocsOption = None) -> None:
     """Say what a city was fitted to, with its main estimates, its limits and its verdict."""
-    from evenline.records.files import read_fitted_to, read_limits
+    from evenline.figures.document import insert
+    from evenline.records.files import main_estimates, read_fitted_to, read_limits
     from evenline.worlds.open import open_city
 
     opened = open_city(city)
     fitted_to = read_fitted_to(Path(city), len(opened.city.trips))
     limits = read_limits(Path(city), opened.fitted())
-    vehicle = opened.city.vehicle
+    estimates = main_estimates(Path(city))
+    if docs is not None:
+        head = ("Parameter", "Value", "95 % interval", "Observations", "Note")
+        rows = [head, ("---", "---:", "---:", "---:", "---"), *estimates]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        made = f"Made by `evenline records show --city {Path(city).name}`."
+        insert(docs, f"estimates {opened.name}", f"{made}\n\n{table}")
     print_table(
         opened.name,
         {
@@ -87,7 +94,7 @@ def show(city: CityOption = "town") -> None:
             "routes": ", ".join(fitted_to.routes) or "all",
             "trips, visits": f"{fitted_to.trips:,}, {fitted_to.visits:,}",
             "recorded times are": f"{fitted_to.stamp}s",
-            "seconds for one passenger": f"{vehicle.exchange_s_per_passenger:g}",
+            **{name: f"{value} ({sure})" for name, value, sure, _, _ in estimates},
             "limit": f"{limits.most_ratio:g} times the gap between real days",
         },
     )

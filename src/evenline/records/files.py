@@ -30,6 +30,7 @@ from evenline.support.records import (
 from evenline.worlds.calibration import Calibration
 
 LIMITS, RECORDS, ESTIMATES = "limits.json", "records.json", "estimates.csv"
+OF_SERVICES = ("run ", "whole run ", "sd of lateness", "sd of noise", "sd of pace", "lateness ")
 MOST_RATIO = 1.2
 SIMULATED_DAYS = 10
 Day = Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
@@ -118,6 +119,21 @@ def estimates_csv(fitted: Fitted) -> str:
     for each in fitted.estimates:
         writer.writerow((each.name, *_numbers(each), each.observations, each.note))
     return out.getvalue()
+
+
+def main_estimates(folder: Path) -> list[list[str]]:
+    """The estimates of a city's folder that are not of one service: number, interval, count, note.
+
+    The file is for people; what is not as we wrote it is left out.
+    """
+    path: Path = folder / ESTIMATES
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if len(row) == 6]
+    return [
+        [name, value, f"{low} to {high}" if low else "none", count, note]
+        for name, value, low, high, count, note in rows[1:]
+        if not name.startswith(OF_SERVICES)
+    ]
 
 
 def _numbers(estimate: Estimate) -> tuple[float, float | str, float | str]:

@@ -32,7 +32,7 @@ from evenline.records.starts import (
     of_lateness,
     starts_of,
 )
-from evenline.worlds.calibration import Calibration, fit_runs
+from evenline.worlds.calibration import Calibration, fit_runs, share_copied
 
 AGAIN, FEWEST_TRIPS = 20, 10  # fits to trips drawn again, for intervals; from so many trips on
 SEED = 2_323
@@ -82,11 +82,12 @@ def fit(built: Built, sources: dict[str, str]) -> Fitted:
     calibration, of_runs = calibrate(city, seen, sources)
     rng = np.random.Generator(np.random.PCG64(SEED))
     enough = len(built.blocks) >= FEWEST_TRIPS
-    again = [resampled(built, seen, rng) for _ in range(AGAIN if enough else 0)]
+    again = [resampled(built, seen, calibration, rng) for _ in range(AGAIN if enough else 0)]
     estimates = (
         *seen.estimates,
         *of_lateness(seen.starts, [service.id for service in city.services]),
         *of_runs,
+        _of_followers(seen, calibration),
         *_drawn_again((city, calibration), again, seen),
         *_of_demand(built),
     )
@@ -130,11 +131,14 @@ def calibrate(
 # -- again ----------------------------------------------------------------------------------------
 
 
-def resampled(built: Built, seen: Observed, rng: np.random.Generator) -> tuple[City, Calibration]:
+def resampled(
+    built: Built, seen: Observed, best: Calibration, rng: np.random.Generator
+) -> tuple[City, Calibration]:
     """Another city and calibration that the records might have given.
 
     Trips are drawn again with replacement, and doors, running times and lateness are fitted to
-    them. The spread of demand is drawn from what the days leave open.
+    them. The spread of demand is drawn from what the days leave open. A trip that is drawn twice is
+    no follower of itself, so what followers share is drawn from its interval around the best fit.
     """
     steps = seen.steps
     trips, number = np.unique(steps.trip, return_inverse=True)
@@ -149,7 +153,21 @@ def resampled(built: Built, seen: Observed, rng: np.random.Generator) -> tuple[C
     city = city_with(built.city, doors, seen.starts)
     vehicle = replace(city.vehicle, capacity=_capacity_again(built, trips[drawn]))
     city = replace(city, vehicle=vehicle, variation=_variation_again(built, rng))
-    return city, calibrate(city, other, {})[0]
+    share, error = best.residuals["correlation_of_followers"], _error_of_followers(seen, best)
+    follow = round(share_copied(share + error * float(rng.standard_normal())), 4)
+    return city, replace(calibrate(city, other, {})[0], follow=follow)
+
+
+def _error_of_followers(seen: Observed, found: Calibration) -> float:
+    """The standard error of what followers share; runs of one trip count as one observation."""
+    trips = max(len(np.unique(seen.steps.trip)), 4)
+    return float((1 - found.residuals["correlation_of_followers"] ** 2) / trips**0.5)
+
+
+def _of_followers(seen: Observed, found: Calibration) -> Estimate:
+    share, trips = found.residuals["correlation_of_followers"], len(np.unique(seen.steps.trip))
+    error = _error_of_followers(seen, found)
+    return estimate("correlation of runs with the trip before", share, error, trips)
 
 
 def _starts_again(starts: Starts, rng: np.random.Generator) -> Starts:
@@ -188,7 +206,6 @@ def _numbers(city: City, calibration: Calibration) -> dict[str, float]:
     """The numbers of a model that have no formula for their interval, by name."""
     found = {
         "capacity": float(city.vehicle.capacity),
-        "share of runs like the run of the trip before": calibration.follow,
         "share of trips as late as the trip before": calibration.late_follow,
     }
     late = calibration.lateness_s

@@ -122,7 +122,7 @@ def _simulate(
     seen = observe(built, fitted_to.stamp)
     rng = np.random.Generator(np.random.PCG64(SEED))
     fits = [(opened.city, opened.fitted())]
-    fits += [resampled(built, seen, rng) for _ in range(calibrations)]
+    fits += [resampled(built, seen, opened.fitted(), rng) for _ in range(calibrations)]
     cells = PURPOSES[PURPOSE].cells(blocks, (1.0,))
     table = np.zeros((len(policies), len(fits), len(cells), len(SHOWN)))
     for f, (city, calibration) in enumerate(fits):
