@@ -3,6 +3,7 @@
 Each is a number in the calibration; without it the fast world is what it was, to the bit."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,7 +115,9 @@ def test_a_trip_that_waits_for_its_vehicle_is_late_by_its_own_draw_too(
     assert waited > 10
 
 
-def test_numbers_without_effect_are_not_written(city: City, still: Calibration, tmp_path) -> None:
+def test_numbers_without_effect_are_not_written(
+    city: City, still: Calibration, tmp_path: Path
+) -> None:
     noted = replace(still, note="fitted to nothing")
     assert not {"close_s", "recover", "late_follow"} & set(calibration_text(noted).split('"'))
     path = tmp_path / "calibration.json"
