@@ -107,6 +107,13 @@ def test_a_changed_carried_file_is_refused(detailed: Path, tmp_path: Path) -> No
         ("disruptions.csv", "out.1,s2", "out.1,s3", "disruptions row 3: a bus breaks down before"),
         ("disruptions.csv", "closed,t2", "closed,t1", "disruptions row 4: a stop is closed to the"),
         ("disruptions.csv", "400,,", "400,2,", "disruptions.csv row 4: leave factor empty for the"),
+        ("disruptions.csv", "back.1,,", "back.1,,9", "disruptions.csv row 2: leave from_s empty"),
+        (
+            "disruptions.csv",
+            "back.1,,,",
+            "back.1,,,9",
+            "disruptions.csv row 2: leave until_s empty",
+        ),
         ("disruptions.csv", "closed", "flood", "disruptions row 4: kind 'flood'; choose"),
     ],
 )
@@ -115,6 +122,14 @@ def test_a_wrong_detail_is_named(detailed: Path, name: str, old: str, new: str, 
     (detailed / name).write_text(DETAILS[name].replace(old, new, 1))
     seal(detailed)
     assert refusal(detailed).startswith(said)
+
+
+def test_a_cancelled_trip_has_no_hours(detailed: Path) -> None:
+    city = load_city(detailed)
+    for hours in ({"from_s": 60}, {"until_s": 600}):
+        wrong = (Disruption("cancelled", trip=3, **hours),)
+        with pytest.raises(InputError, match="row 1: a trip is cancelled as a whole"):
+            replace(city, operations=replace(city.operations, disruptions=wrong))
 
 
 def test_an_optional_table_that_is_not_sealed_is_refused(hamlet: Path) -> None:

@@ -48,6 +48,9 @@ def test_too_fast_too_close_too_far_too_late(city: City) -> None:
         "km/h by the schedule from Station (station) to Market (market), 1 trip"
         in (warnings(replace(city, due_s=due))[0])
     )
+    slow = city.due_s.copy()
+    slow[1 : len(city.services[0].stops)] += 3_600
+    assert warnings(replace(city, due_s=slow))[0].startswith("10.0: only 0.5 km/h by the schedule")
     first, second, *rest = city.trips
     close = replace(second, departure_s=first.departure_s + 1)
     found = warnings(replace(city, trips=(first, close, *rest), due_s=None))

@@ -1,6 +1,8 @@
 """`evenline city import`: a feed or a format of one's own becomes a city that commands accept."""
 
 import json
+import random
+import re
 import zipfile
 from pathlib import Path
 
@@ -8,8 +10,9 @@ import pytest
 
 from door import Door
 from door import door as make_door
-from evenline.city.importers import feed as feeds_read
 from evenline.city.tables import load_city
+from evenline.experiments.importing import import_own
+from evenline.support.errors import InputError
 from evenline.worlds.open import open_city
 from feeds import DATE, EXAMPLE, Tables, small_feed, write_feed
 from small_maps import EXAMPLE as MAP
@@ -31,7 +34,7 @@ def test_a_feed_with_demand_becomes_a_city_that_runs(run: Door, tmp_path: Path) 
     assert "left out: 10, direction 0, 4 stops from Station to Lake: 3 trips" in said
     opened = open_city(str(mine))
     assert opened.name == "mine" and opened.calibration is not None
-    assert len(opened.notes("fast")) == 3
+    assert len(opened.notes("fast")) == 4
     out = tmp_path / "day"
     said = run("simulate", "--city", mine, "--world", "fast", "--out", out).done()
     for note in opened.notes("fast"):
@@ -60,6 +63,25 @@ def test_a_feed_on_a_map_has_its_streets(run: Door, tmp_path: Path) -> None:
     assert run("city", "check", mine).code == 0
 
 
+def test_a_gap_of_the_map_is_bridged_on_demand(run: Door, tmp_path: Path) -> None:
+    """The street of line 10 towards the lake lacks a piece."""
+    pytest.importorskip("osmium", reason="maps of OpenStreetMap need evenline[import]")
+    whole, cut = MAP.read_text(), tmp_path / "cut.osm"
+    (street,) = re.findall(r'<way id="10".*</way>', whole)
+    nodes = re.findall(r'<nd ref="\d+"/>', street)
+    west = street.replace("".join(nodes[7:]), "")
+    east = street.replace("".join(nodes[:8]), "").replace('id="10"', 'id="13"')
+    cut.write_text(whole.replace(street, west + east))
+    mine = tmp_path / "mine"
+    line = run(*gtfs(EXAMPLE, mine, "--roads", cut, routes="10")).refused("no street connects 10.0")
+    assert "--bridge" in line and not mine.exists()
+    said = run(*gtfs(EXAMPLE, mine, "--roads", cut, "--bridge", routes="10")).done()
+    assert "m are straight links" in said
+    (note,) = [note for note in load_city(mine).notes if "straight links close the gaps" in note]
+    assert note in said
+    run("city", "check", mine).done()
+
+
 def test_the_map_in_the_examples_is_the_one_that_we_make() -> None:
     assert MAP.read_text() == example_map()
 
@@ -81,6 +103,33 @@ def test_a_city_without_passengers_gives_a_clear_line(run: Door, tmp_path: Path)
     run("compare", "--city", mine, "--policies", "zero,headway", "--out", tmp_path / "c").refused(
         "nobody travels in mine"
     )
+
+
+def test_everything_that_is_told_is_printed(
+    run: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the fits behind a long list of patterns that are left out."""
+    lines = tuple(f"line {number}" for number in range(500))
+    monkeypatch.setattr("evenline.city.importers.gtfs.left_out", lambda timetable: lines)
+    said = run(*gtfs(EXAMPLE, tmp_path / "mine")).done().splitlines()
+    assert set(lines) <= set(said)
+
+
+def test_buses_have_the_capacity_of_their_route(run: Door, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    said = run(*gtfs(EXAMPLE, mine, "--capacity", "10=90,11=30")).done()
+    assert "buses are assumed to take so many passengers: 90 on 10; 30 on 11" in said
+    city = load_city(mine)
+    assert [city.capacity_of(service) for service in range(3)] == [90, 90, 30]
+    run(*gtfs(EXAMPLE, mine, "--capacity", "12=90")).refused("--capacity: no trips of a route '12'")
+
+
+def test_the_speed_of_an_imported_city_can_be_measured(run: Door, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    run(*gtfs(EXAMPLE, mine, "--demand", "gravity", "--passengers", 300)).done()
+    said = run("bench", "fast", "--city", mine, "--no-sumo", "--repeats", 1).done()
+    assert "kernel_per_s" in said
+    assert "note: demand is synthetic (gravity, 300 passengers)" in said
 
 
 def test_another_city_is_not_replaced(run: Door, tmp_path: Path) -> None:
@@ -144,23 +193,51 @@ def test_a_malformed_feed_is_one_line(
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_bomb_is_refused(run: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds_read, "MOST_BYTES", 100_000)
-    tables = with_text("stop_times.txt", "\n", "\n" * 10_000_000)
-    feed = write_feed(tmp_path / "feed.zip", tables)
-    assert feed.stat().st_size < 100_000
-    run(*gtfs(feed, tmp_path / "mine")).refused("too large")
+def test_any_damage_ends_in_a_city_or_in_one_line(run: Door, tmp_path: Path) -> None:
+    """A city that can be read again, or exit code 2 and no folder."""
+    draw, codes = random.Random(5), set()
+    wild = ["", "-1", "1e999", "nan", "25:00:00", "../x", '"a\nb"', "\x01", "0", "x" * 300, '"']
+    for number in range(25):
+        tables, out = small_feed(), tmp_path / f"city-{number}"
+        name = draw.choice(sorted(tables))
+        lines = tables[name].splitlines()
+        row = draw.randrange(min(len(lines), 12))
+        cells = lines[row].split(",")
+        cells[draw.randrange(len(cells))] = draw.choice(wild)
+        lines[row] = ",".join(cells)
+        feed = write_feed(tmp_path / f"feed-{number}", tables | {name: "\n".join(lines) + "\n"})
+        ended = run(*gtfs(feed, out))
+        codes.add(ended.code)
+        if ended.code:
+            ended.refused(str(feed))
+            assert not out.exists()
+        else:
+            assert load_city(out).trips
+    assert codes == {0, 2}
 
 
-def test_names_in_a_zip_lead_nowhere_else(run: Door, tmp_path: Path) -> None:
-    """Nothing is extracted, so a name that climbs out of a folder is only a name."""
-    feed = tmp_path / "feed.zip"
-    with zipfile.ZipFile(feed, "w") as archive:
-        for name, text in small_feed().items():
-            archive.writestr(f"../../{name}", text)
-    before = sorted(tmp_path.parent.rglob("*.txt"))
-    run(*gtfs(feed, tmp_path / "mine")).done()
-    assert sorted(tmp_path.parent.rglob("*.txt")) == before
+def test_a_bomb_is_refused(run: Door, tmp_path: Path) -> None:
+    """Two megabytes that unpack to 300, which is more than a table may have."""
+    feed = write_feed(tmp_path / "feed.zip", small_feed())
+    with (
+        zipfile.ZipFile(feed, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("frequencies.txt", "w") as stream,
+    ):
+        stream.write(b"trip_id,start_time,end_time,headway_secs\n")
+        for _ in range(300):
+            stream.write((b"x" * 99_999 + b"\n") * 10)
+    assert feed.stat().st_size < 2_000_000
+    run(*gtfs(feed, tmp_path / "mine")).refused("frequencies.txt: more than 256 MiB; too large")
+    assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("name", ["../../stops.txt", "/stops.txt", "a/../../x", "C:\\stops.txt"])
+def test_names_that_lead_out_of_a_zip_are_refused(run: Door, tmp_path: Path, name: str) -> None:
+    feed = write_feed(tmp_path / "feed.zip", small_feed())
+    with zipfile.ZipFile(feed, "a") as archive:
+        archive.writestr(name, "")
+    run(*gtfs(feed, tmp_path / "mine")).refused(str(feed), "leads out of the zip")
+    assert not (tmp_path / "mine").exists()
 
 
 OWN = """
@@ -173,7 +250,48 @@ def half(source):
 
 def broken(source):
     return "no city"
+
+def raising(source):
+    return {}["gone\\nfor good"]
 """
+
+CORRIDOR = """
+import numpy as np
+
+from evenline.city.importers.corridor import corridor
+from evenline.city.importers.lines import Line
+from evenline.city.importers.timetable import Place
+from evenline.city.model import City, Trip, Vehicle, no_journeys
+
+def read(source):
+    '''One stop per row: name, x, y. A bus every ten minutes.'''
+    rows = [row.split(",") for row in open(source).read().splitlines()]
+    spots = np.array([[float(x), float(y)] for _, x, y in rows])
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(spots, axis=0).T))])
+    places = tuple(Place(name, name.title(), 0.0, 0.0) for name, _, _ in rows)
+    line = Line("1.0", "1", "Line 1", "1", places, spots, spots, along, shaped=False)
+    laid = corridor([line])
+    trips = tuple(Trip(f"t{n}", 0, 300 + 600 * n) for n in range(6))
+    due_s = [trip.departure_s + m / 6 for trip in trips for m in along]
+    return City(
+        "x", 7200, Vehicle(), laid.nodes, laid.roads, laid.stops, laid.services, trips,
+        no_journeys(), due_s=np.array(due_s, np.int32),
+    )
+"""
+
+
+def test_a_format_of_ones_own_can_lay_a_corridor(run: Door, tmp_path: Path) -> None:
+    code, source, out = tmp_path / "mine.py", tmp_path / "stops.csv", tmp_path / "mine"
+    code.write_text(CORRIDOR)
+    source.write_text("harbour,0,0\nmarket,500,0\nchurch,900,300\nlake,1500,300\n")
+    said = run(
+        "city", "import", f"{code}:read", source, "--demand", "gravity", "--passengers", 50,
+        "--out", out,
+    ).done()  # fmt: skip
+    assert "running times come from the timetable" in said
+    assert [stop.name for stop in load_city(out).stops] == ["Harbour", "Market", "Church", "Lake"]
+    run("city", "check", out).done()
+    run("simulate", "--city", out, "--world", "fast", "--out", tmp_path / "day").done()
 
 
 def test_a_format_of_ones_own_is_one_function(run: Door, tmp_path: Path) -> None:
@@ -184,5 +302,12 @@ def test_a_format_of_ones_own_is_one_function(run: Door, tmp_path: Path) -> None
     run("city", "import", f"{code}:half", source, "--out", out).done()
     assert load_city(out).name == "copy"
     run("city", "import", f"{code}:broken", source, "--out", out).refused("must return a City")
+    line = run("city", "import", f"{code}:raising", source, "--out", tmp_path / "no").refused(
+        f"{code}:raising: fails on {source} (KeyError: "
+    )
+    assert "gone" in line and not (tmp_path / "no").exists()
+    with pytest.raises(InputError) as raised:
+        import_own(f"{code}:raising", str(source))
+    assert isinstance(raised.value.__cause__, KeyError)  # what --debug shows
     run("city", "import", f"{code}:gone", source, "--out", out).refused("has no 'gone'")
     run("city", "import", "xml", source, "--out", out).refused("no such command 'xml'")

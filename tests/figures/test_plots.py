@@ -1,6 +1,7 @@
 """Figures show what the table holds, each thing once, and come out the same every time."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,6 +72,18 @@ def test_the_map_shows_every_stop_every_signal_and_names_every_route(name: str) 
     assert marks(axes, "s") == sum(node.signal for node in city.nodes)
     named = [text.get_text() for text in axes.texts]
     assert all(named.count(service.route) == 2 for service in city.services)
+
+
+def test_stops_with_names_are_named_on_the_map_and_beside_the_buses() -> None:
+    town = embedded_city("town")
+    named = replace(town, stops=tuple(replace(s, name=f"Place {s.id}") for s in town.stops))
+    service = town.services[0]
+    ends = {f"Place {town.stops[stop].id}" for stop in (service.stops[0], service.stops[-1])}
+    (axes,) = network_map(named).axes
+    assert ends <= {text.get_text() for text in axes.texts}
+    (axes,) = time_space_diagram({"day": two_services()}, service.id, city=named).axes
+    (beside,) = axes.child_axes
+    assert ends <= {label.get_text() for label in beside.get_yticklabels()}
 
 
 def test_routes_have_colours_of_their_own() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from evenline.city.importers.calendars import WEEKDAYS
 from evenline.city.importers.shapes import EARTH_M
-from evenline.city.importers.timetable import WEEKDAYS
 from evenline.city.model import City, road_ways
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "feed"

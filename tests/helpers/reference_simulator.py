@@ -179,8 +179,11 @@ class ReferenceWorld:
         """In a city with duties: trips that began over a minute late, and those that did not."""
         if not self.city.operations.duties:
             return {}
-        pairs = zip(self.city.trips, self.buses, strict=True)
-        late = sum(bool(b.reached_s) and b.reached_s[0] > t.departure_s + 60 for t, b in pairs)
+        left = {v.trip: v.departure_s for v in self.visits if v.position == 0}
+        late = sum(
+            min(left[trip], self.city.horizon_s) > self.city.trips[trip].departure_s + 60
+            for trip in left
+        )
         lost = sum(not bus.reached_s for bus in self.buses)
         return {"late_departures": late, "lost_trips": lost}
 
@@ -332,18 +335,15 @@ class ReferenceWorld:
         elif o.hold_at == "all" or (o.hold_at == "terminals" and bus.position == 0):
             cap = o.max_hold_s
         else:
-            cap = 0.0
+            cap = None  # no control point
         vehicle = self.city.vehicle_of(bus.trip)
         if len(bus.riders) > o.most_load * vehicle.capacity:
             hold_s = 0.0
-        hold_s = min(hold_s, cap)
         due = None if self.city.due_s is None else int(self.city.due_s[visit])
+        longest = cap or 0.0
         if due is not None and o.latest_s is not None:
-            hold_s = max(0.0, min(hold_s, due + o.latest_s - leaves))
-        wait = 0.0
-        if due is not None and o.earliest_s is not None:
-            wait = max(0.0, min(due - o.earliest_s - leaves, cap))
-        hold_s = max(hold_s, wait)
+            longest = max(0.0, min(longest, due + o.latest_s - leaves))
+        hold_s = min(hold_s, longest)
         luck = self.luck[visit] if len(self.luck) else 1.0
         if luck < o.ignored_share:
             hold_s = 0.0
@@ -351,8 +351,10 @@ class ReferenceWorld:
             hold_s *= (luck - o.ignored_share) / o.cut_share
         if o.round_s and hold_s > 0:
             nearest = math.floor((leaves + hold_s) / o.round_s + 0.5) * o.round_s
-            hold_s = min(max(nearest - leaves, 0.0), cap)
-        return max(hold_s, wait)
+            hold_s = min(max(nearest - leaves, 0.0), longest)
+        if cap is not None and due is not None and o.earliest_s is not None:
+            hold_s = max(hold_s, due - o.earliest_s - leaves)
+        return hold_s
 
     def _serve(self, bus: Bus, base_s: int, hold_s: float) -> None:
         hold_s = self._executed(bus, base_s, hold_s)

@@ -1,5 +1,6 @@
 """Learning really happens: on `town`, on days nobody has trained on, and not when it is broken."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 
 from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
+from evenline.city.operations import Operations
 from evenline.city.tables import open_city
 from evenline.control.action import hold_of
 from evenline.learn.evaluate import evaluate
@@ -26,10 +28,11 @@ from evenline.learn.lessons import (
     teach,
 )
 from evenline.learn.network import Params, Size, actor_outputs, init_actor
+from evenline.learn.online import executed
 from evenline.learn.run import training_cell
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
-from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.fast.world import FastWorld, Fleet
 
 SEEDS = (6201, 6202)
 TOWN = open_city("town")
@@ -85,6 +88,25 @@ def test_the_best_holds_of_a_day_make_a_better_day() -> None:
     assert len(lessons.states) == TOWN.decisions
     assert (lessons.costs[:, 0] == 0).all(), "costs are against no hold"
     assert 0.02 < (lessons.costs.argmin(1) > 0).mean() < 0.7
+
+
+def test_lessons_and_stored_actions_are_those_of_what_is_allowed() -> None:
+    """Away from terminals asking costs nothing, because nothing comes of it."""
+    city = replace(TOWN, operations=Operations(hold_at="terminals", max_hold_s=30.0))
+    lessons = lessons_of_a_day(city, CALIBRATION, CELLS[1], best_hold)
+    at_terminal = lessons.costs[:, 1:].any(axis=1)
+    assert at_terminal.sum() == len(TOWN.trips)
+    assert (lessons.costs.argmin(1) * 5 <= 30).all() and (lessons.costs.argmin(1) > 0).any()
+    longest = lessons.costs[at_terminal, 6]
+    assert (lessons.costs[at_terminal, 7:] == longest[:, None]).all(), "as much as 30 s"
+
+    fleet = Fleet(city, CALIBRATION, 2)
+    fleet.reset(CELLS[:2])
+    asked = np.array([1.0, 0.1], np.float32)
+    assert executed(fleet, asked).tolist() == [0.0, 0.0], "30 s at the first stop of a trip"
+    free = Fleet(TOWN, CALIBRATION, 2)
+    free.reset(CELLS[:2])
+    assert executed(free, asked).tobytes() == asked.tobytes()
 
 
 def test_a_cost_between_two_tried_holds_lies_straight_between_them() -> None:

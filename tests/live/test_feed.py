@@ -47,6 +47,8 @@ snapshots = st.builds(
     positions=st.lists(positions, max_size=4).map(tuple),
     predictions=st.lists(predictions, max_size=4).map(tuple),
     dropped=st.just(0),
+    cancelled=st.frozensets(st.tuples(words, words), max_size=3),
+    skipped=st.frozensets(st.tuples(words, words, words), max_size=3),
 )
 
 

@@ -1,13 +1,19 @@
 """Recorded tables are played in the order of time, and a bad row is named."""
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from evenline.city.model import City
 from evenline.live.record import played
+from evenline.live.shadow import Shadow
 from evenline.live.tables import table_snapshots
 from evenline.support.errors import InputError
+from evenline.worlds.open import OpenCity
+from on_the_road import Road
 
 WMATA = Path(__file__).parents[3] / "shared" / "data" / "wmata" / "vehicle_positions.csv.gz"
 REALTIME = """\
@@ -19,9 +25,9 @@ vehicle.vehicle.id,vehicle.occupancy_status,vehicle.current_status
 9,T1,38.9,-77.1,1000000031,9,5,1.0
 """
 TIDES = """\
-location_ping_id,service_date,event_timestamp,trip_id_performed,vehicle_id,latitude,longitude,\
-speed,current_status,scheduled_stop_sequence
-1,2026-02-16,2026-02-16T12:00:00-05:00,T1,9,38.9,-77.1,5.5,Stopped at,3
+location_ping_id,service_date,event_timestamp,trip_id_performed,trip_id_scheduled,vehicle_id,\
+latitude,longitude,speed,current_status,scheduled_stop_sequence
+1,2026-02-16,2026-02-16T12:00:00-05:00,T1-9,T1,9,38.9,-77.1,5.5,Stopped at,3
 """
 
 
@@ -72,3 +78,22 @@ def test_a_real_recording_has_thirty_buses_in_three_hours() -> None:
     snapshots = list(table_snapshots(WMATA, 30))
     assert 355 <= len(snapshots) <= 361
     assert len({p.vehicle for s in snapshots for p in s.positions}) == 30
+
+
+def test_a_recorded_day_in_tides_plays_to_events(tmp_path: Path, town: City) -> None:
+    road, path = Road(town), tmp_path / "vehicle_locations.csv"
+    rows = ["service_date,event_timestamp,trip_id_performed,trip_id_scheduled,vehicle_id,"
+            "latitude,longitude"]  # fmt: skip
+    for second in np.arange(0.0, 900.0, 20.0):
+        for p in road.snapshot(float(second)).positions:
+            moment = datetime.fromtimestamp(p.at_s, UTC).isoformat()
+            rows.append(f"2026-01-01,{moment},run-{p.trip},{p.trip},{p.vehicle},{p.lat},{p.lon}")
+    path.write_text("\n".join(rows))
+    shadow = Shadow(OpenCity("town", town), "zero")
+    for polled in played(path, 20.0):
+        shadow.take(polled)
+    assert set(shadow.situation.tracks.counts()) <= {"trip", "same"}
+    seen = shadow.situation.seen_s
+    due_s = np.concatenate(road.due_s)
+    assert (seen >= 0).sum() > 60
+    assert np.percentile(np.abs(seen - due_s)[seen >= 0], 95) < 15

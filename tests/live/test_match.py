@@ -154,3 +154,88 @@ def test_a_silence_of_five_minutes_lowers_how_sure_the_events_are(road: Road) ->
     within = [event for event in events if 410 < event.at_s < 530]
     assert within and all(event.sure < 0.7 for event in within)
     assert all(event.sure >= 0.9 for event in events if event.at_s > 700)
+
+
+def by_block(road: Road) -> tuple[int, int]:
+    """A trip of the first service and a later one of another direction, both of one duty."""
+    first = road.city.trips_of[0][2]
+    after = next(t for t in road.city.trips_of[1] if road.due_s[t][0] > road.due_s[first][-1] + 60)
+    return first, after
+
+
+@pytest.mark.parametrize("share", [0.3, 0.8, 0.95])
+def test_a_bus_that_loses_its_trip_id_late_stays_on_its_trip_and_then_takes_the_next(
+    road: Road, share: float
+) -> None:
+    first, after = by_block(road)
+    trips = [
+        replace(t, block="duty" if i in (first, after) else "")
+        for i, t in enumerate(road.city.trips)
+    ]
+    duty = Road(replace(road.city, trips=tuple(trips)))
+    begin, end = duty.due_s[first][0], duty.due_s[first][-1]
+    tracks, events = tracks_of(duty), []
+    lost_s = begin + share * (end - begin)
+    for second in np.arange(begin - 20.0, duty.due_s[after][3] + 30, 20.0):
+        trip = first if second < end + 25 else after
+        named = duty.report(trip, float(second), vehicle="bus", route="")
+        report = named if second < lost_s else named._replace(trip="")
+        events += tracks.take((report,), float(second))
+    found = arrivals(events)
+    line = duty.lines[0]
+    assert {stop for trip, stop in found if trip == first} == set(range(line.last + 1))
+    assert {stop for trip, stop in found if trip == after} >= {0, 1, 2}
+    assert {trip for trip, _ in found} == {first, after}
+    assert all(e.sure <= 0.8 for e in events if e.at_s > lost_s + 30)
+
+
+def test_a_cancelled_trip_is_not_matched_until_it_runs_again(road: Road) -> None:
+    tracks, trip = tracks_of(road), 0
+    second = float(road.due_s[trip][2])
+    tracks.matcher.cancel({road.city.trips[trip].source})
+    tracks.take((road.report(trip, second),), second)
+    assert tracks.counts() == {"cancelled trip": 1} and not tracks.running
+    tracks.matcher.cancel(())
+    tracks.take((road.report(trip, second + 20),), second + 20)
+    assert trip in tracks.running
+
+
+def test_a_bus_that_comes_back_from_a_detour_is_followed_on(road: Road) -> None:
+    away = (float(road.due_s[0][3] + 20), float(road.due_s[0][6] - 20))
+
+    def spoil(second: float, seen: list[Position]) -> list[Position]:
+        off = away[0] < second < away[1]
+        return [p._replace(lat=p.lat + 0.005) if off and p.trip == road.city.trips[0].source else p
+                for p in seen]  # fmt: skip
+
+    _, events = follow(road, spoil)
+    ours = {stop: at for (trip, stop), at in arrivals(events).items() if trip == 0}
+    assert {7, 8, 9} <= ours.keys() or len(road.due_s[0]) < 10
+    assert all(abs(at - road.due_s[0][s]) < 25 for s, at in ours.items() if s < 4 or s > 6)
+    assert all(e.sure < 0.9 for e in events if e.trip == 0 and 4 <= e.stop <= 5)
+
+
+def test_buses_are_followed_over_midnight(town: City) -> None:
+    """From 23:50 on, the service date stays that of the evening."""
+    clock = Clock("2026-10-23", 23 * 3600 + 3000, "Europe/Zurich")
+    late = Road(replace(town, origin=Origin(47.37, 8.54), clock=clock))
+    assert late.frame.clock(0) == "23:50:00" and late.frame.clock(1200) == "00:10:00"
+    tracks, events = follow(late, end=1500.0)
+    assert np.percentile(np.abs(errors(late, events)), 95) < 10
+    assert {e.trip for e in events if e.at_s < 600} & {e.trip for e in events if e.at_s > 900}
+    assert set(tracks.counts()) <= {"trip", "same"}
+    morning, _ = follow(
+        late, lambda s, seen: [p._replace(date="20261024") for p in seen] if s > 600 else seen
+    )
+    assert set(morning.counts()) == {"another day"}, "trips of the next date are another city"
+
+
+def test_a_bus_that_waits_for_its_start_begins_then_also_if_its_place_is_noisy(road: Road) -> None:
+    rng, tracks, events = np.random.default_rng(3), tracks_of(road), []
+    for second in np.arange(7.0, 1500.0, 20.0).tolist():
+        seen = road.snapshot(second).positions
+        noisy = tuple(p._replace(lat=p.lat + 5e-5 * rng.standard_normal()) for p in seen)
+        events += tracks.take(noisy, second)
+    begun = {trip: at for (trip, stop), at in arrivals(events).items() if stop == 0}
+    off_s = [at - road.due_s[trip][0] for trip, at in begun.items() if road.due_s[trip][0] > 60]
+    assert len(off_s) > 10 and np.abs(off_s).max() < 1

@@ -1,6 +1,10 @@
 """A server is asked politely, and whatever it answers ends soon and in bounds."""
 
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -76,3 +80,41 @@ def test_only_web_addresses_are_polled(url: str) -> None:
 def test_polls_have_a_least_interval() -> None:
     with pytest.raises(InputError, match="at least 1 s"):
         Poller("http://host/x", every_s=0.1)
+
+
+@contextmanager
+def dripping(*parts: bytes, pause_s: float = 0.05) -> Iterator[str]:
+    """A server that sends an answer in parts and then hangs up."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        try:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(2**16)
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(pause_s)
+        except OSError:
+            return
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+    listening.close()
+
+
+def test_dripped_headers_end_with_the_limit_and_are_a_failure() -> None:
+    parts = [b"HTTP/1.1 200 OK\r\n", *(b"X-%d: y\r\n" % n for n in range(80))]
+    with dripping(*parts) as url:
+        poller, began = Poller(url, timeout_s=0.4), time.monotonic()
+        with pytest.raises(FeedError, match=r"took over 0\.4 s"):
+            poller.poll()
+        assert time.monotonic() - began < 1.5
+        assert poller.failures == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"half"])
+def test_an_answer_that_ends_early_is_a_failure(sent: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" + sent
+    with dripping(answer, pause_s=0) as url, pytest.raises(FeedError, match="ended early"):
+        Poller(url).poll()

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from evenline.live import poll
 from evenline.live.feed import FeedError, Position, Snapshot, write_message
 from evenline.live.log import Linked, Log, read_log
 from evenline.live.poll import Poller
-from evenline.live.record import INDEX, Recorder, paced, played, record
+from evenline.live.polls import paced, record
+from evenline.live.record import INDEX, Recorder, played
 from evenline.support.errors import InputError
 from evenline.support.records import Line
 from feed_server import Said, serving
@@ -70,14 +71,16 @@ def test_what_a_server_says_is_recorded_and_failures_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poll, "LEAST_EVERY_S", 0.2)
-    said, told = Said(message(1)), []
+    said, told, ended = Said(message(1)), [], threading.Event()
 
     def tell(line: str) -> None:
         told.append(line)
         said.content = b"\xff\xff" if len(told) == 1 else message(2)
+        if line == "2 messages":
+            ended.set()
 
     with serving(said) as url:
-        kept = record(Poller(url, every_s=0.2), tmp_path / "r", time.time() + 0.7, tell)
+        kept = record(Poller(url, every_s=0.2), tmp_path / "r", ended, tell)
     assert kept == 2
     assert "not a GTFS-Realtime" in told[1]
     assert len(list(played(tmp_path / "r", 30))) == 2

@@ -6,21 +6,27 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from browser import browsing
 from evenline.city.model import City
 from evenline.cli.report import BROWSERS, headless
+from evenline.live import serve
 from evenline.live.poll import Poller
+from evenline.live.polls import url_polls
 from evenline.live.record import Polled
-from evenline.live.running import Running, url_polls
-from evenline.live.serve import check_host, server_of
+from evenline.live.running import Running
+from evenline.live.serve import check_host, serve_shadow
 from evenline.live.server import shadow_app
 from evenline.live.shadow import Rules, Shadow
 from evenline.support.errors import InputError
@@ -163,21 +169,57 @@ def test_a_server_that_fails_is_told_and_tried_again(town: City) -> None:
     assert shadow.now_s == pytest.approx(30.0), "a failure before the first message sets no clock"
 
 
+@dataclass
+class Told:
+    """A street that notes what it is told, or refuses."""
+
+    holds: list[dict[str, object]] = field(default_factory=list)
+    status: int = 200
+
+    async def take(self, request: Request) -> Response:
+        self.holds.append(await request.json())
+        return Response("{}", self.status)
+
+    @property
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/holds", self.take, methods=["POST"])])
+
+
+def test_an_accepted_hold_that_is_withdrawn_is_cancelled_on_the_street(running: Running) -> None:
+    told, number = Told(), open_numbers(running)[0]
+    with serve.serving(told.app) as running.street:
+        advice = running.answer(number, True, "")
+        running.switch(running.shadow.city.services[
+            running.shadow.city.trips[advice.trip].service].id, False)  # fmt: skip
+    assert advice.state == "withdrawn"
+    assert [said["until_s"] for said in told.holds] == [advice.until_s, 0.0]
+
+
+def test_a_hold_that_the_street_refuses_is_withdrawn_and_shown(running: Running) -> None:
+    number = open_numbers(running)[0]
+    with serve.serving(Told(status=500).app) as running.street:
+        advice = running.answer(number, True, "")
+    assert advice.state == "withdrawn" and "the street did not take the hold" in advice.why
+    assert "500" in next(a["why"] for a in running.view(0)["advice"] if a["number"] == number)
+
+
+def test_an_error_while_polling_ends_the_server(running: Running) -> None:
+    def broken() -> Iterator[Polled]:
+        yield Polled(0.0, None)
+        raise InputError("row 9: not a possible report")
+
+    with pytest.raises(InputError, match="row 9"):
+        serve_shadow(running, broken(), "127.0.0.1", 0, "", told=lambda line: None)
+
+
 # -- in a browser ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def address(running: Running) -> Iterator[str]:
-    server = server_of(shadow_app(running), "127.0.0.1", 0)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/"
-    running.ended.set()
-    server.should_exit = True
-    thread.join(timeout=5)
+    with serve.serving(shadow_app(running)) as url:
+        yield url
+        running.ended.set()
 
 
 def browse(url: str, profile: Path, *options: str) -> str:

@@ -1,6 +1,7 @@
 """The shadow: advice only where it may, withdrawn in time, everything logged, a kill survived."""
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,25 @@ import pytest
 from evenline.city.model import City
 from evenline.city.operations import Operations
 from evenline.control.event import HEADWAY_AHEAD, STOP
-from evenline.live.entries import AdviceEntry, AnswerEntry, AskedEntry, Begun, Entry, EventEntry
-from evenline.live.feed import Snapshot
+from evenline.live.advice import Advice
+from evenline.live.entries import (
+    AdviceEntry,
+    AnswerEntry,
+    AskedEntry,
+    Begun,
+    Entry,
+    EventEntry,
+    PollEntry,
+)
+from evenline.live.feed import Snapshot, write_message
 from evenline.live.log import read_log
 from evenline.live.record import Polled
 from evenline.live.shadow import Rules, Shadow
+from evenline.live.situation import Question
+from evenline.live.view import moving_view
+from evenline.policies.lookahead import Lookahead
 from evenline.support.errors import InputError
-from evenline.worlds.open import OpenCity
+from evenline.worlds.open import OpenCity, open_city
 from on_the_road import Road
 
 LATE_S = {1: -170.0}  # the second bus of the first service runs close behind the first
@@ -234,3 +247,152 @@ def test_a_feed_without_buses_is_no_error(road: Road) -> None:
     shadow = shadow_of(road)
     assert shadow.take(Polled(road.frame.moment(5), Snapshot(0.0, ()))) == []
     assert shadow.now_s == pytest.approx(5)
+
+
+def advised(shadow: Shadow, road: Road, every: float = 20.0) -> tuple[Advice, float]:
+    """The first advice, and the second when it was given."""
+    second = 0.0
+    while True:
+        second += every
+        snapshot = road.snapshot(second)
+        if given := shadow.take(Polled(snapshot.at_s, snapshot)):
+            return given[0], second
+
+
+def test_advice_is_withdrawn_by_the_clock_while_nobody_polls(road: Road, tmp_path: Path) -> None:
+    shadow = shadow_of(road, log=tmp_path / "log")
+    given, second = advised(shadow, road)
+    shadow.pass_time(road.frame.moment(second + 10))
+    assert given.state == "open"
+    shadow.pass_time(road.frame.moment(second + 200))
+    shadow.close()
+    assert given.state == "withdrawn"
+    assert [entry.became for entry in entries(tmp_path / "log", AnswerEntry)] == ["withdrawn"]
+
+
+def test_a_poll_of_a_wrong_clock_is_forgotten_after_three_others(road: Road) -> None:
+    shadow = shadow_of(road)
+    played(shadow, road, end=400.0)
+    shadow.take(Polled(road.frame.moment(400.0 + 7200.0), road.snapshot(400.0)))
+    assert shadow.now_s == 7600.0 and not shadow.situation.tracks.running
+    given = played(shadow, road, begin=420.0, end=1500.0)
+    assert shadow.now_s == pytest.approx(1480.0)
+    assert shadow.situation.tracks.running and given, "advice comes again"
+
+
+def test_a_failure_of_any_length_can_be_read_again(road: Road, tmp_path: Path) -> None:
+    shadow = shadow_of(road, log=tmp_path / "log")
+    shadow.take(Polled(0.0, None, "redirects to \n" + "x" * 5_000))
+    assert shadow.now_s < -1e8 and moving_view(shadow, -1e9)["feed"]["age"] is None
+    shadow.close()
+    shadow_of(road, log=tmp_path / "log").close()
+    assert len(entries(tmp_path / "log", PollEntry)) == 1
+
+
+def test_lines_that_are_left_out_of_the_next_run_are_off(road: Road, tmp_path: Path) -> None:
+    first = shadow_of(road, log=tmp_path / "log")
+    given, _ = advised(first, road)
+    first.close()
+    second = shadow_of(road, ("1W",), tmp_path / "log")
+    assert {road.city.services[i].id for i in second.on} == {"1W"}
+    assert second.advice[given.number].why == "the line was switched off"
+    second.close()
+    third = shadow_of(road, (), tmp_path / "log")
+    assert third.on == second.on
+    third.close()
+
+
+def test_a_hold_that_is_not_said_is_not_counted_on(road: Road, tmp_path: Path) -> None:
+    rules = Rules(lead_s=45, least_hold_s=1e3)
+    shadow = Shadow(OpenCity("town", road.city), POLICY, ("1E",), rules, tmp_path / "log")
+    played(shadow, road, end=500.0)
+    shadow.close()
+    asked = entries(tmp_path / "log", AskedEntry)
+    assert max(entry.hold_s for entry in asked) > 10
+    assert {entry.noted_s for entry in asked} == {0.0}
+
+
+def question(shadow: Shadow) -> Question:
+    track = next(t for t in shadow.situation.tracks.running.values() if 0 < t.next_stop < 9)
+    at_s = shadow.situation.expected_s(track, track.next_stop)
+    return Question(track.trip, track.next_stop, at_s, track)
+
+
+def test_the_look_ahead_expects_a_bus_that_is_not_advised_to_drive_on() -> None:
+    opened, due_s = open_city("town"), []
+    for lines, least_hold_s in (((), 10.0), (("1E",), 1e3)):
+        shadow = Shadow(opened, "lookahead", lines, Rules(lead_s=45, least_hold_s=least_hold_s))
+        played(shadow, Road(opened.city, LATE_S), end=600.0, every=30.0)
+        policy, asked = shadow.controller.policy, question(shadow)
+        assert isinstance(policy, Lookahead)
+        due_s.append(policy._seen.due_s.copy())
+        met = policy._seen.met.copy()
+        shadow.controller.again(shadow.now_s, asked.trip, shadow.situation.raw([asked])[0])
+        np.testing.assert_array_equal(policy._seen.met, met)
+        np.testing.assert_array_equal(policy._seen.due_s, due_s[-1])
+    np.testing.assert_allclose(due_s[0], due_s[1], atol=1.0)
+
+
+def test_advice_is_withdrawn_when_the_headways_change(road: Road) -> None:
+    shadow = shadow_of(road)
+    given, second = advised(shadow, road, every=10.0)
+    targets_s = shadow.situation.targets_s[given.trip]
+    targets_s[0] = 1.0  # as if the gap ahead had become wide enough
+    snapshot = road.snapshot(second + 10.0)
+    shadow.take(Polled(snapshot.at_s, snapshot))
+    assert (given.state, given.why) == ("withdrawn", "the headways have changed")
+
+
+def test_cancelled_trips_and_skipped_stops_get_no_advice(road: Road) -> None:
+    shadow, name = shadow_of(road), road.city.trips[1].id
+    given, second = advised(shadow, road)
+    after = road.snapshot(second + 20)._replace(cancelled=frozenset({(name, road.frame.date)}))
+    shadow.take(Polled(after.at_s, after))
+    assert (given.state, given.why) == ("withdrawn", "the trip is cancelled")
+    stop = road.city.stops[road.city.services[0].stops[given.stop]].id
+    other = shadow_of(road)
+    for at in np.arange(0.0, second + 60.0, 20.0):
+        snapshot = road.snapshot(float(at))._replace(skipped=frozenset({(name, "", stop)}))
+        assert all(a.stop != given.stop for a in other.take(Polled(snapshot.at_s, snapshot)))
+
+
+def test_who_is_on_board_comes_from_the_feed_where_it_says_so(road: Road) -> None:
+    seats = road.city.vehicle_of(1).capacity
+    for share in (0.5, 1.0):
+        shadow, given, second = shadow_of(road), [], 0.0
+        while not given:
+            second += 20.0
+            snapshot = road.snapshot(second, occupied=share)
+            given = shadow.take(Polled(snapshot.at_s, snapshot))
+        assert f"{round(share * seats)} on board wait" in given[0].reason
+
+
+def test_ten_thousand_damaged_messages_go_through_and_the_log_opens_again(
+    road: Road, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenline.live.log.os.fsync", lambda file: None)  # for speed
+    shadow, rng, whole = shadow_of(road, log=tmp_path / "log"), random.Random(7), b""
+    for number in range(10_000):
+        second = 0.12 * number
+        whole = write_message(road.snapshot(second)) if number % 50 == 0 else whole
+        damaged = bytearray(whole)
+        for _ in range(rng.randrange(1, 6)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        shadow.take(Polled(road.frame.moment(second), bytes(damaged)))
+    known = len(shadow.advice)
+    shadow.close()
+    again = shadow_of(road, log=tmp_path / "log")
+    assert again.now_s == pytest.approx(0.12 * 9_999) and len(again.advice) == known
+    again.close()
+
+
+def test_the_look_ahead_does_not_count_on_a_cancelled_trip() -> None:
+    opened = open_city("town")
+    shadow, road = Shadow(opened, "lookahead"), Road(opened.city)
+    policy, trip, due_s = shadow.controller.policy, 9, []
+    assert isinstance(policy, Lookahead)
+    for second, off in ((20.0, {(opened.city.trips[trip].id, "")}), (40.0, set())):
+        snapshot = road.snapshot(second)._replace(cancelled=frozenset(off))
+        shadow.take(Polled(snapshot.at_s, snapshot))
+        due_s.append(policy._seen.due_s[trip])
+    assert due_s == [-np.inf, policy.forecast.start_s[trip]]

@@ -12,9 +12,10 @@ from evenline.live.events import LEAVES
 from evenline.live.feed import read_message, write_message
 from evenline.live.measure import Played, accuracy, measure
 from evenline.live.poll import Poller
+from evenline.live.polls import url_polls
 from evenline.live.record import Polled, Recorder, played
-from evenline.live.running import Running, url_polls
-from evenline.live.serve import server_of, street_clock
+from evenline.live.running import Running
+from evenline.live.serve import serving, street_clock
 from evenline.live.server import street_app
 from evenline.live.shadow import Rules, Shadow
 from evenline.live.street import FastStreet, Faults, StreetFeed, hold_for, open_street
@@ -54,6 +55,23 @@ def play(opened: OpenCity, faults: Faults, policy: str = "zero", poll_s: float =
     return Played(shadow, None, shadow.situation.seen_s.copy(), true_s)  # type: ignore[arg-type]
 
 
+def check_advice(shadow: Shadow, faults: Faults) -> None:
+    """Advice is given where the data are good, and only there."""
+    given = list(shadow.advice.values())
+    assert len(given) > 10
+    feed = StreetFeed(Part(shadow_city(shadow), demo_cell(3)), faults, np.random.default_rng(1))
+    unsure = feed._unknown | feed._twice
+    assert not unsure[[advice.trip for advice in given]].any(), "nobody is sure of these buses"
+    begin_s, end_s = faults.silent
+    blind_s = (begin_s + shadow.rules.fresh_s, end_s)
+    assert not [a for a in given if blind_s[0] < a.made_s < blind_s[1]], "no report is fresh"
+    assert not [a for a in given if a.applies and a.until_s < shadow.now_s - 90]
+
+
+def shadow_city(shadow: Shadow) -> OpenCity:
+    return open_city(shadow.city.name)
+
+
 def test_the_street_is_the_world_while_nobody_is_held(opened: OpenCity) -> None:
     street, world = FastStreet(opened, demo_cell(3)), FastWorld(opened.city, opened.fitted())
     outcome = world.run_day(demo_cell(3), open_policy("zero", opened.city))
@@ -85,8 +103,9 @@ def test_arrivals_are_seen_to_a_few_seconds_at_thirty_second_polls(opened: OpenC
 def test_faults_cost_some_visits_and_no_false_ones(
     opened: OpenCity, faults: Faults, seen: float
 ) -> None:
-    done = play(opened, faults)
+    done = play(opened, faults, "forward:gain=1")
     found = accuracy(done)
+    check_advice(done.shadow, faults)
     assert found["visits_seen_share"] >= seen
     assert found["arrival_error_p50_s"] <= 12
     never = (done.seen_s >= 0) & (done.true_s < 0) & (done.seen_s < END_S - 120)
@@ -130,15 +149,9 @@ def test_the_loop_runs_over_http(opened: OpenCity) -> None:
     """A street server, a shadow that polls it, advice accepted, the hold carried out."""
     street = FastStreet(opened, demo_cell(3))
     feed = StreetFeed(street, Faults(noise_m=5.0), np.random.default_rng(1))
-    server = server_of(street_app(feed, street_clock(400, 1000), "secret-token"), "127.0.0.1", 0)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.02)
-    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     names = [service.id for service in opened.city.services]
     shadow = Shadow(opened, "forward:gain=1", names, Rules(lead_s=60))
-    running = Running(shadow, url, "secret-token", accept=True)
+    app = street_app(feed, street_clock(400, 1000), "secret-token")
     left: dict[tuple[int, int], float] = {}
     note = shadow.situation.note
 
@@ -146,17 +159,16 @@ def test_the_loop_runs_over_http(opened: OpenCity) -> None:
         note(event, occupied)
         if event.kind == LEAVES:
             left[event.trip, event.stop] = event.at_s
-        done = [key for key in street.holds if key in left]
-        if len(done) >= 3:
+        if len([key for key in street.holds if key in left]) >= 3:
             running.ended.set()
 
     shadow.situation.note = noted  # type: ignore[method-assign]
-    limit = threading.Timer(40.0, running.ended.set)
-    limit.start()
-    running.follow(url_polls(Poller(f"{url}/vehicle_positions.pb", 15.0), 400, running.ended))
-    limit.cancel()
-    server.should_exit = True
-    thread.join(timeout=5)
+    with serving(app) as url:
+        running = Running(shadow, url, "secret-token", accept=True)
+        limit = threading.Timer(40.0, running.ended.set)
+        limit.start()
+        running.follow(url_polls(Poller(f"{url}vehicle_positions.pb", 15.0), 400, running.ended))
+        limit.cancel()
     assert running.error is None and shadow.failure == ""
     held = {key: until for key, until in street.holds.items() if key in left}
     assert len(held) >= 3
@@ -173,6 +185,9 @@ def test_a_street_takes_holds_with_its_token_only(opened: OpenCity) -> None:
     with_token = {"Authorization": "Bearer secret"}
     assert client.post("/holds", json=said, headers=with_token).status_code == 200
     assert feed.street.holds == {(0, 3): 900.0}
+    client.post("/holds", json=said | {"until_s": 0}, headers=with_token)
+    assert feed.street.holds == {}, "a hold can be cancelled"
+    client.post("/holds", json=said, headers=with_token)
     strange = client.post("/holds", json=said | {"trip": "x"}, headers=with_token)
     assert strange.status_code == 400
     assert read_message(client.get("/vehicle_positions.pb").content).positions
@@ -198,3 +213,22 @@ def test_the_simulated_street_of_sumo_reports_places_on_the_lines(opened: OpenCi
     both = (true_s >= 0) & (shadow.situation.seen_s >= 0)
     assert both.sum() >= 15
     assert np.percentile(np.abs(true_s - shadow.situation.seen_s)[both], 90) <= 20
+
+
+def test_the_street_of_sumo_reports_every_second_over_http(opened: OpenCity) -> None:
+    """Between arrivals too: where a report is not fresh, and when, tells nothing of an arrival."""
+    street, second = open_street("sumo", opened, demo_cell(1)), 300.0
+    feed = StreetFeed(street, Faults(), np.random.default_rng(1))
+    ages, alone = [], 0
+    try:
+        with serving(street_app(feed, lambda: second, "secret")) as url:
+            poller = Poller(f"{url}vehicle_positions.pb")
+            for second in np.arange(300.0, 700.0, 7.0).tolist():
+                snapshot = poller.poll(read_message)
+                assert len({p.at_s for p in snapshot.positions}) == 1
+                ages.append(snapshot.at_s - snapshot.positions[0].at_s)
+                alone += second not in street.arrivals_s()
+    finally:
+        street.close()
+    assert max(ages) <= 1.0
+    assert alone > 20, "most polls come in a second without an arrival"

@@ -18,6 +18,7 @@ from evenline.control.event import Batch
 from evenline.control.world import run_episode
 from evenline.policies.bundle import (
     base_rule,
+    chosen_base,
     contract_record,
     export_bundle,
     open_policy,
@@ -260,7 +261,52 @@ def test_nothing_is_lost_on_a_usual_day() -> None:
     policy = lookahead()
     for _ in moments(CELLS[1], policy):
         assert policy.lost_buses == 0
-    assert policy.unseen_stops == 0
+    assert policy.unseen_stops == policy.repeated_reports == policy.unknown_buses == 0
+
+
+def test_a_report_that_comes_twice_is_counted_and_forgets_nothing() -> None:
+    """Each bus repeats its fifth stop. Its people are counted once, and the day goes on."""
+    once, twice, again = lookahead(), lookahead(), 0
+    apart: list[float] = []
+    for batch in moments(CELLS[1], lookahead()):
+        apart += np.subtract(once(batch), twice(batch)).tolist()
+        for i in np.flatnonzero(batch.raw[:, event.STOP] == 4).tolist():
+            seen = [each.copy() for each in twice._seen]
+            twice(Batch(batch.time_s, batch.trips[[i]], batch.raw[[i]]))
+            again += 1
+            for before, after in zip(seen, twice._seen, strict=True):
+                np.testing.assert_allclose(after, before, rtol=0.01, atol=0.1)
+    assert twice.repeated_reports == again > 30
+    np.testing.assert_array_equal(once._seen.met, twice._seen.met)
+    assert float(np.abs(apart).mean()) < 0.1
+
+
+def test_a_bus_that_falls_back_or_is_overtaken_does_not_end_the_day() -> None:
+    """A bus reports an earlier stop, and two buses of a service report in exchanged order."""
+    policy, known, falls = lookahead(), 0, 0
+    first, second = TOWN.trips_of[0][2:4]
+    other = {first: second, second: first}
+    for batch in moments(CELLS[1], lookahead()):
+        raw = batch.raw.copy()
+        if known > 20 and falls == 0 and raw[0, event.STOP] >= 4:
+            raw[0, event.STOP] -= 3
+            falls = 1
+        trips = np.array([other.get(t, t) for t in batch.trips.tolist()], np.int32)
+        holds = policy(Batch(batch.time_s, trips, raw))
+        assert all(0.0 <= hold <= 60.0 for hold in holds)
+        seen = int((policy._seen.position >= 0).sum())
+        assert seen >= known, "nothing that was known is forgotten"
+        known = seen
+    assert policy.repeated_reports == falls == 1 and known == len(TOWN.trips)
+
+
+def test_a_bus_that_the_timetable_does_not_have_is_not_held() -> None:
+    knows, policy = lookahead(), lookahead()
+    for _, batch in zip(range(40), moments(CELLS[1], lookahead()), strict=False):
+        trips = np.append(batch.trips, np.int32(len(TOWN.trips)))
+        holds = policy(Batch(batch.time_s, trips, np.vstack([batch.raw, batch.raw[:1]])))
+        assert holds == [*knows(batch), 0.0]
+    assert policy.unknown_buses == 40 and knows.unknown_buses == 0
 
 
 def test_the_rates_are_those_of_the_city_divided_among_the_services() -> None:
@@ -337,6 +383,18 @@ def test_a_bundle_keeps_its_base_with_every_constant_and_its_timetable(tmp_path:
     assert alone != run_episode(world, CELLS[0], lookahead())
     export_bundle(tmp_path / "again", str(tmp_path / "look"), TOWN, None, {})
     assert read_policy(str(tmp_path / "again")).tensors.keys() == bundle.tensors.keys()
+
+
+def test_a_tuned_rule_can_be_the_base_and_keeps_its_constants(tmp_path: Path) -> None:
+    tuned = "virtual-schedule:slack_s=3.1234567890123:kept=0.4"
+    export_bundle(tmp_path / "tuned", tuned, TOWN, None, {}, CALIBRATION)
+    export_bundle(
+        tmp_path / "look", "lookahead", TOWN, None, {}, CALIBRATION, base=str(tmp_path / "tuned")
+    )
+    spec = read_policy(str(tmp_path / "look")).spec
+    assert spec.base is not None and spec.base.startswith(tuned)
+    with pytest.raises(InputError, match="the buses of a forecast follow a rule; choose one"):
+        chosen_base(str(tmp_path / "look"))
 
 
 @pytest.mark.parametrize(

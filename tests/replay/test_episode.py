@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calibrated import calibration_of
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
+from evenline.city.operations import Disruption, Operations
 from evenline.city.tables import digest
 from evenline.control.event import RAW_FEATURES, Batch
 from evenline.control.outcome import Outcome
@@ -35,6 +37,7 @@ from evenline.runs.executors import processes
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.records import plain
+from evenline.worlds.fast.world import FastWorld
 from recorded import day_by_hand, once
 
 CELL = demo_cell(3)
@@ -120,6 +123,33 @@ def test_a_bus_decides_at_its_stops_in_order_and_not_at_the_last(town: City, epi
         count = len(town.services[town.trips[trip].service].stops)
         assert raw[rows, RAW_FEATURES.index("stop")].tolist() == list(range(count - 1))
         assert (np.diff(tokens.time_s[rows]) > 0).all()
+
+
+@pytest.mark.parametrize("more", ["stop", "asked_s"])
+def test_a_day_with_closed_stops_or_limited_holds_comes_back_whole(
+    town: City, tmp_path: Path, more: str
+) -> None:
+    """Buses pass the closed stop without a decision; later buses of a batch saw what was asked."""
+    closed = Operations(disruptions=(Disruption("closed", stop=town.services[0].stops[3]),))
+    limited = Operations(hold_at="terminals", ignored_share=0.5)
+    city = replace(town, operations=closed if more == "stop" else limited)
+    world, shown = FastWorld(city, calibration_of(town)), []
+
+    def policy(batch: Batch) -> list[float]:
+        shown.append(batch.raw)
+        return BEHAVIOURS["random-often"](batch)
+
+    tokens, outcome = record_episode(world, CELL, policy)
+    assert list(tokens.more) == [more]
+    path = tmp_path / "day.parquet"
+    write_episode(path, tokens, outcome, NOWHERE)
+    again = read_tokens(path)
+    assert read_metadata(path).format == "evenline-episode-2" and again.more == tokens.more
+    assert same(again, tokens) and np.array_equal(again.shown_s, tokens.shown_s)
+    assert np.array_equal(raw_events(city, CELL.demand, again), np.concatenate(shown))
+    if more == "stop":
+        first = again.stops[again.trip == town.trips_of[0][0]]
+        assert 3 not in first and len(first) == len(town.services[0].stops) - 2
 
 
 def test_another_process_writes_the_same_bytes(episode: Path, tmp_path: Path) -> None:

@@ -47,14 +47,17 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
         assert tomllib.loads(trial_toml(trial)) == json.loads(json.dumps(trial))
 
 
-def test_the_plan_of_an_imported_city_has_every_step_once_somebody_travels(tmp_path: Path) -> None:
-    plan = Path(shutil.copy(FEED.parent / "my-city.toml", tmp_path))
+@pytest.mark.parametrize("name", ["my-city", "fortaleza"])
+def test_the_plan_of_an_imported_city_has_every_step_once_somebody_travels(
+    tmp_path: Path, name: str
+) -> None:
+    plan = Path(shutil.copy(FEED.parent / f"{name}.toml", tmp_path))
     wanted = Wanted(("10", "11"), datetime.date.fromisoformat(DATE))
-    feed = read_gtfs(FEED, wanted, "my-city")
-    write_city(feed, tmp_path / "my-city")
-    with pytest.raises(InputError, match="nobody travels in my-city"):
+    feed = read_gtfs(FEED, wanted, name)
+    write_city(feed, tmp_path / name)
+    with pytest.raises(InputError, match=f"nobody travels in {name}"):
         read_study_plan(plan)
-    write_city(feed, tmp_path / "my-city", Demand("gravity", 200))
+    write_city(feed, tmp_path / name, Demand("gravity", 200))
     assert [step.name for step in steps_of(read_study_plan(plan))] == NAMES
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from defusedxml.ElementTree import fromstring
 
 from evenline.city.demand import Cell
 from evenline.city.importers.gtfs import read_gtfs
@@ -99,6 +100,18 @@ def test_signals_bus_lanes_and_speed_limits_come_from_the_map(layout: Layout) ->
     assert 'speed="11.11"' in text  # 40 km/h
 
 
+def test_the_lanes_of_the_map_reach_sumo(layout: Layout) -> None:
+    """What SUMO loads has the lanes of the map: two on row 2, of which one is for buses."""
+    lanes: dict[str, set[int]] = {}
+    for edge in fromstring(compiled_network(city_of(layout)).read_bytes()).iter("edge"):
+        if edge.get("function") != "internal":
+            way = str(edge.get("id")).lstrip("-").split("#")[0]
+            lanes.setdefault(way, set()).add(len(edge.findall("lane")))
+    assert {way: lanes[way] for way in ("102", "103", "203")} == {
+        "102": {2}, "103": {1}, "203": {1},
+    }  # fmt: skip
+
+
 def test_the_network_lies_where_the_origin_says(layout: Layout) -> None:
     for node in layout.nodes:
         column, row = node.x_m / BLOCK_M, node.y_m / BLOCK_M
@@ -112,6 +125,8 @@ def test_buses_run_on_the_carried_network_without_a_teleport(
     city = load_city(tmp_path / "village")
     check_network(city)
     assert compiled_network(city).read_bytes() == unpacked(bridged.carried.network)  # type: ignore[union-attr]
+    options = write_scenario(city, Cell(1, 1), tmp_path / "files").options
+    assert options[options.index("--collision.mingap-factor") + 1] == "0"  # only if buses touch
     world = open_world(city)
     batch = world.reset(Cell(1, 1))
     while batch is not None:

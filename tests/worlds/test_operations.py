@@ -19,10 +19,19 @@ import sumo_outputs
 from evenline.city.cells import demo_cell
 from evenline.city.model import City
 from evenline.city.operations import ControlPoint, Disruption, Operations
+from evenline.control.action import hold_of
 from evenline.control.aec import HoldingAEC
+from evenline.control.cycle import Cycle
 from evenline.control.event import STOP, Batch
 from evenline.control.gym import HoldingEnv
-from evenline.control.operations import cancelled_trips, departures, driver_luck
+from evenline.control.operations import (
+    allowed_s,
+    cancelled_trips,
+    departures,
+    driver_luck,
+    executed_s,
+    limits_of,
+)
 from evenline.control.outcome import Outcome
 from evenline.control.parallel import HoldingParallel
 from evenline.control.state import canonical
@@ -99,11 +108,64 @@ def test_buses_are_held_only_where_and_as_long_as_operations_say() -> None:
     assert held(line(Operations(round_s=30.0)))[0] == [48, 60, 46]
 
 
+def test_the_earliest_departure_is_a_rule_that_neither_cap_nor_load_nor_driver_changes() -> None:
+    """The bus stands 12 s and needs 100 s; it is due every 300 s from the second stop on."""
+    city = line(Operations())
+    due = np.array([600 * trip + 300 * i for trip in range(4) for i in range(4)], np.int32)
+
+    def waits(**operations: object) -> list[float]:
+        return held(replace(city, due_s=due, operations=Operations(**operations)))[0]  # type: ignore[arg-type]
+
+    assert waits(earliest_s=30.0, max_hold_s=10.0) == [10, 136, 188], "or its hold, if longer"
+    strict = {"earliest_s": 30.0, "ignored_share": 1.0, "most_load": 0.0, "round_s": 30.0}
+    assert waits(**strict) == [0, 146, 188]
+    assert waits(earliest_s=30.0, hold_at="terminals") == [60, 0, 0], "only at control points"
+    points = (ControlPoint(2, 0.0),)
+    assert waits(earliest_s=0.0, hold_at="listed", control_points=points) == [0, 0, 364]
+    late = {"earliest_s": 0.0, "latest_s": 20.0, "round_s": 30.0}
+    # Told to leave at 20 s, a driver who rounds would leave at 30: the latest departure stays.
+    assert waits(**late)[0] == 8
+    with pytest.raises(InputError, match="the earliest departure is after the latest"):
+        waits(earliest_s=-30.0, latest_s=20.0)
+
+
+def test_the_forecast_of_a_hold_is_one_that_may_be_asked_for() -> None:
+    city = replace(line(Operations()), operations=Operations(earliest_s=-500.0))
+    raw = np.zeros(16)
+    assert allowed_s(limits_of(city), 0, raw, 0.0) == 60.0
+    assert executed_s(limits_of(city), 0, raw, 0.0, 0.5) == 500.0
+
+
+def test_control_points_like_all_other_stops_limit_nothing() -> None:
+    city = line(Operations(control_points=(ControlPoint(2, 60.0),)))
+    assert not city.operations.limits_holds and held(city)[0] == [60, 60, 60]
+    listed = line(Operations(hold_at="listed", control_points=(ControlPoint(2, 60.0),)))
+    assert held(listed)[0] == [0, 0, 60]
+
+
 def test_the_executed_hold_is_what_a_replay_records() -> None:
     city = line(Operations(hold_at="terminals"))
     tokens, outcome = record_episode(FastWorld(city, steady(city)), CELL, sixty)
     assert tokens.hold_s.tolist() == [60, 0, 0] * 4
+    assert tokens.asked_s is not None and tokens.asked_s.tolist() == [60] * 12
     assert outcome.hold_total_s == 240.0 and outcome.holds_zero == 8
+
+
+def test_a_fleet_shows_the_same_states_as_the_cycle_whatever_becomes_of_holds() -> None:
+    """A bus of a batch sees the holds that were asked of those before it, as a policy asked."""
+    town = open_city("town")
+    city = replace(town.city, operations=Operations(hold_at="terminals", ignored_share=0.5))
+    cycle, fleet = Cycle(FastWorld(city, town.fitted())), Fleet(city, town.fitted(), 1)
+    cycle.begin(CELL)
+    fleet.reset([CELL])
+    rng, seen = np.random.default_rng(3), 0
+    while not cycle.over:
+        assert np.array_equal(cycle.state(), fleet.states[0])
+        seen += len(cycle.batch) > 1
+        action = rng.uniform(-1.0, 1.0)
+        cycle.act(action)
+        fleet.step(np.array([hold_of(action)]))
+    assert seen > 50 and fleet.over.all()
 
 
 def test_a_fleet_sees_and_executes_the_same_holds() -> None:
@@ -148,15 +210,38 @@ def test_no_cancelled_trip_runs_in_either_world(open_world: OpenWorld, tmp_path:
     assert np.mean(shares) == pytest.approx(0.05, abs=0.015)
 
 
+def with_blocks(city: City, blocks: str, operations: Operations) -> City:
+    """The city with a letter for the vehicle of each trip."""
+    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, blocks, strict=True))
+    return replace(city, trips=trips, operations=operations)
+
+
+def test_trips_are_lost_and_late_as_sumos_own_record_says(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """Two vehicles come back after the day; a minute at the first stop is a late departure."""
+    city = small_cities.streets(services=1, trips=4, headway_s=300, horizon_s=3000)
+    city = with_blocks(city, "abab", Operations(duties=True, recovery_s=3000))
+    fast = FastWorld(city, steady(city, run_s=150))
+    world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
+    outcomes = [run_episode(each, CELL, sixty) for each in (fast, world)]
+    world.close()
+    assert [(o.late_departures, o.lost_trips) for o in outcomes] == [(2, 2), (2, 2)]
+    halts = sumo_outputs.halts(tmp_path, city.horizon_s)
+    first = city.stops[city.services[0].stops[0]].id
+    left = {halt.bus: halt.ended_s for halt in halts if halt.stop == first}
+    assert left.keys() == {city.trips[0].id, city.trips[1].id}
+    assert all(left[trip.id] > trip.departure_s + 60 for trip in city.trips[:2])
+
+
 def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
     open_world: OpenWorld, tmp_path: Path
 ) -> None:
     """SUMO's own record of stops: the next trip begins when the vehicle has rested, not before."""
     city = small_cities.streets(services=1, trips=4, headway_s=300, horizon_s=3000)
-    blocks = ("a", "b", "a", "b")
-    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, blocks, strict=True))
     operations = Operations(duties=True, recovery_s=700)
-    city = replace(city, trips=trips, operations=operations)
+    city = with_blocks(city, "abab", operations)
+    trips = city.trips
     world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
     sumo = run_episode(world, CELL, BEHAVIOURS["zero"])
     world.close()
@@ -170,7 +255,7 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
         assert ready <= begun[trips[after].id] <= ready + 3
     fast = FastWorld(city, steady(city, run_s=150), keep_visits=True)
     run_episode(fast, CELL, BEHAVIOURS["zero"])
-    assert departures(city, fast.arrivals_s) == (2, 0)
+    assert departures(city, fast.left_s) == (2, 0)
     for outcome in (fast.outcome(), sumo):
         assert (outcome.late_departures, outcome.lost_trips) == (2, 0)
     told = {(v.trip, v.position): v for v in fast.visits}
@@ -182,8 +267,10 @@ def test_a_trip_whose_vehicle_comes_after_the_day_is_lost() -> None:
     trips = tuple(replace(trip, block="a") for trip in city.trips)
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=300))
     world = FastWorld(city, steady(city))
+    run_episode(world, CELL, BEHAVIOURS["zero"])
+    assert departures(city, world.left_s) == (0, 1)
     run_episode(world, CELL, sixty)
-    assert departures(city, world.arrivals_s) == (0, 1)
+    assert departures(city, world.left_s) == (1, 1), "12 s at the door and a hold of a minute"
 
 
 # -- disruptions ----------------------------------------------------------------------------------
@@ -275,23 +362,23 @@ def test_whoever_changes_at_a_closed_stop_is_set_down_and_walks_back(
     assert waited[0] == pytest.approx(waited[1], rel=0.1) and min(waited) > 2000
 
 
-def test_a_slow_road_takes_longer_in_both_worlds(open_world: OpenWorld) -> None:
-    """A bus of SUMO needs about as much longer as the running time of the fast world grows."""
+def test_a_slow_road_takes_longer_in_both_worlds(open_world: OpenWorld, tmp_path: Path) -> None:
+    """By SUMO's own record, a bus needs about as much longer as in the fast world."""
     usual = street()
     road = usual.services[0].roads[0]
     window = Disruption("slow", road=road, from_s=500, until_s=1000, factor=3.0)
-    first, second = {}, {}
+    found = {}
     for name, city in (("usual", usual), ("slow", disrupted(usual, window))):
-        world = open_world(city)
+        world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
         run_episode(world, CELL, BEHAVIOURS["zero"])
-        for visit in world.visits:
-            found = first if visit.trip == 0 else second
-            if visit.trip < 2 and visit.position < 2:
-                at = next(v for v in world.visits if v[:2] == (visit.trip, visit.position + 1))
-                found[name, visit.position] = at.arrival_s - visit.departure_s
         world.close()
-    assert first["slow", 0] == first["usual", 0], "before the window nothing changes"
-    grown = second["slow", 0] / second["usual", 0]
+        halts = {(h.bus, h.stop): h for h in sumo_outputs.halts(tmp_path, city.horizon_s)}
+        start, end = (city.stops[stop].id for stop in city.services[0].stops[:2])
+        for number, trip in enumerate(city.trips):
+            run_s = halts[trip.id, end].started_s - halts[trip.id, start].ended_s
+            found[name, number] = run_s
+    assert found["slow", 0] == found["usual", 0], "before the window nothing changes"
+    grown = found["slow", 1] / found["usual", 1]
     fast = FastWorld(disrupted(usual, window), steady(usual, run_s=100), keep_visits=True)
     run_episode(fast, CELL, BEHAVIOURS["zero"])
     runs = [b.arrival_s - a.departure_s for a, b in itertools.pairwise(fast.visits)]
@@ -318,10 +405,10 @@ def test_the_duty_of_a_broken_bus_is_lost() -> None:
     city = small_city([[0, 1, 2]], [(0, 0), (0, 500)])
     trips = tuple(replace(trip, block="a") for trip in city.trips)
     city = replace(city, trips=trips, operations=Operations(duties=True))
-    whole = run_episode(FastWorld(city, steady(city)), CELL, sixty)
+    whole = run_episode(FastWorld(city, steady(city)), CELL, BEHAVIOURS["zero"])
     assert (whole.late_departures, whole.lost_trips) == (0, 0)
     city = disrupted(city, Disruption("breakdown", trip=0, stop=1))
-    broken = run_episode(FastWorld(city, steady(city)), CELL, sixty)
+    broken = run_episode(FastWorld(city, steady(city)), CELL, BEHAVIOURS["zero"])
     assert (broken.late_departures, broken.lost_trips) == (0, 1)
 
 
@@ -347,6 +434,48 @@ def test_both_worlds_execute_the_same_holds_of_the_same_events(open_world: OpenW
         visit = next(v for v in world.visits if (v.trip, v.position) == (trip, stop))
         assert visit.hold_s == executed
         assert visit.departure_s - visit.arrival_s >= int(executed)
+
+
+LIMITS: dict[str, tuple[Operations, list[float]]] = {  # the holds of a bus at its two stops
+    "terminals": (Operations(hold_at="terminals", max_hold_s=45.0), [45, 0]),
+    "listed": (Operations(hold_at="listed", control_points=(ControlPoint(1, 20.0),)), [0, 20]),
+    "latest": (Operations(latest_s=-58.0), []),
+    "earliest": (Operations(earliest_s=0.0, max_hold_s=10.0, ignored_share=1.0), []),
+    "load": (Operations(most_load=0.0), [60, 0]),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_of_holds_show_in_sumos_own_record(
+    open_world: OpenWorld, tmp_path: Path, name: str
+) -> None:
+    """The bus is due 100 s after its trip begins, and 400 s after it at the second stop.
+
+    It stands 12 s; two people do not need longer at the door.
+    """
+    operations, expected = LIMITS[name]
+    people = ((0, 0, 2),) if name == "load" else ()
+    city = small_cities.streets(services=1, trips=2, headway_s=1200, horizon_s=3000)
+    city = small_cities.with_groups(city, people)
+    due = [t.departure_s + after for t in city.trips for after in (100, 400, 2000)]
+    point = city.services[0].stops[1]
+    points = tuple(replace(p, stop=point) for p in operations.control_points)
+    operations = replace(operations, control_points=points)
+    city = replace(city, due_s=np.array(due, np.int32), operations=operations)
+    world = open_world(city, outputs=sumo_outputs.output_options(tmp_path))
+    run_episode(world, CELL, sixty)
+    world.close()
+    halts = {(h.bus, h.stop): h for h in sumo_outputs.halts(tmp_path, city.horizon_s)}
+    bus = city.trips[0]
+    stood = [halts[bus.id, city.stops[stop].id] for stop in city.services[0].stops[:2]]
+    seconds = [halt.ended_s - halt.started_s for halt in stood]
+    if name == "earliest":
+        assert [halt.ended_s for halt in stood] == [100, 400]
+    elif name == "latest":
+        assert stood[0].ended_s == 100 - 58 and stood[1].ended_s == stood[1].started_s + 72
+    else:
+        assert seconds == [12 + hold_s for hold_s in expected]
+        assert (stood[0].exchanged > 0) == (name == "load")
 
 
 # -- what a learner sees --------------------------------------------------------------------------
@@ -403,7 +532,7 @@ def test_a_comparison_of_a_city_with_duties_shows_late_departures_and_lost_trips
     trips = tuple(replace(t, block=b) for t, b in zip(city.trips, "aaa", strict=True))
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=3000))
     world = FastWorld(city, steady(city))
-    figures = measure(city, run_episode(world, CELL, sixty), world.arrivals_s)
+    figures = measure(city, run_episode(world, CELL, BEHAVIOURS["zero"]), world.arrivals_s)
     assert (figures["late_departures"], figures["lost_trips"]) == (1.0, 1.0)
     found = Comparison("small", "fast", (CELL,), {"zero": ""}, {"zero": {CELL: figures}})
     assert "Late departures" in text_table(found) and "Lost trips" in text_table(found)

@@ -327,12 +327,20 @@ def test_a_city_that_carries_a_writing_file_does_not_start(imported: City) -> No
 # -- real scenarios -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "lines"), [("hamburg/run_simulation.sumocfg", {"112", "17"})])
-def test_the_first_minutes_of_a_real_scenario_agree(name: str, lines: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "lines", "end_s", "told"),
+    [
+        ("hamburg/run_simulation.sumocfg", {"112", "17"}, 40, "serve a single stop"),
+        ("bologna-acosta/run.sumocfg", {"14", "86"}, 150, "a day of 150 s"),
+    ],
+)
+def test_the_first_minutes_of_a_real_scenario_agree(
+    name: str, lines: set[str], end_s: int, told: str
+) -> None:
     if not (DATA / name).is_file():
         pytest.skip(f"{DATA / name} is absent")
-    made = import_scenario(DATA / name, "hamburg", end_s=40)
+    made = import_scenario(DATA / name, "real", end_s=end_s)
     assert lines <= {service.route for service in made.city.services}
-    assert "serve a single stop" in made.told[-1]
+    assert told in made.told[-1]
     found = compare_with_sumo(DATA / name, made.city)
     assert found.arrivals > 5 and found.differences == 0

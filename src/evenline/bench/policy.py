@@ -1,27 +1,30 @@
 """How long a policy takes to answer: from a batch of events to its holds.
 
 The batches are those of one recorded day of the fast world without holding, answered one after the
-other in this process. Every built-in policy is measured, and an actor where the project has one.
+other in this process. Every built-in policy is measured, and an actor of each kind that the project
+has. For the look-ahead, the calls at stops that it must compute say how near it is to its floor.
 """
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenline.city.cells import demo_cell
-from evenline.control.event import Batch
+from evenline.control.event import SERVICE, STOP, Batch
 from evenline.control.state import contract_of
 from evenline.control.world import Policy
 from evenline.policies.actor import ActorPolicy, actor_of
 from evenline.policies.bundle import BUILT_IN, open_policy, tensors_of
+from evenline.policies.lookahead import LOOKAHEAD, Lookahead
 from evenline.rules.chain import CHAINS
 from evenline.worlds.open import OpenCity, open_city
 
 WARM_UP = 100  # batches; the first ones compile
-ACTORS = Path("data")
+ACTORS, KINDS = Path("data"), ("train", "taught")
 
 
 def bench_policy(city_name: str, document: Path | None = None) -> dict[str, Any]:
@@ -33,6 +36,7 @@ def bench_policy(city_name: str, document: Path | None = None) -> dict[str, Any]
         "batches": len(batches),
         "decisions": sum(len(batch.trips) for batch in batches),
         "policies": {name: latency(policy, batches) for name, policy in _policies(opened).items()},
+        "lookahead": floor(opened, batches),
     }
     if document is not None:
         _write(document, city_name, found)
@@ -50,12 +54,14 @@ def recorded_day(opened: OpenCity) -> list[Batch]:
 
 
 def _policies(opened: OpenCity) -> dict[str, Policy]:
-    """Every built-in policy, and the first actor that was trained for the city."""
+    """Every built-in policy, and the first actor of each kind that was trained for the city."""
     city = opened.city
     found: dict[str, Policy] = {
         name: open_policy(name, city, opened.calibration) for name in BUILT_IN
     }
-    for path in sorted((ACTORS / f"train-{opened.name}" / "actors").glob("*.safetensors"))[:1]:
+    folders = [ACTORS / f"{kind}-{opened.name}" / "actors" for kind in KINDS]
+    paths = [sorted(folder.glob("*.safetensors"))[:1] for folder in folders]
+    for path in chain.from_iterable(paths):
         actor = actor_of(tensors_of(path, path.read_bytes()), len(city.services))
         found[path.stem] = ActorPolicy(path.stem, actor, contract_of(city), CHAINS["raw"])
     return found
@@ -74,10 +80,36 @@ def latency(policy: Policy, batches: Sequence[Batch]) -> dict[str, float]:
     return {"p50_ms": round(float(half), 4), "p99_ms": round(float(most), 4)}
 
 
+def floor(opened: OpenCity, batches: Sequence[Batch]) -> dict[str, float]:
+    """The calls at stops that a decision of the look-ahead depends on, and the time for each.
+
+    Each hold changes the rest of the trip of the held bus, of those behind that are computed in
+    full, and of one more. The buses ahead are computed once.
+    """
+    policy = open_policy(LOOKAHEAD, opened.city, opened.calibration)
+    assert isinstance(policy, Lookahead)
+    raw = np.vstack([batch.raw for batch in batches])
+    stops = np.array([len(service.stops) for service in opened.city.services])
+    left = stops[raw[:, SERVICE].astype(int)] - 1 - raw[:, STOP]
+    calls = float(left.mean()) * len(policy.holds_s) * (policy.behind + 2)
+    for batch in batches[:WARM_UP]:
+        policy(batch)
+    began = time.perf_counter()
+    for batch in batches:
+        policy(batch)
+    each_s = (time.perf_counter() - began) / len(raw)
+    return {
+        "ms_per_decision": round(1e3 * each_s, 4),
+        "calls_per_decision": round(calls),
+        "ns_per_call": round(1e9 * each_s / calls, 1),
+    }
+
+
 def _write(document: Path, city_name: str, found: dict[str, Any]) -> None:
     """Write the figures between their marks in a document."""
     from evenline.figures.document import insert
 
+    ahead = found["lookahead"]
     text = [
         f"Made by `evenline bench policy --city {city_name} --docs {document.name}`: "
         f"{found['batches']:,} batches with {found['decisions']:,} decisions.",
@@ -85,5 +117,9 @@ def _write(document: Path, city_name: str, found: dict[str, Any]) -> None:
         "| Policy | Median, ms | 99th percentile, ms |",
         "| --- | ---: | ---: |",
         *(f"| {n} | {v['p50_ms']:.3f} | {v['p99_ms']:.3f} |" for n, v in found["policies"].items()),
+        "",
+        f"A decision of the look-ahead takes {ahead['ms_per_decision']:.3f} ms on average. Of its "
+        f"calls at stops, {ahead['calls_per_decision']:,} depend on the hold: "
+        f"{ahead['ns_per_call']:.0f} ns each.",
     ]
     insert(document, f"bench policy {found['city']}", "\n".join(text))

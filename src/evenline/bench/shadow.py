@@ -1,17 +1,22 @@
 """The load of a shadow: many buses, short polls, one core.
 
-Copies of `city` run a simulated day without holding; its positions are fed to a shadow with the
-look-ahead and all lines on, through protobuf, with a log on disk and a listener on the page. For
-more polls than a day of `city` has, its timetable begins again and again.
+Copies of `city` run a simulated day without holding. Another process serves the positions over
+HTTP on loopback; this one polls them and runs a shadow with the look-ahead, all lines on, a log on
+disk and the page, to which a third process listens. Polls follow each other faster than in reality.
+For more polls than a day of `city` has, its timetable begins again and again.
 """
 
 import gc
-import json
+import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +30,13 @@ from evenline.control.world import run_episode
 from evenline.live.feed import Position, Snapshot, write_message
 from evenline.live.frame import frame_of
 from evenline.live.lines import Line, lines_of
+from evenline.live.poll import Poller
+from evenline.live.polls import FeedClock, url_polls
 from evenline.live.record import Polled
+from evenline.live.running import Running
+from evenline.live.serve import serving
+from evenline.live.server import feed_route, shadow_app
 from evenline.live.shadow import Shadow
-from evenline.live.view import moving_view
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
@@ -35,6 +44,7 @@ from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
 NAME, MOST_COPIES = "city", 20
+PAUSE_S = 0.25  # between two polls, so that the page gets each one
 DAY_S = 86_400.0
 ROUND_S = 5 * HOUR_S  # the last trips of `city` start just before; then its timetable begins again
 BusPath = tuple[Floats, Floats]  # seconds, and metres along the line
@@ -58,12 +68,14 @@ def bench_shadow(
     feed = Feed(one.city, lines_of(one.city, None), paths, count, rounds)
     city = replace(copies(repeated(one.city, rounds), count), name=f"{NAME}x{count}")
     opened = OpenCity(city.name, city, copied(_repeated_hours(one.fitted(), rounds), count))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _served(feed, begin_s, every_s) as url:
         names = [service.id for service in city.services]
         shadow = Shadow(opened, "lookahead", names, log=Path(folder) / "log.jsonl")
         gc.freeze()  # as `shadow run` does
         try:
-            return _measure(shadow, feed, begin_s, polls, every_s, on_poll)
+            shown = Running(shadow)
+            with serving(shadow_app(shown)) as page, _listener(page):
+                return _measure(shown, url, polls, every_s, on_poll)
         finally:
             gc.unfreeze()
             shadow.close()
@@ -144,39 +156,118 @@ class Feed(NamedTuple):
         return write_message(Snapshot(frame.moment(second), tuple(reports))), len(reports)
 
 
+class _Ahead:
+    """The messages of a feed, one a request; the next one is made while the last one is used."""
+
+    def __init__(self, feed: Feed, begin_s: float, every_s: float) -> None:
+        self._feed, self._begin_s, self._every_s, self._number = feed, begin_s, every_s, 0
+        self._maker = ThreadPoolExecutor(1)
+        self._next = self._maker.submit(self._make)
+
+    def _make(self) -> bytes:
+        return self._feed.message(self._begin_s + self._number * self._every_s)[0]
+
+    def __call__(self) -> bytes:
+        message = self._next.result()
+        self._number += 1
+        self._next = self._maker.submit(self._make)
+        return message
+
+
+def _serve(feed: Feed, begin_s: float, every_s: float, pipe: Connection) -> None:
+    from starlette.applications import Starlette
+
+    with serving(Starlette(routes=[feed_route(_Ahead(feed, begin_s, every_s))])) as url:
+        pipe.send(url)
+        pipe.recv()  # until the meter ends
+
+
+def _listen(url: str) -> None:
+    with urllib.request.urlopen(url) as news:
+        while news.read1(2**16):
+            pass
+
+
+@contextmanager
+def _served(feed: Feed, begin_s: float, every_s: float) -> Iterator[str]:
+    """The address of a feed that another process serves."""
+    ours, theirs = multiprocessing.Pipe()
+    spawn = multiprocessing.get_context("spawn")
+    server = spawn.Process(target=_serve, args=(feed, begin_s, every_s, theirs), daemon=True)
+    server.start()
+    try:
+        yield f"{ours.recv()}vehicle_positions.pb"
+        ours.send(None)
+    finally:
+        server.join(timeout=5)
+        server.terminate()
+
+
+@contextmanager
+def _listener(page: str) -> Iterator[None]:
+    """A process that listens to a page."""
+    listener = multiprocessing.get_context("spawn").Process(
+        target=_listen, args=(f"{page}news",), daemon=True
+    )
+    listener.start()
+    try:
+        yield
+    finally:
+        listener.terminate()
+
+
+class _Timed(Poller):
+    """A poller that notes when it began to ask."""
+
+    began: tuple[float, float] = (0.0, 0.0)
+
+    def poll(self, read: Callable[[bytes], Any] = bytes) -> Any:
+        self.began = time.perf_counter(), time.process_time()
+        return super().poll(read)
+
+
 def _measure(
-    shadow: Shadow, feed: Feed, begin_s: float, polls: int, every_s: float,
-    on_poll: Callable[[], None],
-) -> dict[str, Any]:  # fmt: skip
-    rows = []
-    for number in range(polls + 1):
-        second = begin_s + number * every_s
-        message, buses = feed.message(second)
-        polled = Polled(shadow.frame.moment(second), message)
-        began, began_cpu = time.perf_counter(), time.process_time()
-        shadow.take(polled)
-        advised, advised_cpu = time.perf_counter(), time.process_time()
-        json.dumps(moving_view(shadow, second - 2 * every_s))
-        ended, ended_cpu = time.perf_counter(), time.process_time()
-        if number > 0:  # the first poll compiles
-            wall, used = (advised - began, ended - advised), advised_cpu - began_cpu
-            rows.append((buses, *wall, used, ended_cpu - began_cpu))
-            on_poll()
-    buses_seen, took_s, shown_s, used_s, all_s = np.array(rows).T
+    running: Running, url: str, polls: int, every_s: float, on_poll: Callable[[], None]
+) -> dict[str, Any]:
+    rows: list[tuple[int, float, float]] = []  # buses, seconds by the clock and of the processor
+    poller, used_s = _Timed(url, every_s), 0.0
+
+    def timed(answers: Iterator[Polled]) -> Iterator[Polled]:
+        nonlocal used_s
+        for polled in answers:
+            if polled.failure:
+                raise InputError(f"the feed failed: {polled.failure}")
+            yield polled
+            ended, used = time.perf_counter(), time.process_time()  # the advice is logged
+            if not rows:
+                used_s = used  # the first poll compiles
+            buses = sum(running.shadow.situation.tracks.counts().values())
+            rows.append((buses, ended - poller.began[0], used - poller.began[1]))
+            if len(rows) > 1:
+                on_poll()
+            if len(rows) > polls:
+                running.ended.set()
+
+    clock = FeedClock(1.0, lambda: 0.0, lambda: 0.0)  # of the messages alone
+    answers = url_polls(poller, every_s / PAUSE_S, running.ended, clock=clock)
+    running.follow(timed(answers))
+    if running.error is not None:
+        raise running.error
+    used_s = time.process_time() - used_s
+    buses, took_s, cpu_s = np.array(rows[1:]).T
     found: dict[str, Any] = {
-        "buses_mean": round(float(buses_seen.mean())),
-        "buses_most": int(buses_seen.max()),
+        "buses_mean": round(float(buses.mean())),
+        "buses_most": int(buses.max()),
         "polls": polls,
         "every_s": every_s,
     }
-    for name, seconds in (("", took_s), ("_cpu", used_s)):
+    for name, seconds in (("", took_s), ("_cpu", cpu_s)):
         for share in (50, 99):
             ms = round(1000 * float(np.percentile(seconds, share)), 1)
             found[f"poll_to_advice{name}_p{share}_ms"] = ms
     return found | {
-        "view_p99_ms": round(1000 * float(np.percentile(shown_s, 99)), 1),
-        "cpu_s": round(float(all_s.sum()), 1),
-        "share_of_one_core": round(float(all_s.sum()) / (polls * every_s), 4),
-        "advice": len(shadow.advice),
+        "cpu_s": round(used_s, 1),
+        "share_of_one_core": round(used_s / (polls * every_s), 4),
+        "advice": len(running.shadow.advice),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }

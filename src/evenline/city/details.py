@@ -109,8 +109,10 @@ def _disruption(city: City, row: Row) -> Disruption:
     kind = row["kind"]
     stops = {stop.id: i for i, stop in enumerate(city.stops)}
     trips = {trip.id: i for i, trip in enumerate(city.trips)}
-    for column, kinds in (("factor", (SLOW,)), ("stop_id", (BREAKDOWN,))):
-        if row[column] and kind not in kinds:
+    unused = {"factor": kind != SLOW, "stop_id": kind != BREAKDOWN}
+    unused |= dict.fromkeys(("from_s", "until_s"), kind == CANCELLED)
+    for column, empty in unused.items():
+        if empty and row[column]:
             raise InputError(f"{row.where}: leave {column} empty for the kind {kind}")
     of_trip = kind in (CANCELLED, BREAKDOWN)
     stop = row.one_of("stop_id", stops, "stop") if row["stop_id"] else -1

@@ -53,11 +53,12 @@ class Operations:
     """What is allowed and what happens, beside the timetable.
 
     `hold_at` is every stop, the first stop of each trip, or only the listed control points; a
-    listed one has its own cap everywhere. `earliest_s` and `latest_s` are allowances: at a control
-    point a bus leaves at most `earliest_s` before its schedule, and no hold makes it leave more
-    than `latest_s` after it. A bus with more than `most_load` of its places taken is not held. Of
-    the holds, `ignored_share` do not happen and `cut_share` are cut short; drivers round their
-    departure to `round_s`. Of the trips, `cancelled_share` of every day do not run; `disruptions`
+    listed one has its own cap everywhere. `earliest_s` and `latest_s` are allowances: no bus leaves
+    a control point more than `earliest_s` before its schedule, however long it must wait, and no
+    hold makes it leave more than `latest_s` after it. A bus with more than `most_load` of its
+    places taken is not held. Of the holds, `ignored_share` do not happen and `cut_share` are cut
+    short; drivers round their departure to `round_s`. None of these three shortens the wait for the
+    earliest departure. Of the trips, `cancelled_share` of every day do not run; `disruptions`
     lists what else goes wrong. With `duties`, trips of one duty share a vehicle, which rests
     `recovery_s` in between.
     """
@@ -89,7 +90,7 @@ class Operations:
     def limits_holds(self) -> bool:
         """Whether a hold may be executed otherwise than it was asked for."""
         return (
-            bool(self.control_points)
+            any(point.max_hold_s != self.max_hold_s for point in self.control_points)
             or (self.hold_at, self.max_hold_s) != (EVERY_STOP, LONGEST_HOLD_S)
             or (self.earliest_s, self.latest_s) != (None, None)
             or self.most_load < 1.0

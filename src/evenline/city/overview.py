@@ -14,7 +14,7 @@ from evenline.city.model import City, Floats, Stop, road_ways, visit_offsets
 from evenline.city.schedule import scheduled_s
 
 HOUR_S = 3600
-FAST_KMH = 100.0
+FAST_KMH, SLOW_KMH = 100.0, 3.0
 CLOSE_S = 60  # trips of a service that start closer to each other look like one
 FAR_M = 300.0
 KMH = 3.6  # for 1 m/s
@@ -42,7 +42,7 @@ def overview(city: City) -> Overview:
     speeds = [] if city.due_s is None else _speeds(city)
     tables = [_services(city, speeds), _headways(city), _demand(city), *_blocks(city)]
     warnings = (
-        *_fast(city, speeds), *_close(city), *_far(city), *_late(city), *_overlapping(city),
+        *_odd_speeds(city, speeds), *_close(city), *_far(city), *_late(city), *_overlapping(city),
         *_unused(city),
     )  # fmt: skip
     return Overview(tuple(tables), warnings)
@@ -157,21 +157,21 @@ def _speeds(city: City) -> list[Floats]:
     return found
 
 
-def _fast(city: City, speeds: Sequence[Floats]) -> Iterable[str]:
-    """Pairs of stops between which trips would have to hurry, with the fastest."""
-    fastest: dict[tuple[int, int], float] = defaultdict(float)
-    count: dict[tuple[int, int], int] = defaultdict(int)
+def _odd_speeds(city: City, speeds: Sequence[Floats]) -> Iterable[str]:
+    """Pairs of stops between which trips would have to hurry, or to crawl, with the worst."""
+    found: dict[tuple[int, int, bool], list[float]] = defaultdict(list)
     for trip, each in zip(city.trips, speeds, strict=False):
-        for position in np.flatnonzero(each > FAST_KMH).tolist():
-            key = trip.service, position
-            fastest[key], count[key] = max(fastest[key], float(each[position])), count[key] + 1
-    for (number, position), speed in fastest.items():
+        for position in np.flatnonzero((each > FAST_KMH) | (each < SLOW_KMH)).tolist():
+            speed = float(each[position])
+            found[trip.service, position, speed > FAST_KMH].append(speed)
+    for (number, position, hurry), odd in found.items():
         service = city.services[number]
         first, second = (city.stops[stop] for stop in service.stops[position : position + 2])
-        how = f"{speed:,.0f} km/h" if np.isfinite(speed) else "no time at all"
+        how = f"{max(odd):,.0f} km/h" if hurry else f"only {min(odd):.1f} km/h"
+        how = how if np.isfinite(max(odd)) else "no time at all"
         yield (
             f"{service.id}: {how} by the schedule from {called(first)} to {called(second)}, "
-            f"{_some(count[number, position], 'trip')}"
+            f"{_some(len(odd), 'trip')}"
         )
 
 

@@ -110,6 +110,11 @@ def _check_operations(city: City) -> None:
             raise InputError(f"operations: {name} needs a schedule; add schedule.csv")
         if allowance_s is not None and not math.isfinite(allowance_s):
             raise InputError(f"operations: {name} {allowance_s} must be a finite number")
+    if o.earliest_s is not None and o.latest_s is not None and o.earliest_s + o.latest_s < 0.0:
+        raise InputError(
+            f"operations: earliest_s {o.earliest_s} and latest_s {o.latest_s}: the earliest "
+            "departure is after the latest; their sum must be at least 0"
+        )
     for row, point in enumerate(o.control_points, 1):
         if not 0.0 <= point.max_hold_s <= LONGEST_HOLD_S:
             raise InputError(
@@ -125,6 +130,8 @@ def _check_disruption(city: City, where: str, each: Disruption) -> None:
         raise InputError(f"{where}: kind {each.kind!r}; choose {choice(KINDS)}")
     if each.kind in (CANCELLED, BREAKDOWN) and not 0 <= each.trip < len(city.trips):
         raise InputError(f"{where}: {each.kind} needs a trip of the city")
+    if each.kind == CANCELLED and (each.from_s, each.until_s) != (0, None):
+        raise InputError(f"{where}: a trip is cancelled as a whole; leave from_s and until_s empty")
     if each.kind == BREAKDOWN and each.stop >= 0:
         trip = city.trips[each.trip]
         if each.stop not in city.services[trip.service].stops[:-1]:

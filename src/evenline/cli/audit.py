@@ -18,6 +18,7 @@ from evenline.cli.options import (
     WidthsOption,
     WorkersOption,
     executor_of,
+    print_notes,
     widths_of,
 )
 from evenline.cli.scenario import audit_scenario
@@ -68,6 +69,7 @@ def audit_fidelity(
     print_lines(lines)
     if docs is not None:
         write_document(docs, name, lines, folder)
+    print_notes(city, "fast", calibration)
     print(folder)
     if not accepted(lines):
         raise typer.Exit(1)
@@ -122,6 +124,7 @@ def audit_replay(
     for figure in figures:
         verdict = {True: "pass", False: "FAIL", None: ""}[figure.passed]
         print(f"{figure.name:45} {figure.text():>34}   paper {figure.paper_text():>12}  {verdict}")
+    print_notes(city, "sumo")
     print(folder / "replay.html")
     if any(figure.passed is False for figure in figures):
         raise typer.Exit(1)

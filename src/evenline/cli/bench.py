@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CityOption, DocsOption, JsonOption, ReplayOption, print_table
+from evenline.cli.options import (
+    CityOption,
+    DocsOption,
+    JsonOption,
+    ReplayOption,
+    print_notes,
+    print_table,
+)
 from evenline.support.progress import progress_bar, stderr
 
 app = typer.Typer(no_args_is_help=True, help="Measure speed and memory.")
@@ -27,6 +34,7 @@ def bench_sumo(
         print(json.dumps(found))
     else:
         print_table("SUMO world against bare SUMO", {k: str(v) for k, v in found.items()})
+        print_notes(city, "sumo")
 
 
 @app.command("fast")
@@ -49,6 +57,7 @@ def bench_fast(
         print(json.dumps(found))
     else:
         print_table("fast world", {k: str(v) for k, v in found.items()})
+        print_notes(city, "fast")
 
 
 @app.command("replay")
@@ -133,3 +142,4 @@ def bench_policy(
     else:
         times = {n: f"{v['p50_ms']} / {v['p99_ms']}" for n, v in found["policies"].items()}
         print_table("ms of an answer: median / 99th percentile", times)
+        print_notes(city, "fast")

@@ -15,6 +15,7 @@ from evenline.cli.options import (
     executor_of,
     numbers_of,
     print_columns,
+    print_notes,
     print_table,
 )
 from evenline.support.progress import stderr
@@ -164,6 +165,7 @@ def regime(
     document, checks = write_regime(city, seeds, out, executor_of(executor, address, workers))
     for check in checks:
         print(check.said)
+    print_notes(city, "sumo")
     print(document)
     if not all(check.holds for check in checks):
         raise typer.Exit(1)

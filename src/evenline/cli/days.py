@@ -143,4 +143,5 @@ def calibrate(
     rows = {k: f"{v:,}" for k, v in found.residuals.items()}
     rows |= {f"overtaking_share_{world}": f"{share:.4f}" for world, share in passing.items()}
     print_table(f"calibration of {city}", rows)
+    print_notes(city, "sumo")
     print(place_in_city(city, folder / "calibration.json"))

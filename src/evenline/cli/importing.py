@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Read = Callable[[str], Imported]  # the city under a name
 
-SHOWN = 20  # lines about what is left out
 OWN = "own"
 
 
@@ -88,10 +87,8 @@ def finish(
     wish = None if demand is None else Demand(demand, passengers, seed)
     with stderr.status(f"writing {out}"):
         opened, people = write_city(found, out, wish, variation, force)
-    for line in found.told[:SHOWN]:
+    for line in found.told:
         print(line)
-    if len(found.told) > SHOWN:
-        print(f"and {len(found.told) - SHOWN:,} lines more of this kind")
     if people is not None:
         show_people(people)
     elif not len(opened.city.journeys):
@@ -137,11 +134,19 @@ def gtfs(
     roads: RoadsOption = None,
     bridge: BridgeOption = False,
     lefthand: LefthandOption = False,
+    blocks: Annotated[
+        bool, typer.Option(help="Let the trips of one block share a vehicle.")
+    ] = True,
+    capacity: Annotated[
+        str,
+        typer.Option(help="Passengers that a bus takes, as 90, or by route as 10=90,11=50."),
+    ] = "",
 ) -> "Read":
     """Import some routes of a GTFS feed on a day as a city folder.
 
     Without a map, roads follow the shapes of the lines. What is left out is listed.
     """
+    from evenline.city.importers.fleet import capacities_of
     from evenline.city.importers.gtfs import read_gtfs
     from evenline.city.importers.timetable import Wanted
 
@@ -150,11 +155,11 @@ def gtfs(
     start_s, end_s = _window(hours)
     chosen = tuple(filter(None, (route.strip() for route in routes.split(","))))
     wanted = Wanted(chosen, _date(date), start_s, end_s, patterns == "all")
-    lay = _lay(roads, bridge, lefthand)
+    lay, capacities = _lay(roads, bridge, lefthand), capacities_of(capacity)
 
     def read(name: str) -> "Imported":
         with stderr.status(f"reading {feed}"):
-            return read_gtfs(feed, wanted, name, lay)
+            return read_gtfs(feed, wanted, name, lay, capacities, blocks)
 
     return read
 

@@ -9,6 +9,7 @@ from evenline.cli.options import (
     CalibrationOption,
     CityOption,
     WidthsOption,
+    print_notes,
     print_table,
     widths_of,
 )
@@ -63,6 +64,7 @@ def train(
             if "-at-" not in name
         },
     )
+    print_notes(city, "fast", calibration)
     print(folder)
 
 

@@ -4,7 +4,8 @@ import contextlib
 import gc
 import json
 import sys
-import time
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,15 +51,19 @@ def feed_record(
     out: Annotated[Path, typer.Option(help="Folder for the recording.")],
     every: EveryOption = 15.0,
     hours: Annotated[float, typer.Option(min=0, help="How long to record.")] = 24.0,
+    speed: Annotated[float, typer.Option(min=0.1, help="Of a simulated feed.")] = 1.0,
     header: HeaderOption = None,
 ) -> None:
     """Poll a feed and keep every message, hashed. Run it again to go on in the same folder."""
     from evenline.live.poll import Poller
-    from evenline.live.record import record
+    from evenline.live.polls import record
 
-    poller, until_s = Poller(url, every, headers_of(header)), time.time() + 3600 * hours
+    poller, ended = Poller(url, every, headers_of(header)), threading.Event()
+    timer = threading.Timer(3600 * hours, ended.set)
+    timer.daemon = True
+    timer.start()
     with stderr.status(url) as status, contextlib.suppress(KeyboardInterrupt):
-        record(poller, out, until_s, lambda line: status.update(f"{url}: {line}"))
+        record(poller, out, ended, lambda line: status.update(f"{url}: {line}"), speed)
     print(out)
 
 
@@ -72,6 +77,18 @@ def feed_serve(
     noise: NoiseOption = 5.0,
     loss: LossOption = 0.0,
     delay: DelayOption = 0.0,
+    unknown: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of buses whose trip id is unknown.")
+    ] = 0.0,
+    twice: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of buses that report under two names.")
+    ] = 0.0,
+    silent: Annotated[
+        str, typer.Option(help="Seconds of the day without news, such as 1200-1500.")
+    ] = "",
+    occupancy: Annotated[
+        bool, typer.Option("--occupancy", help="Buses say how full they are.")
+    ] = False,
     host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on.")] = 8701,
     token: Annotated[str, typer.Option(help="Token for holds (default: a new one).")] = "",
@@ -85,8 +102,15 @@ def feed_serve(
     from evenline.live.street import StreetFeed, open_street
     from evenline.worlds.open import open_city
 
+    faults = replace(
+        _faults(noise, loss, delay),
+        unknown=unknown,
+        twice=twice,
+        silent=_span(silent),
+        occupancy=occupancy,
+    )
     street = open_street(world, open_city(city, calibration), demo_cell(seed))
-    feed = StreetFeed(street, _faults(noise, loss, delay), np.random.default_rng(seed))
+    feed = StreetFeed(street, faults, np.random.default_rng(seed))
     serve_street(feed, host, port, speed, begin, token, _say)
 
 
@@ -94,6 +118,16 @@ def _faults(noise: float, loss: float, delay: float) -> "Faults":
     from evenline.live.street import Faults
 
     return Faults(noise_m=noise, loss=loss, delay_s=delay)
+
+
+def _span(text: str) -> tuple[float, float]:
+    """Two seconds of the day from a text such as 1200-1500."""
+    begin, dash, end = text.partition("-")
+    if not text:
+        return 0.0, 0.0
+    if not (dash and begin.isdecimal() and end.isdecimal() and int(begin) < int(end)):
+        raise InputError(f"silent {text!r}: write two seconds of the day, such as 1200-1500")
+    return float(begin), float(end)
 
 
 def _say(line: str) -> None:
@@ -128,6 +162,12 @@ def shadow_run(
         list[str] | None, typer.Option(help="Name of the proxy in front of the page.")
     ] = None,
     header: HeaderOption = None,
+    updates: Annotated[
+        str, typer.Option(help="Address of trip updates, if they are a feed of their own.")
+    ] = "",
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="Say an advice that nobody took again.")
+    ] = False,
     street: Annotated[
         str, typer.Option(help="Simulated street that carries out what is accepted.")
     ] = "",
@@ -139,7 +179,8 @@ def shadow_run(
 ) -> None:
     """Follow a feed, show advice on a page, log everything; hold nobody. Ends with Ctrl-C."""
     from evenline.live.measure import lead_for
-    from evenline.live.running import Running, url_polls
+    from evenline.live.polls import Updates, later, paced, url_polls, with_silence
+    from evenline.live.running import Running
     from evenline.live.serve import check_host, serve_shadow
     from evenline.live.shadow import Rules, Shadow
     from evenline.worlds.open import open_city
@@ -150,7 +191,7 @@ def shadow_run(
     points = frozenset(name for name in stops.split(",") if name)
     for name in sorted(points - known):
         raise InputError(f"stop {name!r} is not in {opened.name}; name stops by their ids")
-    rules = Rules(lead or lead_for(every), max(75.0, 3 * every), stops=points)
+    rules = Rules(lead or lead_for(every), max(75.0, 3 * every), repeat=repeat, stops=points)
     path = log or Path("results") / "shadow" / f"{opened.name}.jsonl"
     shadow = Shadow(opened, policy, [name for name in lines.split(",") if name], rules, path)
     running = Running(shadow, street, street_token, accept)
@@ -161,12 +202,16 @@ def shadow_run(
 
             if speed == 0:
                 raise InputError("speed 0: only a recorded feed can be played at once")
-            poller = Poller(feed, every, headers_of(header))
-            polls = url_polls(poller, speed, running.ended)
+            sent = headers_of(header)
+            apart = Updates(Poller(updates, every, sent)) if updates else None
+            polls = url_polls(Poller(feed, every, sent), speed, running.ended, apart)
         else:
-            from evenline.live.record import paced, played
+            from evenline.live.record import played
 
-            polls = paced(played(Path(feed), every), speed, lambda s: _wait(running.ended, s))
+            if updates:
+                raise InputError(f"updates {updates!r}: a recorded feed has its own; leave it out")
+            left = later(played(Path(feed), every), shadow.frame.moment(shadow.now_s))
+            polls = paced(with_silence(left, every), speed, running.ended.wait)
         if page:
             serve_shadow(running, polls, host, port, token, public_host or (), _say)
         else:
@@ -179,10 +224,6 @@ def shadow_run(
         with running.lock:
             shadow.close()
     print(path)
-
-
-def _wait(ended: object, seconds: float) -> None:
-    ended.wait(seconds)  # type: ignore[attr-defined]
 
 
 @app.command("report")

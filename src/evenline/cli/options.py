@@ -72,7 +72,7 @@ def widths_of(text: str) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def print_notes(city: str, world: str, calibration: Path | None) -> None:
+def print_notes(city: str, world: str, calibration: Path | None = None) -> None:
     """Print what a result of this city must say."""
     from evenline.worlds.open import open_city
 

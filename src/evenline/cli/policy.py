@@ -23,6 +23,7 @@ from evenline.cli.options import (
     WorkersOption,
     WorldOption,
     executor_of,
+    print_notes,
 )
 from evenline.support.errors import InputError
 from evenline.support.progress import stderr
@@ -150,7 +151,10 @@ def check(
         "latency_ms_p99": round(1e3 * float(np.percentile(spent_s, 99)), 3),
     }
     if isinstance(policy, Lookahead):
-        found |= {"unseen_stops": policy.unseen_stops, "lost_buses": policy.lost_buses}
+        counted = ("unseen_stops", "lost_buses", "repeated_reports", "unknown_buses")
+        found |= {name: getattr(policy, name) for name in counted}
+    if notes := opened.notes("fast"):
+        found["notes"] = notes
     error_s = _against_onnx(policy, opened, replay, found)
     print(json.dumps(found, indent=2))
     if not error_s <= ONNX_TOLERANCE_S:
@@ -225,6 +229,7 @@ def tune(
         values = ", ".join(f"{value:.4g}" for value in each.constants)
         mark = "  chosen" if each == chosen else ""
         print(f"{each.generalized_s:10,.1f}  {each.completion:9.4f}  {values}{mark}")
+    print_notes(city, "fast", calibration)
     print(tuned)
 
 
@@ -292,7 +297,9 @@ def sensitivity(
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*sentences(found), folder, sep="\n")
+    print(*sentences(found), sep="\n")
+    print_notes(city, "fast", calibration)
+    print(folder)
 
 
 def worth(
@@ -304,23 +311,28 @@ def worth(
     policy: Annotated[
         list[str] | None, typer.Option(help="A further controller to measure; repeatable.")
     ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(help="A further base of the forecast, such as a tuned rule; repeatable."),
+    ] = None,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
 ) -> None:
     """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
     clairvoyant, in the fast world.
     """
-    from evenline.experiments.worth import TITLES, rows
-    from evenline.experiments.worth import worth as run
+    from evenline.experiments.worth_page import TITLES, rows
+    from evenline.experiments.worth_page import worth as run
 
     folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = run(city, folder, blocks, docs, calibration, force, workers, policy or ())
+    found = run(city, folder, blocks, docs, calibration, force, workers, policy or (), base or ())
     for group, title in TITLES.items():
         table = rows(found, group)
         widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
         print(title)
         for row in table:
             print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+    print_notes(city, "fast", calibration)
     print(folder)
 
 
@@ -338,19 +350,20 @@ def whatif(
         bool, typer.Option("--robustness", help="Repeat the hardest settings for our controllers.")
     ] = False,
     docs: DocsOption = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Vary one thing of a city's operation at a time: holds, drivers, demand, headway, buses."""
+    from evenline.experiments.robustness import robustness as repeat
     from evenline.experiments.whatif import RESULT, rows
-    from evenline.experiments.whatif import robustness as repeat
     from evenline.experiments.whatif import whatif as run
 
     if robustness:
         if docs is None:
             raise InputError("--robustness writes a document; name it with --docs")
-        print(repeat(docs))
+        print(repeat(docs, out or Path("results") / "robustness", workers=workers))
         return
     folder = out or Path("results") / f"whatif-{Path(city).name}"
-    found, said = run(city, policy, folder, blocks, calibration, force, docs)
+    found, said = run(city, policy, folder, blocks, calibration, force, docs, workers)
     if as_json:
         print(json.dumps(json.loads((folder / RESULT).read_text()), sort_keys=True))
         return
@@ -358,4 +371,6 @@ def whatif(
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*said, folder, sep="\n")
+    print(*said, sep="\n")
+    print_notes(city, "fast", calibration)
+    print(folder)

@@ -1,7 +1,8 @@
 """What becomes of a hold: what the city's operations allow of it, and what the driver makes of it.
 
 Every hold of every policy passes `executed_s`, in both worlds and in compiled code; the executed
-hold is the one that is recorded. A forecast uses `allowed_s`, which knows no luck of the day.
+hold is the one that is recorded. A forecast uses `allowed_s`, which knows no luck of the day. The
+earliest departure is a rule of the timetable, not a hold: neither a cap nor a driver changes it.
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from evenline.city.demand import Cell
 from evenline.city.model import City, Ints, visit_offsets
-from evenline.city.operations import CANCELLED, EVERY_STOP, LISTED, Disruption
+from evenline.city.operations import CANCELLED, EVERY_STOP, LONGEST_HOLD_S, TERMINALS, Disruption
 from evenline.control.event import BASE_DWELL, CAPACITY, ON_BOARD, TIME, Array
 from evenline.support.compiled import shared
 
@@ -24,7 +25,7 @@ class Limits(NamedTuple):
     """What the operations allow at each stop visit; no rows if they allow everything."""
 
     cap_s: Array  # longest hold; 0 away from control points
-    earliest_s: Array  # no departure before this second
+    earliest_s: Array  # no departure before this second; -inf away from control points
     latest_s: Array  # no hold beyond this second
     most_load: float
     ignored_share: float
@@ -39,18 +40,20 @@ def limits_of(city: City) -> Limits:
         nothing = np.zeros(0)
         return Limits(nothing, nothing, nothing, 1.0, 0.0, 0.0, 0.0)
     caps = {point.stop: point.max_hold_s for point in o.control_points}
-    usual = 0.0 if o.hold_at == LISTED else o.max_hold_s
-    cap_s, first = np.empty(int(visit_offsets(city)[-1])), visit_offsets(city)
+    cap_s, first = np.zeros(int(visit_offsets(city)[-1])), visit_offsets(city)
+    control_point = np.zeros(len(cap_s), bool)
     for t, trip in enumerate(city.trips):
         for position, stop in enumerate(city.services[trip.service].stops):
-            everywhere = o.hold_at == EVERY_STOP or position == 0 or stop in caps
-            cap_s[first[t] + position] = caps.get(stop, usual) if everywhere else 0.0
+            usual = o.hold_at == EVERY_STOP or (o.hold_at == TERMINALS and position == 0)
+            if usual or stop in caps:
+                control_point[first[t] + position] = True
+                cap_s[first[t] + position] = caps.get(stop, o.max_hold_s)
     due_s = np.zeros(len(cap_s)) if city.due_s is None else city.due_s.astype(float)
     early = -np.inf if o.earliest_s is None else due_s - o.earliest_s
     late = np.inf if o.latest_s is None else due_s + o.latest_s
     return Limits(
         cap_s,
-        np.where(cap_s > 0.0, early, -np.inf),
+        np.where(control_point, early, -np.inf),
         np.broadcast_to(late, cap_s.shape).astype(float),
         o.most_load,
         o.ignored_share,
@@ -60,34 +63,50 @@ def limits_of(city: City) -> Limits:
 
 
 @shared
-def _least_s(limits: Limits, visit: int, leaves: float) -> float:
+def _wait_s(limits: Limits, visit: int, leaves: float) -> float:
     """The wait for the earliest departure."""
-    return float(max(min(limits.earliest_s[visit] - leaves, limits.cap_s[visit]), 0.0))
+    return float(max(limits.earliest_s[visit] - leaves, 0.0))
+
+
+@shared
+def _within_s(limits: Limits, visit: int, leaves: float, hold_s: float) -> float:
+    """A hold within the cap and the latest departure."""
+    return float(min(hold_s, limits.cap_s[visit], max(limits.latest_s[visit] - leaves, 0.0)))
+
+
+@shared
+def _limited_s(limits: Limits, visit: int, raw: Array, hold_s: float) -> float:
+    """What cap, latest departure and load leave of a hold."""
+    if raw[ON_BOARD] > limits.most_load * raw[CAPACITY]:
+        return 0.0
+    return _within_s(limits, visit, raw[TIME] + raw[BASE_DWELL], hold_s)
 
 
 @shared
 def allowed_s(limits: Limits, visit: int, raw: Array, hold_s: float) -> float:
-    """What the operations allow of a hold, for one event."""
-    leaves = raw[TIME] + raw[BASE_DWELL]
-    if raw[ON_BOARD] > limits.most_load * raw[CAPACITY]:
-        hold_s = 0.0
-    hold_s = min(hold_s, limits.cap_s[visit], max(limits.latest_s[visit] - leaves, 0.0))
-    return max(hold_s, _least_s(limits, visit, leaves))
+    """What the operations allow of a hold, for one event; with the wait for the earliest departure,
+    as far as a hold can be that long.
+    """
+    wait_s = min(_wait_s(limits, visit, raw[TIME] + raw[BASE_DWELL]), LONGEST_HOLD_S)
+    return max(_limited_s(limits, visit, raw, hold_s), wait_s)
 
 
 @shared
 def executed_s(limits: Limits, visit: int, raw: Array, hold_s: float, luck: float) -> float:
-    """The hold that happens: what is allowed, as the driver does it with this luck (0 to 1)."""
+    """The hold that happens: what is allowed, as the driver does it with this luck (0 to 1).
+
+    It is longer than any cap where the bus waits for its earliest departure.
+    """
     leaves = raw[TIME] + raw[BASE_DWELL]
-    hold_s = allowed_s(limits, visit, raw, hold_s)
+    hold_s = _limited_s(limits, visit, raw, hold_s)
     if luck < limits.ignored_share:
         hold_s = 0.0
     elif luck < limits.ignored_share + limits.cut_share:
         hold_s *= (luck - limits.ignored_share) / limits.cut_share
     if limits.round_s > 0.0 and hold_s > 0.0:
         told = math.floor((leaves + hold_s) / limits.round_s + 0.5) * limits.round_s
-        hold_s = min(max(told - leaves, 0.0), limits.cap_s[visit])
-    return max(hold_s, _least_s(limits, visit, leaves))
+        hold_s = _within_s(limits, visit, leaves, max(told - leaves, 0.0))
+    return max(hold_s, _wait_s(limits, visit, leaves))
 
 
 # -- the luck of a day ----------------------------------------------------------------------------
@@ -169,7 +188,7 @@ def next_departures_s(city: City) -> Array:
 
 
 class Departures(NamedTuple):
-    """How many trips left late, and how many never left."""
+    """How many trips left their first stop late, and how many never came to it."""
 
     late: int
     lost: int
@@ -178,13 +197,11 @@ class Departures(NamedTuple):
 LATE_S = 60
 
 
-def departures(city: City, arrivals_s: Ints) -> Departures:
-    """Count late departures and lost trips of a day, from the arrival of each stop visit.
+def departures(city: City, left_s: Ints) -> Departures:
+    """Count late departures and lost trips of a day, from when each trip left its first stop.
 
-    A trip is late if it reaches its first stop more than a minute after its scheduled departure.
+    A trip is late if it leaves its first stop more than a minute after its scheduled departure, or
+    still stands there then when the day ends. A trip that never came to its first stop has -1.
     """
-    reached = arrivals_s[visit_offsets(city)[:-1]]
     due = np.array([trip.departure_s for trip in city.trips])
-    return Departures(
-        int(((reached >= 0) & (reached - due > LATE_S)).sum()), int((reached < 0).sum())
-    )
+    return Departures(int(((left_s >= 0) & (left_s - due > LATE_S)).sum()), int((left_s < 0).sum()))

@@ -4,6 +4,7 @@ The result is a folder: the stop-visit logs, `calibration.json`, and one figure 
 If it is killed, only the running days are lost; the next run continues.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, service_stop_offsets
 from evenline.city.model import City
+from evenline.city.operations import USUAL_OPERATIONS
 from evenline.city.tables import digest, open_city
 from evenline.control.visits import read_visits, visit_table
 from evenline.figures.plots import png
@@ -59,6 +61,7 @@ def calibration_jobs(folder: Path, city: str, blocks: int = BLOCKS) -> list[Job]
             policy=name,
             cell=cell,
             visits=folder / "visits" / name / f"{cell.name}.parquet",
+            as_usual=True,
         )
         for name in ("zero", HOLDING)
         for cell in cells
@@ -76,9 +79,10 @@ def calibrate(
 ) -> tuple[Calibration, dict[str, float]]:
     """Run the missing days, fit, and write the calibration file and its figure.
 
-    A shard runs its part of the days; the fit is made when all of them exist.
+    A shard runs its part of the days; the fit is made when all of them exist. The days have the
+    usual operations: a slow road must not be fitted, because every day of the city adds it again.
     """
-    city = open_city(city_name)
+    city = replace(open_city(city_name), operations=USUAL_OPERATIONS)
     refuse_changed_files(folder, RESULTS, force)
     _check_plan(folder, city)
     jobs = calibration_jobs(folder, city_name, blocks)

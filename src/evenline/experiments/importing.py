@@ -62,7 +62,13 @@ def import_own(function: str, source: str, name: str = "") -> Imported:
     make = load_own(function).thing
     if not callable(make):
         raise InputError(f"{function}: is not a function of the source to import")
-    city = make(source)
+    try:
+        city = make(source)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{function}: fails on {source} ({said})") from error
     if not isinstance(city, City):
         raise InputError(f"{function}: must return a City, and it returns {type(city).__name__}")
     city = replace(city, name=name) if name else city

@@ -3,14 +3,15 @@
 Each setting changes one thing: the longest hold, where buses are held, how many drivers comply,
 cancelled trips, demand, headway, or the number of buses. The same days run without holding and
 under the policy. The result is a folder with `whatif.json` and `whatif.png`, and sentences that
-answer what an operator asks first. `robustness` repeats the hardest settings for our controllers.
+answer what an operator asks first. `evenline.experiments.robustness` repeats the hardest settings.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,17 @@ from evenline.city.model import City, Floats, Ints, visit_offsets
 from evenline.city.operations import TERMINALS
 from evenline.city.tables import digest
 from evenline.control.operations import departures
-from evenline.control.world import World, run_episode
+from evenline.control.world import run_episode
 from evenline.experiments.compare import Difference, difference, measure, number, signed
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import open_policy, policy_digest
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
 from evenline.support.errors import InputError
 from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.support.progress import progress_bar
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
+from evenline.worlds.sumo.world import SumoWorld
 
 RESULT, PICTURE = "whatif.json", "whatif.png"
 NOBODY, USUAL = "zero", "as it is"
@@ -60,7 +62,8 @@ class Setting:
 def respaced(city: City, factor: Floats) -> City:
     """The timetable with the headways of each service multiplied, from its first trip to its last.
 
-    Times of the day that had more buses keep more. Every trip has a vehicle of its own.
+    Times of the day that had more buses keep more. Every trip has a vehicle of its own, because
+    duties and disruptions of single trips do not fit another timetable.
     """
     trips, due, first = [], [], visit_offsets(city)
     for service, own in enumerate(city.trips_of):
@@ -136,22 +139,60 @@ def settings(city: City, buses: Floats) -> list[Setting]:
 # -- the days -------------------------------------------------------------------------------------
 
 
-def run_days(world: World, setting: Setting, cells: Sequence[Cell], decide: Any) -> Days:
-    """The measures of each day of a setting under a policy."""
-    found: Days = []
-    for cell in cells:
-        if isinstance(world, FastWorld):
-            outcome, arrivals_s = world.run_day(cell, decide), world.arrivals_s
-        else:
-            outcome = run_episode(world, cell, decide)
-            first = visit_offsets(setting.city)
-            arrivals_s = np.full(int(first[-1]), -1, np.int32)
-            for visit in world.visits:
-                arrivals_s[first[visit.trip] + visit.position] = visit.arrival_s
-        late, lost = departures(setting.city, arrivals_s)
-        figures = measure(setting.city, outcome, arrivals_s)
-        found.append({**figures, "late_departures": late, "lost_trips": lost})
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Some days of a setting under a policy, in one of our worlds."""
+
+    opened: OpenCity
+    setting: Setting
+    policy: str
+    cells: tuple[Cell, ...]
+    world: str = "fast"
+
+
+def run_days(order: Order) -> Days:
+    """The measures of each day of an order."""
+    city, found = order.setting.city, Days()
+    decide = open_policy(order.policy, city, order.opened.calibration)
+    world = SumoWorld(city) if order.world == "sumo" else FastWorld(city, order.opened.fitted())
+    with closing(world) if isinstance(world, SumoWorld) else nullcontext():
+        for cell in order.cells:
+            if isinstance(world, FastWorld):
+                outcome, arrivals_s = world.run_day(cell, decide), world.arrivals_s
+            else:
+                outcome, arrivals_s = run_episode(world, cell, decide), _arrivals_s(world)
+            late, lost = departures(city, world.left_s)
+            figures = measure(city, outcome, arrivals_s)
+            found.append({**figures, "late_departures": late, "lost_trips": lost})
     return found
+
+
+def _arrivals_s(world: SumoWorld) -> Ints:
+    """When each trip reached each of its stops, one entry per visit; -1 if it did not."""
+    first = visit_offsets(world.city)
+    arrivals_s = np.full(int(first[-1]), -1, np.int32)
+    for visit in world.visits:
+        arrivals_s[first[visit.trip] + visit.position] = visit.arrival_s
+    return arrivals_s
+
+
+Run = Callable[[Iterable[Order]], Iterator[Days]]
+
+
+@contextmanager
+def running(slow: bool, workers: int | None) -> Iterator[Run]:
+    """What runs orders, in their order: fresh processes, or this one if the days are quick."""
+    workers = workers or os.cpu_count() or 1
+    if not slow or workers == 1:
+        yield lambda orders: map(run_days, orders)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield lambda orders: pool.map(run_days, orders)
+
+
+def is_slow(policy: str, world: str) -> bool:
+    """Whether a day takes seconds: in SUMO, or if the policy is no rule."""
+    return world == "sumo" or read_policy(policy).spec.kind in ("actor", "lookahead")
 
 
 @dataclass(frozen=True)
@@ -201,33 +242,6 @@ def finding(setting: Setting, cells: Sequence[Cell], without: Days, held: Days) 
     )
 
 
-def _fast(opened: OpenCity, city: City) -> FastWorld:
-    return FastWorld(city, opened.fitted())
-
-
-def _sumo(opened: OpenCity, city: City) -> World:
-    from evenline.worlds.sumo.world import SumoWorld
-
-    return SumoWorld(city)
-
-
-def compare_setting(
-    opened: OpenCity,
-    setting: Setting,
-    cells: Sequence[Cell],
-    policies: Sequence[str],
-    make: Callable[[OpenCity, City], World] = _fast,
-) -> list[Days]:
-    """The days of a setting under each policy."""
-    world, found = make(opened, setting.city), []
-    with ExitStack() as closed:
-        closed.callback(getattr(world, "close", lambda: None))
-        for policy in policies:
-            decide = open_policy(policy, setting.city, opened.calibration)
-            found.append(run_days(world, setting, cells, decide))
-    return found
-
-
 def whatif(
     source: str,
     policy: str,
@@ -236,31 +250,22 @@ def whatif(
     calibration: Path | None = None,
     force: bool = False,
     docs: Path | None = None,
+    workers: int | None = None,
 ) -> tuple[list[Finding], list[str]]:
     """Run all settings in the fast world; write the folder, and a document if one is named.
 
-    Returns the findings and the answers.
+    Returns the findings, and the answers with what must be said of them.
     """
     if blocks < 2:
         raise InputError(f"{blocks} blocks: an interval needs at least 2")
     refuse_foreign(out, RESULT, force=force)
     opened = open_city(source, calibration)
-    cells = PURPOSES["development"].cells(blocks, (1.0,))
-    world = _fast(opened, opened.city)
+    cells = tuple(PURPOSES["development"].cells(blocks, (1.0,)))
+    world = FastWorld(opened.city, opened.fitted())
     world.run_day(cells[0], open_policy(NOBODY, opened.city))
     buses = buses_of(opened.city, world.arrivals_s)
-    listed = settings(opened.city, buses)
-
-    def compared(setting: Setting) -> Finding:
-        own = [replace(cell, demand=setting.level) for cell in cells]
-        without, held = compare_setting(opened, setting, own, (NOBODY, policy))
-        return finding(setting, own, without, held)
-
-    # Compiled days let other threads run.
-    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as threads:
-        days = threads.map(compared, listed)
-        found = [*bar.track(days, len(listed), description=f"what if in {opened.name}")]
-    said = answers(found, worth(opened, cells, buses, found[0]))
+    found = compared(opened, settings(opened.city, buses), policy, cells, workers)
+    said = [*answers(found, worth(opened, cells, buses, found[0])), *left_aside(opened.city)]
     result = {
         "city": digest(opened.city),
         "policy": {"source": policy, "sha256": policy_digest(policy)},
@@ -277,6 +282,26 @@ def whatif(
         command = f"evenline whatif --city {source} --policy {policy} --blocks {blocks}"
         insert(docs, f"whatif {opened.name}", document(found, said, command, name))
     return found, said
+
+
+def compared(
+    opened: OpenCity,
+    listed: Sequence[Setting],
+    policy: str,
+    cells: tuple[Cell, ...],
+    workers: int | None = None,
+) -> list[Finding]:
+    """What the policy changes in each setting, in the fast world."""
+    own = [tuple(replace(cell, demand=s.level) for cell in cells) for s in listed]
+
+    def orders(source: str) -> list[Order]:
+        return [Order(opened, s, source, days) for s, days in zip(listed, own, strict=True)]
+
+    without = [run_days(order) for order in orders(NOBODY)]
+    with progress_bar() as bar, running(is_slow(policy, "fast"), workers) as run:
+        days = run(orders(policy))
+        held = [*bar.track(days, len(listed), description=f"what if in {opened.name}")]
+    return [finding(*each) for each in zip(listed, own, without, held, strict=True)]
 
 
 # -- in words -------------------------------------------------------------------------------------
@@ -303,12 +328,18 @@ def answers(found: Sequence[Finding], worth_said: str) -> list[str]:
 
 def worth(opened: OpenCity, cells: Sequence[Cell], buses: Floats, usual: Finding) -> str:
     """How many more buses on each route save as much time as the policy, without holding."""
-    before, target = usual.without["generalized_s"], usual.held["generalized_s"]
+
+    def time_of(more: int) -> float:
+        setting = Setting(BUSES, "", respaced(opened.city, buses / (buses + more)))
+        days = run_days(Order(opened, setting, NOBODY, tuple(cells)))
+        return float(np.mean([day["generalized_s"] for day in days]))
+
+    # Without duties, the reference must have none either.
+    before = time_of(0) if opened.city.operations.duties else usual.without["generalized_s"]
+    target = before + usual.generalized_s.mean
     among = f"on each route, which has about {buses.mean():.0f}"
     for more in range(1, MOST_BUSES + 1):
-        city = respaced(opened.city, buses / (buses + more))
-        (days,) = compare_setting(opened, Setting(BUSES, "", city), cells, (NOBODY,))
-        time_s = float(np.mean([day["generalized_s"] for day in days]))
+        time_s = time_of(more)
         if time_s <= target:
             share = (before - target) / max(before - time_s, 1e-9)
             return f"About {more - 1 + share:.1f} buses {among}."
@@ -316,12 +347,26 @@ def worth(opened: OpenCity, cells: Sequence[Cell], buses: Floats, usual: Finding
     return f"More than {MOST_BUSES} buses {among}."
 
 
+def left_aside(city: City) -> list[str]:
+    """What the rows with another timetable leave out, if the city has it."""
+    lost = ["duties"] if city.operations.duties else []
+    if any(each.trip >= 0 for each in city.operations.disruptions):
+        lost.append("disruptions of single trips")
+    if not lost:
+        return []
+    return [
+        f"The rows of {HEADWAY} and {BUSES}, and the worth in buses, are without the city's "
+        f"{' and '.join(lost)}: they do not fit another timetable."
+    ]
+
+
 def rows(found: Sequence[Finding]) -> list[list[str]]:
     """The table: a head, then one row for each setting."""
     lines = [
         [
             "Changed", "Setting", "Without holding, s", "Policy, s", "Difference, s", "Waiting, s",
-            "Riding, s", "Completion, points", "Excess wait, s", "Late departures",
+            "Riding, s", "Completion, points", "Excess wait, s", "Late without holding",
+            "Late departures",
         ]
     ]  # fmt: skip
     loses = found[0].held["lost_trips"] > 0.0  # of itself, not by a setting that cancels some
@@ -340,6 +385,7 @@ def rows(found: Sequence[Finding]) -> list[list[str]]:
                 number(b["riding_s"] - a["riding_s"], "+.1f"),
                 signed(each.completion, ".2f", 100.0),
                 number(b["excess_wait_s"], ".1f"),
+                number(a["late_departures"], ".1f"),
                 number(b["late_departures"], ".1f"),
                 *([number(b["lost_trips"], ".1f")] if loses else []),
             ]
@@ -373,54 +419,3 @@ def figure(found: Sequence[Finding], title: str) -> Figure:
     axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     return picture
-
-
-# -- robustness of what we claim ------------------------------------------------------------------
-
-CLAIMED = ("lookahead", "zero+candidate")
-PLACES = (("town", "fast", 10), ("city", "fast", 5), ("town", "sumo", 3))  # with their blocks
-
-
-def robustness(docs: Path, places: Sequence[tuple[str, str, int]] = PLACES) -> str:
-    """Repeat the hardest settings for our controllers in both worlds; write the document."""
-    parts = []
-    with progress_bar() as bar:
-        for source, world, blocks in places:
-            opened, make = open_city(source), {"fast": _fast, "sumo": _sumo}[world]
-            cells = PURPOSES["development"].cells(blocks, (1.0,))
-            found: list[tuple[Finding, ...]] = []
-            listed = hard_settings(opened.city)
-            for setting in bar.track(listed, description=f"robustness in {source}, {world}"):
-                zero, *others = compare_setting(opened, setting, cells, (NOBODY, *CLAIMED), make)
-                found.append(tuple(finding(setting, cells, zero, held) for held in others))
-            parts.append(_robust_table(source, world, blocks, found))
-    text = "\n\n".join(
-        [*parts, "Made by `evenline whatif --robustness --docs docs/controllers.md`."]
-    )
-    insert(docs, "robustness", text)
-    return text
-
-
-def _robust_table(source: str, world: str, blocks: int, found: list[tuple[Finding, ...]]) -> str:
-    place = f"`{source}` in {'SUMO' if world == 'sumo' else 'the fast world'}, {blocks} days"
-    head = " | ".join(f"{name}: time, s | completion, points" for name in CLAIMED)
-    lines = [f"{place}, minus no holding on the same days:", ""]
-    lines += [f"| Setting | {head} |", "|---" * (1 + 2 * len(CLAIMED)) + "|"]
-    for row in found:
-        values = [
-            f"{signed(each.generalized_s, '.1f')} | {signed(each.completion, '.2f', 100.0)}"
-            for each in row
-        ]
-        lines.append(f"| {row[0].title} | {' | '.join(values)} |")
-    lost = [
-        f"{policy} ({row[i].title})"
-        for row in found
-        for i, policy in enumerate(CLAIMED)
-        if row[i].verdict != "ahead"
-    ]
-    said = (
-        f"Not clearly ahead of no holding: {', '.join(lost)}."
-        if lost
-        else ("Both are ahead of no holding in every setting.")
-    )
-    return "\n".join([*lines, "", said])

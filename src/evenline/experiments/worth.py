@@ -1,45 +1,34 @@
 """What each piece of knowledge is worth to the look-ahead, in the fast world.
 
-The same development days run with more or less knowledge, with other bases, lengths and prices of
-a passenger who is left, under other controllers, and under a clairvoyant that knows the day.
-Everything is compared with no holding. The result is a folder with `worth.json` and `worth.png`,
-and a section of a document.
+The same development days run with more or less knowledge, with other bases, lengths, steps and
+prices of a passenger who is left, under other controllers, and under a clairvoyant that knows the
+day.
+Everything is compared with no holding. `worth_page` writes the result.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-import evenline
-from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, RATE_BIN_S, Cell, realise
 from evenline.city.embedded import CITY, CITY_TWO_PEAKS, embedded_city
-from evenline.city.tables import digest
 from evenline.control.event import BASE_DWELL, SERVICE, STOP, TIME, Array, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.control.world import Policy
 from evenline.experiments.compare import (
-    CONFIDENCE,
-    PURPOSE,
     Difference,
     difference,
-    number,
-    signed,
 )
 from evenline.experiments.sensitivity import Guard, guarded_holds
-from evenline.figures.document import insert
-from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import base_rule, open_policy
+from evenline.policies.bundle import chosen_base, open_policy
 from evenline.policies.lookahead import (
     ALIGHTING,
     LOOKAHEAD,
@@ -53,17 +42,13 @@ from evenline.policies.lookahead import (
     rates_of,
 )
 from evenline.rules.policy import RulePolicy
-from evenline.support.errors import InputError
-from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.support.progress import progress_bar
-from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
-RESULT, PICTURE = "worth.json", "worth.png"
 NOBODY, CLAIRVOYANT = "zero", "clairvoyant"
 CONTROLLER, KNOWLEDGE, BASE = "controller", "knowledge", "base of the forecast"
-LENGTH, PRICE = "buses behind", "price of a passenger left"
+LENGTH, PRICE, STEP = "buses behind", "price of a passenger left", "step between holds"
 CONTROLLERS = (
     "headway-0.4", "schedule", "virtual-schedule", USUAL_BASE.name, "zero+candidate", LOOKAHEAD,
     f"{LOOKAHEAD}+candidate",
@@ -74,6 +59,7 @@ BASES = (
 )  # fmt: skip
 HINDSIGHT_BASES = ("zero", "two-way:gain=0.05", "two-way:gain=0.1", "two-way:gain=0.2")
 LENGTHS = (0, 1, 2, 3, 6)
+STEPS_S = (15, 10, 5, 2, 1)
 RESERVED = f"{LOOKAHEAD}, reserve alone on top"
 RIVALS = ("zero+candidate", f"{LOOKAHEAD}+candidate", RESERVED, CLAIRVOYANT)
 PRICES_S = (0, 500, 2_000, 10_000, 50_000)
@@ -109,7 +95,7 @@ class Operator:
 
     def rule(self, name: str) -> RulePolicy:
         """A base by its name."""
-        found = open_policy(base_rule(name), self.opened.city, self.opened.fitted())
+        found = open_policy(chosen_base(name), self.opened.city, self.opened.fitted())
         assert isinstance(found, RulePolicy)
         return found
 
@@ -141,6 +127,17 @@ def flat(operator: Operator, cell: Cell) -> Policy:
     return operator.look({RATE: np.repeat(rate.mean(1, keepdims=True), rate.shape[1], axis=1)})
 
 
+def counted_once(operator: Operator, cell: Cell) -> Policy:
+    """Knows the usual rates only from a count of one other day, with all its chance."""
+    rng = _stream(cell, 0xC047)
+    return operator.look({RATE: rng.poisson(operator.tables[RATE] * RATE_BIN_S) / RATE_BIN_S})
+
+
+def _stream(cell: Cell, use: int) -> np.random.Generator:
+    seeds = [cell.sumo_seed, cell.demand_seed, int(100 * cell.demand), use]
+    return np.random.Generator(np.random.PCG64(seeds))
+
+
 def outdated(operator: Operator, cell: Cell) -> Policy:
     """Knows the people of other days: those of the other demand of the same streets."""
     other = CITY if operator.opened.source == CITY_TWO_PEAKS.name else CITY_TWO_PEAKS
@@ -153,8 +150,7 @@ def outdated(operator: Operator, cell: Cell) -> Policy:
 
 def unseen(operator: Operator, cell: Cell) -> Policy:
     """A share of the events is lost: such a bus is neither held nor noted."""
-    policy, seeds = operator.look({}), [cell.sumo_seed, cell.demand_seed, int(100 * cell.demand)]
-    rng = np.random.Generator(np.random.PCG64([*seeds, 0x105E]))
+    policy, rng = operator.look({}), _stream(cell, 0x105E)
 
     def decide(batch: Batch) -> Sequence[float]:
         holds_s, kept = np.zeros(len(batch.trips)), rng.random(len(batch.trips)) >= UNSEEN_SHARE
@@ -167,17 +163,21 @@ def unseen(operator: Operator, cell: Cell) -> Policy:
 
 def late(operator: Operator, cell: Cell) -> Policy:
     """What a bus reports is known to the others only after some seconds."""
-    policy, on_the_way = operator.look({}), deque[tuple[int, int, Array, float]]()
+    policy, on_the_way = operator.look({}), deque[tuple[int, int, Array, float, Array]]()
 
     def decide(batch: Batch) -> Sequence[float]:
-        while on_the_way and on_the_way[0][0] <= batch.time_s - LATE_S:
-            _, trip, raw, hold_s = on_the_way.popleft()
-            policy.note(trip, raw, hold_s)
         policy.follow(batch)
+        while on_the_way and on_the_way[0][0] <= batch.time_s - LATE_S:
+            _, trip, raw, hold_s, met = on_the_way.popleft()
+            policy.people_met[:] += met
+            policy.note(trip, raw, hold_s)
         holds_s = []
         for trip, raw in zip(batch.trips.tolist(), batch.raw, strict=True):
+            before = policy.people_met.copy()
             holds_s.append(best_s(policy, trip, raw))
-            on_the_way.append((batch.time_s, trip, raw, holds_s[-1]))
+            met = policy.people_met - before
+            policy.people_met[:] = before
+            on_the_way.append((batch.time_s, trip, raw, holds_s[-1], met))
         return holds_s
 
     return decide
@@ -290,7 +290,9 @@ def _named(source: str) -> Callable[[Operator, Cell], Policy]:
     return lambda op, cell: open_policy(source, op.opened.city, op.opened.calibration)
 
 
-def settings(opened: OpenCity, policies: Sequence[str] = ()) -> list[Setting]:
+def settings(
+    opened: OpenCity, policies: Sequence[str] = (), bases: Sequence[str] = ()
+) -> list[Setting]:
     """All settings; the first is the reference, the last the clairvoyant."""
     named = (NOBODY, *CONTROLLERS, *policies)
     found = [Setting(CONTROLLER, Path(name).name, _named(name)) for name in named]
@@ -300,6 +302,7 @@ def settings(opened: OpenCity, policies: Sequence[str] = ()) -> list[Setting]:
         "usual rates, level known": lambda op, cell: believed(op, cell, 1.0),
         "usual rates, level believed 20 % too low": lambda op, cell: believed(op, cell, 0.8),
         "usual rates, level believed 20 % too high": lambda op, cell: believed(op, cell, 1.2),
+        "rates counted on one other day": counted_once,
         "rates without time of day": flat,
     }
     if opened.source in (CITY.name, CITY_TWO_PEAKS.name):
@@ -308,7 +311,10 @@ def settings(opened: OpenCity, policies: Sequence[str] = ()) -> list[Setting]:
     known[f"other buses known {LATE_S} s late"] = late
     known["running times of today's leaders"] = from_leaders
     found += [Setting(KNOWLEDGE, name, policy) for name, policy in known.items()]
-    found += [Setting(BASE, f"base {base}", partial(based, base=base)) for base in BASES]
+    found += [
+        Setting(BASE, f"base {Path(base).name}", partial(based, base=base))
+        for base in (*BASES, *bases)
+    ]
     found += [
         Setting(LENGTH, f"{count} in full", _named(f"{LOOKAHEAD}:behind={count}"))
         for count in LENGTHS
@@ -316,29 +322,33 @@ def settings(opened: OpenCity, policies: Sequence[str] = ()) -> list[Setting]:
     found += [
         Setting(PRICE, f"{price:,} s", _named(f"{LOOKAHEAD}:price_s={price}")) for price in PRICES_S
     ]
+    found += [
+        Setting(STEP, f"every {step} s", _named(f"{LOOKAHEAD}:step_s={step}")) for step in STEPS_S
+    ]
     return [*found, Setting(CONTROLLER, CLAIRVOYANT, clairvoyant)]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: a city, its calibration if another is named, further policies."""
+    """What is asked: a city, its calibration if another is named, further policies and bases."""
 
     source: str
     calibration: Path | None = None
     policies: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
-def _prepared(asked: Question) -> tuple[Operator, list[Setting]]:
+def prepared(asked: Question) -> tuple[Operator, list[Setting]]:
     """A city and its settings, opened once in each process."""
     opened = open_city(asked.source, asked.calibration)
-    return Operator(opened), settings(opened, asked.policies)
+    return Operator(opened), settings(opened, asked.policies, asked.bases)
 
 
 def _day(order: tuple[Question, int, Cell]) -> Outcome:
     """The day of one setting, by its number, on one cell."""
     asked, number, cell = order
-    operator, listed = _prepared(asked)
+    operator, listed = prepared(asked)
     return operator.world().run_day(cell, listed[number].policy(operator, cell))
 
 
@@ -346,7 +356,7 @@ def run_settings(
     asked: Question, cells: Sequence[Cell], workers: int | None = None
 ) -> list[list[Outcome]]:
     """The outcomes of every setting on every cell; one worker is this process itself."""
-    source, (_, listed) = asked.source, _prepared(asked)
+    source, (_, listed) = asked.source, prepared(asked)
     orders = [(asked, n, cell) for n in range(len(listed)) for cell in cells]
     with progress_bar() as bar, ExitStack() as stack:
         run: Callable[..., Iterable[Outcome]] = map
@@ -394,164 +404,3 @@ def worths(
         )
         for setting, time_s, done in zip(listed, times_s, completed, strict=True)
     ]
-
-
-def worth(
-    city_name: str,
-    out: Path,
-    blocks: int = 5,
-    docs: Path | None = None,
-    calibration: Path | None = None,
-    force: bool = False,
-    workers: int | None = None,
-    policies: Sequence[str] = (),
-) -> list[Worth]:
-    """Run all settings, write the folder, and the section of a document if one is named."""
-    if workers is not None and workers < 1:
-        raise InputError(f"workers {workers}: must be at least 1")
-    refuse_foreign(out, RESULT, force=force)
-    opened, cells = open_city(city_name, calibration), PURPOSES[PURPOSE].cells(blocks)
-    opened.fitted()
-    for name in policies:  # refused before any day
-        open_policy(name, opened.city, opened.fitted())
-    asked = Question(city_name, calibration, tuple(policies))
-    _, listed = _prepared(asked)
-    found = worths(listed, cells, run_settings(asked, cells, workers))
-    picture = png(figure(found, f"{opened.name}, fast world, {len(cells)} days"))
-    result = {
-        "city": digest(opened.city),
-        "calibration": calibration_digest(opened.fitted()),
-        "evenline": evenline.__version__,
-        "blocks": blocks,
-        "settings": [asdict(each) for each in found],
-    }
-    write_listed(out, {PICTURE: picture, RESULT: to_json(result).encode()}, force)
-    if docs is not None:
-        name = f"{docs.stem}-{opened.name}.png"
-        write_bytes(docs.parent / "images" / name, picture)
-        command = f"evenline worth --city {city_name} --blocks {blocks}"
-        command += "".join(f" --policy {name}" for name in policies)
-        insert(docs, f"worth {opened.name}", document(found, command, len(cells), name))
-    return found
-
-
-# -- as text and figure ---------------------------------------------------------------------------
-
-
-HEAD = (
-    "Setting", "Time, s", "Change, s", "Completion, %", "Change, points", "At the worst level",
-    "Share of the clairvoyant's gain, %",
-)  # fmt: skip
-
-
-def rows(found: Sequence[Worth], group: str) -> list[list[str]]:
-    """A table: the head, then one row for each setting of a group."""
-    lines = [list(HEAD)]
-    for each in (each for each in found if each.group == group):
-        usual = each.name == NOBODY
-        lines.append(
-            [
-                each.name,
-                number(each.generalized_s, ",.1f"),
-                "" if usual else signed(each.time_change_s, ",.1f"),
-                number(100 * each.completion, ".2f"),
-                "" if usual else signed(each.completion_change, ".2f", 100.0),
-                "" if usual else number(100 * each.least_completion_change, "+.2f"),
-                "" if usual else number(round(100 * each.share), "d"),
-            ]
-        )
-    return lines
-
-
-TITLES = {
-    CONTROLLER: "Controllers, and the clairvoyant:",
-    KNOWLEDGE: "The look-ahead with other knowledge:",
-    BASE: "The look-ahead with another base rule for the buses of its forecast:",
-    LENGTH: "The look-ahead with more or fewer buses behind computed in full (`behind`):",
-    PRICE: "The look-ahead with other prices of a passenger who is left (`price_s`):",
-}
-
-
-def document(found: Sequence[Worth], command: str, days: int, picture: str) -> str:
-    """The result for a document in Markdown."""
-    lines = [
-        f"Made by `{command}` (Evenline {evenline.__version__}), {days} days of the fast world on "
-        f"the {PURPOSE} seeds. Changes are differences from no holding (`{NOBODY}`), with "
-        f"{CONFIDENCE:.0%} intervals over blocks."
-    ]
-    for group, title in TITLES.items():
-        head, *body = rows(found, group)
-        table = [head, ["---", *["---:"] * (len(head) - 1)], *body]
-        lines += ["", title, "", *("| " + " | ".join(row) + " |" for row in table)]
-    alt = "Change of time by setting, and time against completion"
-    return "\n".join([*lines, "", f"![{alt}](images/{picture})"])
-
-
-def figure(found: Sequence[Worth], title: str) -> Figure:
-    """Change of time by setting on the left, time against completion on the right."""
-    result = Figure(figsize=(12.0, 6.2), layout="constrained", facecolor=LIGHT.paper)
-    left, right = result.subplots(1, 2, width_ratios=(1.0, 1.1))
-    shown = (CONTROLLER, KNOWLEDGE)
-    _draw_changes(left, [e for e in found if e.group in shown and e.name != NOBODY])
-    _draw_front(right, found)
-    for axis in (left, right):
-        axis.grid(color=LIGHT.faint, linewidth=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(length=0, labelsize=9)
-    result.suptitle(title, fontsize=11, color=LIGHT.ink)
-    return result
-
-
-COLOURS = {CONTROLLER: LIGHT.policies[0], KNOWLEDGE: LIGHT.policies[1], PRICE: LIGHT.held}
-MARKERS = {CONTROLLER: "o", KNOWLEDGE: "s", PRICE: "D"}
-
-
-def _draw_changes(axis: Axes, shown: Sequence[Worth]) -> None:
-    """The change of time of each setting with its interval, the largest gain at the bottom."""
-    order = sorted(shown, key=lambda each: each.time_change_s.mean)
-    for at, each in enumerate(order):
-        change, colour = each.time_change_s, COLOURS[each.group]
-        low = change.mean if change.low is None else change.low
-        high = change.mean if change.high is None else change.high
-        axis.hlines(at, low, high, color=colour, linewidth=2.0)
-        axis.plot(change.mean, at, MARKERS[each.group], color=colour, markersize=5)
-    axis.axvline(0.0, color=LIGHT.muted, linewidth=1.0)
-    axis.set_yticks(range(len(order)), [each.name for each in order])
-    axis.set_xlabel(f"change of time from no holding, s ({CONFIDENCE:.0%} interval over blocks)")
-
-
-def _draw_front(axis: Axes, found: Sequence[Worth]) -> None:
-    """Mean time against completion: a line joins the prices, beside what competes with them."""
-    near = [each for each in found if each.group == CONTROLLER and each.name in RIVALS]
-    prices = [each for each in found if each.group == PRICE]
-    times_s = [each.generalized_s for each in (*near, *prices)]
-    apart_s, labelled_s = (max(times_s) - min(times_s)) / 30, -1.0
-    for members, line in ((near, ""), (prices, "-")):
-        colour, marker = COLOURS[members[0].group], MARKERS[members[0].group]
-        for each in members:
-            if line and abs(each.generalized_s - labelled_s) < apart_s:
-                continue  # its label would cover another
-            labelled_s, left = each.generalized_s, bool(line)
-            axis.annotate(
-                each.name,
-                (100 * each.completion, each.generalized_s),
-                (-7 if left else 7, -3),
-                textcoords="offset points",
-                fontsize=8,
-                color=LIGHT.ink,
-                ha="right" if left else "left",
-            )
-        completed = [100 * each.completion for each in members]
-        axis.plot(
-            completed, [each.generalized_s for each in members], marker + line, color=colour,
-            markersize=5, linewidth=1.2, label="look-ahead, by price" if line else "controller",
-        )  # fmt: skip
-    axis.plot(
-        [], [], MARKERS[KNOWLEDGE], color=COLOURS[KNOWLEDGE], markersize=5,
-        label="look-ahead, other knowledge (left)",
-    )  # fmt: skip
-    axis.margins(x=0.35)
-    axis.set_xlabel("completion, %")
-    axis.set_ylabel("generalized time, s a passenger")
-    axis.legend(frameon=False, fontsize=9)

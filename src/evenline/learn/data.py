@@ -47,7 +47,8 @@ def resident(store: Store, cost: np.ndarray | None = None) -> Replay:
     """Put a replay on the device, with its own costs or others, such as centred ones."""
     if not (store.columns.hold_s > 0).any():
         raise InputError(f"{store.folder} contains no decisions, so there is nothing to learn from")
-    columns: Any = [jnp.asarray(column) for column in store.columns]
+    once = {id(column): jnp.asarray(column) for column in store.columns}  # some may be the same
+    columns: Any = [once[id(column)] for column in store.columns]
     known: Any = [
         jnp.asarray(value, jnp.float32 if np.asarray(value).dtype == np.float64 else None)
         for value in store.known
@@ -77,7 +78,8 @@ def replay_states(replay: Replay, rows: jax.Array) -> jax.Array:
     active = slot < size[:, None]
     at = jnp.where(active, (rows - place)[:, None] + slot, rows[:, None])
     chosen = slot < place[:, None]
-    action = jnp.where(chosen, actions(replay, at), NO_HOLD)
+    shown: Any = c.shown_s[at]
+    action = jnp.where(chosen, jnp.asarray(action_of(shown)), NO_HOLD)
     local = jnp.where(active[..., None], _local(c, k, at), 0.0)
     slots = jnp.concatenate([active[..., None].astype(jnp.float32), local, action[..., None]], -1)
     prefix = jnp.stack(
@@ -97,9 +99,12 @@ def _local(c: Columns, k: Known, at: jax.Array) -> jax.Array:
 
 
 def actions(replay: Replay, rows: jax.Array) -> jax.Array:
-    """Executed actions of some rows; zero hold is exactly -1, the longest hold exactly 1."""
+    """Executed actions of some rows; zero hold is exactly -1, the longest hold exactly 1.
+
+    A longer wait for the earliest departure counts as the longest hold.
+    """
     held: Any = replay.columns.hold_s[rows]
-    return jnp.asarray(action_of(held))
+    return jnp.minimum(jnp.asarray(action_of(held)), 1.0)
 
 
 def replay_batch(replay: Replay, rows: jax.Array) -> Transitions:

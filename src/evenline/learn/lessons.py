@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import Cell
-from evenline.city.model import City
+from evenline.city.model import City, visit_offsets
 from evenline.control.action import MAX_HOLD_S, hold_of
+from evenline.control.event import STOP
+from evenline.control.operations import allowed_s, limits_of
 from evenline.control.state import CANONICAL_WIDTH
 from evenline.learn.hurdle import hurdle
 from evenline.learn.lanes import stream
@@ -48,7 +50,10 @@ Choose = Callable[[F32, npt.NDArray[np.float64]], float]
 
 @dataclass(frozen=True)
 class Lessons:
-    """Decisions with the cost of each hold of the grid minus the cost of no hold."""
+    """Decisions with the cost of asking for each hold of the grid, minus that of asking for none.
+
+    Where the operations allow less, asking for more costs as much as what is allowed.
+    """
 
     states: F32
     costs: F32
@@ -70,20 +75,27 @@ def learned_hold(actor: Params, services: int) -> Choose:
 
 
 def lessons_of_a_day(city: City, calibration: Calibration, cell: Cell, choose: Choose) -> Lessons:
-    """Every decision of one simulated day, with the cost of each hold before one is applied."""
+    """Every decision of one simulated day, with the cost of each hold before one is applied.
+
+    The look-ahead is told the hold that happened.
+    """
     look = Lookahead(LOOKAHEAD, city, forecast_of(city, forecast_tables(city, calibration)))
     assert tuple(look.holds_s) == GRID_S
     world = Fleet(city, calibration, 1)
     world.reset([cell])
+    limits, first = limits_of(city), visit_offsets(city)
     states, found = [], []
     while not world.over[0]:
         state, raw, trip = world.states[0].copy(), world.raw[0], int(world.trips[0])
         costs = look.costs(trip, raw)
-        hold_s = choose(state, costs)
-        look.note(trip, raw, hold_s)
+        if len(limits.cap_s):
+            visit = int(first[trip] + raw[STOP])
+            allowed = [allowed_s(limits, visit, raw, hold_s) for hold_s in GRID_S]
+            costs = np.interp(allowed, GRID_S, costs)
+        world.step(np.array([choose(state, costs)]))
+        look.note(trip, raw, float(world.executed_s[0]))
         states.append(state)
         found.append(costs - costs[0])
-        world.step(np.array([hold_s]))
     return Lessons(np.array(states), np.array(found, np.float32) / np.float32(COST_UNIT))
 
 

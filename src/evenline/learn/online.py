@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.cells import PURPOSES
-from evenline.control.action import MAX_HOLD_S, hold_of
+from evenline.control.action import MAX_HOLD_S, action_of, hold_of
 from evenline.control.event import TIME
 from evenline.learn import lanes as ln
 from evenline.learn import ratio as rt
@@ -202,15 +202,15 @@ class Online:
     def _one_event(self, kept: list[list[Any]]) -> None:
         run, n = self.run_, self.event
         budget = run.plan.budget
-        holds, began_s = hold_of(self.actions.astype(np.float64)), self._now_s()
-        self.fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
+        began_s = self._now_s()
+        done = executed(self.fleet, self.actions)
         over, costs = self.fleet.over.copy(), self._costs(began_s)
         for w in np.flatnonzero(over):
             self._new_day(int(w))
         states = self.fleet.states
         for g, group in enumerate(self.groups):
             lanes, seeds = [self.lanes[i] for i in group], self._seeds[g]
-            arrays: Any = (self.actions[group], costs[group], over[group], states[group])
+            arrays: Any = (done[group], costs[group], over[group], states[group])
             event = Event(*arrays)
             # Act before the update, so that the simulator need not wait for it.
             self.days[g], actions = ln.observe(
@@ -354,14 +354,23 @@ class Online:
                     self.learned[g].actor, self._seeds[g], np.int32(step), shaped, run.packed
                 )
                 actions[rows] = np.asarray(drawn).reshape(-1)
-            holds = hold_of(actions.astype(np.float64))
-            fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
+            actions = executed(fleet, actions)
             after = fleet.states.copy()
             chosen = rng.random() < min(1.0, 2 * ASSESSED / HELD_OUT_DAYS / run.city.decisions)
             if chosen:
                 parts.append([states, actions, fleet.costs.copy(), after, fleet.over.copy(), live])
             states, step = after, step + 1
         return [_transitions(parts, i) for i in range(lanes)]
+
+
+def executed(fleet: Fleet, actions: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Take an action in every world and return those that happened, as a replay keeps them: they
+    differ where the operations limit a hold or a driver does not obey.
+    """
+    holds_s = np.clip(hold_of(actions.astype(np.float64)), 0.0, MAX_HOLD_S)
+    fleet.step(holds_s)
+    other = np.minimum(action_of(fleet.executed_s), 1.0)
+    return np.where(fleet.executed_s == holds_s, actions, other).astype(np.float32)
 
 
 def _transitions(parts: list[list[Any]], lane: int) -> Any:

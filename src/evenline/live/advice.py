@@ -26,6 +26,7 @@ from evenline.control.event import (
 from evenline.control.operations import allowed_s, limits_of
 from evenline.control.state import MAX_SLOTS
 from evenline.policies.lookahead import Lookahead
+from evenline.rules.chain import apply_chain
 from evenline.rules.policy import ChainedPolicy
 
 OPEN, ACCEPTED, REJECTED, WITHDRAWN, DONE = "open", "accepted", "rejected", "withdrawn", "done"
@@ -46,6 +47,14 @@ class Controller:
         self.asked: dict[int, int] = {}  # the last stop of each trip that was asked about
         self._limits, self._first_visit = limits_of(city), visit_offsets(city)
         self._now_s = -1
+        self._cancelled: frozenset[int] = frozenset()
+
+    def cancel(self, trips: frozenset[int]) -> None:
+        """Count on all trips but these."""
+        if isinstance(self.policy, Lookahead):
+            for trip in trips ^ self._cancelled:
+                self.policy.expect(trip, trip not in trips)
+        self._cancelled = trips
 
     def ask(
         self, now_s: float, trips: Sequence[int], raw: Array, may_hold: Sequence[bool]
@@ -85,6 +94,22 @@ class Controller:
             saves_s = float(row[0] - np.interp(hold_s, policy.holds_s, row)) if hold_s else 0.0
             answers.append(Answer(hold_s, saves_s))
         return answers
+
+    def again(self, now_s: float, trip: int, raw: Array) -> float:
+        """The hold of a bus by what is known now; the policy keeps nothing of this question."""
+        policy, hold_s = self.policy, np.zeros(1)
+        if isinstance(policy, Lookahead):
+            hold_s[0] = policy.holds_s[int(np.argmin(policy.costs(trip, raw)))]
+            hold_s = apply_chain(policy.chain, raw[None], hold_s, policy.horizon_s)
+        else:
+            second = max(int(now_s), self._now_s, 0)
+            hold_s = policy.decide(Batch(second, np.array([trip], np.int32), raw[None])).holds_s
+        return self._allowed_s(trip, raw, float(hold_s[0]))
+
+    def drives_on(self, trip: int, raw: Array) -> None:
+        """A hold that was proposed is not advised: the forecast must not count on it."""
+        if isinstance(self.policy, Lookahead):
+            self.policy.change(trip, raw, 0.0)
 
     def recall(self, now_s: float, trip: int, raw: Array, noted_s: float) -> None:
         """Follow a decision that was made before a restart."""

@@ -225,7 +225,8 @@ class Tracks:
         if track.next_stop == 0:
             if not after.beyond(line, 0):  # it waits for its start
                 if after.reached(line, 0) and after.at_s >= start_s:
-                    at_s = max(start_s, min(track.since_s, after.at_s))
+                    waited = before.reached(line, 0) and not before.beyond(line, 0)
+                    at_s = max(start_s, before.at_s) if waited else after.at_s
                     events.append(Event(ARRIVES, trip, 0, at_s, sure))
                     track.next_stop, track.standing = 1, 0
                 return

@@ -16,6 +16,7 @@ MOST_LETTERS = 200
 LATEST_S = 4e9  # year 2096
 OCCUPIED = {0: 0.0, 1: 0.2, 2: 0.4, 3: 0.65, 4: 0.9, 5: 1.0}  # share of capacity by status
 STOPPED_AT = 1
+SKIPPED, CANCELLED, DELETED = 1, 3, 7  # as GTFS-Realtime numbers them
 
 
 class FeedError(InputError):
@@ -58,6 +59,8 @@ class Snapshot(NamedTuple):
     positions: tuple[Position, ...]
     predictions: tuple[Prediction, ...] = ()
     dropped: int = 0
+    cancelled: frozenset[tuple[str, str]] = frozenset()  # trip and date
+    skipped: frozenset[tuple[str, str, str]] = frozenset()  # trip, date and stop
 
 
 def bindings() -> Any:
@@ -86,6 +89,8 @@ def read_message(content: bytes) -> Snapshot:
         raise FeedError(f"the feed's header says it was made at {header_s:.0f}, after 2096")
     positions: list[Position] = []
     predictions: list[Prediction] = []
+    cancelled: set[tuple[str, str]] = set()
+    skipped: set[tuple[str, str, str]] = set()
     dropped = 0
     for entity in message.entity:
         if entity.is_deleted:
@@ -97,9 +102,18 @@ def read_message(content: bytes) -> Snapshot:
             else:
                 dropped += 1
         if entity.HasField("trip_update") and len(predictions) < MOST_PREDICTIONS:
-            found = _predictions(entity.trip_update)
-            predictions += [p for p in found if 0 < p.at_s < LATEST_S and _short(*p[:3])]
-    return Snapshot(header_s, tuple(positions), tuple(predictions), dropped)
+            trip = entity.trip_update.trip
+            if not _short(trip.trip_id, trip.start_date):
+                dropped += 1
+            elif trip.schedule_relationship in (CANCELLED, DELETED):
+                cancelled.add((trip.trip_id, trip.start_date))
+            else:
+                found = _predictions(entity.trip_update, skipped)
+                predictions += [p for p in found if 0 < p.at_s < LATEST_S and _short(p.stop)]
+    return Snapshot(
+        header_s, tuple(positions), tuple(predictions), dropped, frozenset(cancelled),
+        frozenset(skipped),
+    )  # fmt: skip
 
 
 def checked(position: Position) -> bool:
@@ -157,9 +171,14 @@ def _occupied(seen: Any) -> float:
     return -1.0
 
 
-def _predictions(update: Any) -> list[Prediction]:
+def _predictions(update: Any, skipped: set[tuple[str, str, str]]) -> list[Prediction]:
+    """The expected arrivals of a trip; adds the stops that it leaves out to `skipped`."""
     found = []
     for call in update.stop_time_update:
+        if call.schedule_relationship == SKIPPED:
+            if _short(call.stop_id) and len(skipped) < MOST_PREDICTIONS:
+                skipped.add((update.trip.trip_id, update.trip.start_date, call.stop_id))
+            continue
         moment = call.arrival if call.arrival.time else call.departure
         sequence = call.stop_sequence if call.HasField("stop_sequence") else -1
         trip = update.trip
@@ -202,4 +221,11 @@ def write_message(snapshot: Snapshot) -> bytes:
         call.arrival.time = round(told.at_s)
         if told.sequence >= 0:
             call.stop_sequence = told.sequence
+    for number, (name, date) in enumerate(sorted(snapshot.cancelled)):
+        trip = message.entity.add(id=f"c{number}").trip_update.trip
+        trip.trip_id, trip.start_date, trip.schedule_relationship = name, date, CANCELLED
+    for number, (name, date, stop) in enumerate(sorted(snapshot.skipped)):
+        update = message.entity.add(id=f"s{number}").trip_update
+        update.trip.trip_id, update.trip.start_date = name, date
+        update.stop_time_update.add(stop_id=stop, schedule_relationship=SKIPPED)
     return bytes(message.SerializeToString())

@@ -1,10 +1,12 @@
 """Find the trip of a vehicle and its place on the line, and say how sure that is.
 
-A trip that the feed names is believed if it runs today. Otherwise the duty of the vehicle, and last
-its route, place and time decide. A vehicle that is beside its line, of another day or of an unknown
-trip gets no trip, and a reason.
+A trip that the feed names is believed if it runs today. Otherwise a vehicle goes on with the trip
+that it was on, then with the next one of its duty; last, its route, place and time decide. A
+vehicle that is beside its line, of another day, or of an unknown or cancelled trip gets no trip,
+and a reason.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,6 +57,7 @@ class Matcher:
         self, city: City, frame: Frame, lines: tuple[Line, ...], due_s: tuple[Floats, ...]
     ) -> None:
         self.city, self.frame, self.lines, self.due_s = city, frame, lines, due_s
+        self.cancelled: frozenset[int] = frozenset()
         self._named: dict[str, list[int]] = {}
         self._block: dict[str, list[int]] = {}
         for number, trip in enumerate(city.trips):
@@ -76,6 +79,8 @@ class Matcher:
         if position.date and position.date != self.frame.date:
             return Match(-1, "another day", 0.0, 0.0, x_m, y_m)
         trip, how = self._trip(position, second, known, x_m, y_m)
+        if trip in self.cancelled:
+            trip, how = -1, "cancelled trip"
         if trip < 0:
             return Match(-1, how, 0.0, 0.0, x_m, y_m)
         spot = self._spot(position, trip, second, known, x_m, y_m)
@@ -83,6 +88,11 @@ class Matcher:
             return Match(-1, "off the line", 0.0, spot.along_m, x_m, y_m)
         sure = SURE[how] * (1.0 if spot.aside_m <= OFF_M / 2 else 0.8)
         return Match(trip, how, sure, spot.along_m, x_m, y_m)
+
+    def cancel(self, names: Collection[str]) -> frozenset[int]:
+        """Match no vehicle to the trips of these names, and to all others again."""
+        self.cancelled = frozenset(trip for name in names for trip in self._named.get(name, ()))
+        return self.cancelled
 
     def stop_of(self, trip: int, position: Position) -> int:
         """The stop that a report names, as a position of the trip's service, or -1."""
@@ -102,18 +112,39 @@ class Matcher:
         if named:  # one id for several runs, as with frequencies: the start decides, else the time
             start_s = _seconds(position.start, self.frame, second)
             return min(named, key=lambda t: abs(self.due_s[t][0] - start_s)), "trip"
-        if known.trip >= 0 and known.how != "trip" and known.trip not in known.done:
-            return known.trip, known.how
-        block = self.city.trips[known.trip].block if known.trip >= 0 else known.block
-        near = [t for t in self._block.get(block, ()) if self._runs(t, second, known)]
-        if near:
-            return min(near, key=lambda t: abs(self.due_s[t][0] - second)), "block"
+        if known.trip >= 0 and self._goes_on(second, known, x_m, y_m):
+            return known.trip, "block" if known.how == "trip" else known.how
+        found = self._by_block(second, known, x_m, y_m)
+        if found >= 0:
+            return found, "block"
         found = self._by_place(position, second, known, x_m, y_m)
         return (found, "place") if found >= 0 else (-1, "unknown trip")
 
     def _runs(self, trip: int, second: float, known: Known) -> bool:
         due = self.due_s[trip]
-        return due[0] - EARLY_S <= second <= due[-1] + LATE_S and trip not in known.done
+        within = due[0] - EARLY_S <= second <= due[-1] + LATE_S
+        return within and trip not in known.done and trip not in self.cancelled
+
+    def _goes_on(self, second: float, known: Known, x_m: float, y_m: float) -> bool:
+        """Whether a bus is still on the trip that it was on: not over, and not behind its place."""
+        if not self._runs(known.trip, second, known):
+            return False
+        line, low_m = self.lines[self.city.trips[known.trip].service], known.along_m - SLIP_M
+        return line.project(x_m, y_m, low_m, 1e9, known.along_m).aside_m <= OFF_M
+
+    def _by_block(self, second: float, known: Known, x_m: float, y_m: float) -> int:
+        """The trip of the vehicle's duty that is due nearest to now where the vehicle is."""
+        best, least_s = -1, np.inf
+        block = self.city.trips[known.trip].block if known.trip >= 0 else known.block
+        for trip in self._block.get(block, ()):
+            if trip == known.trip or not self._runs(trip, second, known):
+                continue
+            line = self.lines[self.city.trips[trip].service]
+            spot = line.project(x_m, y_m, -1e9, 1e9, self.expected_m(trip, second))
+            due_s = float(np.interp(spot.along_m, line.stops_m, self.due_s[trip]))
+            if spot.aside_m <= OFF_M and abs(second - due_s) < least_s:
+                best, least_s = trip, abs(second - due_s)
+        return best
 
     def _by_place(
         self, position: Position, second: float, known: Known, x_m: float, y_m: float

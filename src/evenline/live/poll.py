@@ -4,13 +4,18 @@ Every answer is bounded in bytes and seconds, however slowly a server talks. Aft
 next try waits twice as long, up to five minutes, or as long as the server asks.
 """
 
+import http.client
+import socket
+import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPMessage
+from functools import cache
 from typing import IO, Any
 from urllib.parse import urlsplit
 
@@ -28,25 +33,60 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
-        headers: HTTPMessage, newurl: str,
+        headers: http.client.HTTPMessage, newurl: str,
     ) -> urllib.request.Request | None:  # fmt: skip
         if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
             raise FeedError(f"{req.full_url} redirects to {newurl}; name that address instead")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _opener() -> urllib.request.OpenerDirector:
+@cache
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+class _Watched(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens connections that a timer can end: a server may drip its headers for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sockets: list[socket.socket] = []
+
+    def _kind(self, kind: type[http.client.HTTPConnection]) -> type[http.client.HTTPConnection]:
+        sockets = self.sockets
+
+        class Connection(kind):  # type: ignore[misc, valid-type]
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
+
+        return Connection
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._kind(http.client.HTTPConnection), req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = self._kind(http.client.HTTPSConnection)
+        return self.do_open(kind, req, context=_trusted())
+
+    def end(self) -> None:
+        """Make every read end now."""
+        for each in self.sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _opener(watched: _Watched) -> urllib.request.OpenerDirector:
     opener = urllib.request.OpenerDirector()
     for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.UnknownHandler,
-        _SameHost,
+        urllib.request.ProxyHandler(),
+        watched,
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+        _SameHost(),
     ):
-        opener.add_handler(handler())
+        opener.add_handler(handler)
     return opener
 
 
@@ -76,19 +116,21 @@ class Poller:
         doubled = self.every_s * 2.0 ** min(self.failures, 10)
         return min(max(doubled, self._asked_to_wait_s), max(MOST_WAIT_S, self.every_s))
 
-    def poll(self, check: Callable[[bytes], object] = len) -> bytes | None:
-        """The feed's bytes, None if they have not changed, or a `FeedError`.
+    def poll(self, read: Callable[[bytes], Any] = bytes) -> Any:
+        """What `read` makes of the feed's bytes, None if they have not changed, or a `FeedError`.
 
-        Bytes that `check` refuses with a `FeedError` are a failure too.
+        Bytes that `read` refuses with a `FeedError` are a failure too.
         """
         request = urllib.request.Request(self.url, headers={**self.headers, **self._known})
         request.add_header("Accept-Encoding", "gzip")
         request.add_header("User-Agent", "evenline")
-        deadline = time.monotonic() + self.timeout_s
+        deadline, watched = time.monotonic() + self.timeout_s, _Watched()
+        timer = threading.Timer(self.timeout_s, watched.end)
+        timer.daemon = True
+        timer.start()
         try:
-            with _opener().open(request, timeout=self.timeout_s) as response:
-                content = self._body(response, deadline)
-                check(content)
+            with _opener(watched).open(request, timeout=self.timeout_s) as response:
+                found = read(self._body(response, deadline))
                 named = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
                 heard = {ask: response.headers.get(said) for said, ask in named.items()}
                 self._known = {ask: value for ask, value in heard.items() if value}
@@ -102,15 +144,20 @@ class Poller:
         except FeedError:
             self._failed()
             raise
-        except (OSError, ValueError, zlib.error) as error:  # also timeouts and bad headers
+        except Exception as error:
             self._failed()
-            reason = getattr(error, "reason", None) or error or type(error).__name__
-            raise FeedError(f"{self.url}: {reason}") from None
-        except Exception as error:  # http.client has a family of its own
-            self._failed()
-            raise FeedError(f"{self.url}: {type(error).__name__}") from None
+            raise FeedError(f"{self.url}: {self._reason(error, deadline)}") from None
+        finally:
+            timer.cancel()
         self.failures, self._asked_to_wait_s = 0, 0.0
-        return content
+        return found
+
+    def _reason(self, error: Exception, deadline: float) -> object:
+        if time.monotonic() > deadline:
+            return f"the answer took over {self.timeout_s:g} s"
+        if isinstance(error, OSError | ValueError | zlib.error):  # also timeouts and bad headers
+            return getattr(error, "reason", None) or error or type(error).__name__
+        return type(error).__name__  # http.client has a family of its own
 
     def _failed(self, retry_after: str | None = None) -> None:
         self.failures += 1
@@ -131,5 +178,9 @@ class Poller:
             if size > self.most_bytes:
                 raise FeedError(f"{self.url}: the answer has over {self.most_bytes:,} bytes")
             if time.monotonic() > deadline:
-                raise FeedError(f"{self.url}: the answer took over {self.timeout_s:g} s")
+                break
+        if time.monotonic() > deadline:  # also if the timer has ended it
+            raise FeedError(f"{self.url}: the answer took over {self.timeout_s:g} s")
+        if not size or response.length:
+            raise FeedError(f"{self.url}: the answer ended early")
         return b"".join(parts)

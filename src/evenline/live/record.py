@@ -6,8 +6,7 @@ names.
 """
 
 import hashlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -15,7 +14,6 @@ from msgspec import Meta
 
 from evenline.live.feed import LATEST_S, MOST_BYTES, FeedError, Snapshot, read_message
 from evenline.live.log import Linked, Log, read_log
-from evenline.live.poll import Poller
 from evenline.live.tables import TABLES, table_snapshots
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, write_bytes
@@ -36,9 +34,11 @@ class Recorded(Linked, kw_only=True):
 class Polled(NamedTuple):
     """An answer of a feed and the moment when it came; None: it did not change or failed."""
 
-    at_s: float
+    at_s: float  # 0: no time is known yet
     content: bytes | Snapshot | None
     failure: str = ""
+    waiting: bool = False  # nobody has asked: time passes between two answers
+    read_ms: float = 0.0  # how long it took to read a message that was read before
 
     def snapshot(self) -> Snapshot | None:
         """What the feed said, or a `FeedError` if it cannot be read."""
@@ -65,25 +65,6 @@ class Recorder:
 
     def close(self) -> None:
         self._index.close()
-
-
-def record(poller: Poller, folder: Path, until_s: float, told: Callable[[str], None]) -> int:
-    """Poll a feed until a moment and keep what it says; returns the number of messages."""
-    recorder, kept = Recorder(folder), 0
-    try:
-        while time.time() < until_s:
-            try:
-                content = poller.poll(read_message)  # refuses what could not be played
-                if content is not None:
-                    recorder.keep(time.time(), content)
-                    kept += 1
-                told(f"{kept} messages")
-            except FeedError as error:
-                told(str(error))
-            time.sleep(max(0.0, min(poller.wait_s, until_s - time.time())))
-    finally:
-        recorder.close()
-    return kept
 
 
 def played(source: Path, every_s: float) -> Iterator[Polled]:
@@ -114,27 +95,23 @@ def _messages(folder: Path) -> Iterator[Polled]:
     paths = sorted(path for path in folder.iterdir() if path.suffix in MESSAGES)
     if not paths:
         raise InputError(f"{folder} has no {INDEX} and no files that end in {MESSAGES[0]}")
-    last_s = 0.0
-    for path in paths:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: over {MOST_BYTES:,} bytes")
-        content = path.read_bytes()
-        try:
-            last_s = max(last_s, read_message(content).at_s)
-        except FeedError as error:
-            raise InputError(f"{path}: {error}") from None
-        yield Polled(last_s, content)
+    yield from _in_order(_read(path) for path in paths)
 
 
-def paced(
-    polls: Iterator[Polled], speed: float, sleep: Callable[[float], None]
-) -> Iterator[Polled]:
-    """The same answers, `speed` times as fast as they came; 0 means at once."""
-    began_s, first_s = time.monotonic(), None
-    for polled in polls:
-        first_s = polled.at_s if first_s is None else first_s
-        if speed > 0:
-            wait_s = began_s + (polled.at_s - first_s) / speed - time.monotonic()
-            if wait_s > 0:
-                sleep(wait_s)
-        yield polled
+def _read(path: Path) -> Snapshot:
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: over {MOST_BYTES:,} bytes")
+    try:
+        return read_message(path.read_bytes())
+    except FeedError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _in_order(snapshots: Iterator[Snapshot]) -> Iterator[Polled]:
+    """Messages at the times of their headers; one that is later than the next one is wrong."""
+    last_s, waiting = 0.0, next(snapshots)
+    for after in snapshots:
+        last_s = max(last_s, min(waiting.at_s, after.at_s or waiting.at_s))
+        yield Polled(last_s, waiting)
+        waiting = after
+    yield Polled(max(last_s, waiting.at_s), waiting)

@@ -4,10 +4,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from evenline.live.polls import LOOPBACK
 from evenline.live.record import Polled
-from evenline.live.running import LOOPBACK, Running
+from evenline.live.running import Running
 from evenline.live.street import StreetFeed
 from evenline.support.errors import InputError
 
@@ -29,6 +31,21 @@ def server_of(app: Any, host: str, port: int) -> Any:
         timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """The address of a server on a free port of this machine; it ends with the block."""
+    server = server_of(app, "127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=5)
 
 
 def check_host(host: str, token: str) -> None:
@@ -54,7 +71,13 @@ def serve_shadow(
 
     check_host(host, token)
     server = server_of(shadow_app(running, hosts, token), host, port)
-    follower = threading.Thread(target=running.follow, args=(polls,), daemon=True)
+
+    def follow() -> None:
+        running.follow(polls)
+        if running.error is not None:  # say so now, not when somebody ends the server
+            server.should_exit = True
+
+    follower = threading.Thread(target=follow, daemon=True)
     follower.start()
     told(f"http://{host}:{port}/")
     try:

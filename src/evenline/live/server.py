@@ -16,13 +16,15 @@ from markupsafe import Markup
 
 from evenline.figures.page import rendered
 from evenline.live.feed import write_message
-from evenline.live.running import LOOPBACK, Running
+from evenline.live.polls import LOOPBACK
+from evenline.live.running import Running
 from evenline.support.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
 
     from evenline.live.street import StreetFeed
 
@@ -172,7 +174,7 @@ def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -
 
     async def switch(request: "Request") -> "Response":
         said = await body_of(request, service=str, on=bool)
-        running.switch(said["service"], said["on"])
+        await asyncio.to_thread(running.switch, said["service"], said["on"])
         return JSONResponse({"on": said["on"]})
 
     return Starlette(
@@ -215,18 +217,25 @@ async def _news(running: Running, since_s: float) -> AsyncIterator[bytes]:
 # -- the simulated street -------------------------------------------------------------------------
 
 
+def feed_route(message: Callable[[], bytes]) -> "Route":
+    """Serves a message as a feed."""
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def positions(request: "Request") -> Response:
+        return Response(message(), media_type="application/x-protobuf")
+
+    return Route("/vehicle_positions.pb", secured(Guard((), ""), positions))
+
+
 def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> "Starlette":
     """The application that serves a simulated street: its feed, and a way to hold its buses."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    street = feed.street
+    street, guard = feed.street, Guard((), "")
     trips = {trip.id: number for number, trip in enumerate(street.city.trips)}
-
-    async def positions(request: "Request") -> Response:
-        content = write_message(feed.at(clock()))
-        return Response(content, media_type="application/x-protobuf")
 
     async def holds(request: "Request") -> Response:
         if not Guard((), token)._has_token(request):
@@ -234,17 +243,20 @@ def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> "S
         said = await body_of(request, trip=str, stop=int, until_s=float)
         if said["trip"] not in trips:
             raise InputError(f"the street has no trip {said['trip']!r}")
-        street.holds[trips[said["trip"]], said["stop"]] = said["until_s"]
-        return JSONResponse({"held": True})
+        call = trips[said["trip"]], said["stop"]
+        if said["until_s"] > 0:
+            street.holds[call] = said["until_s"]
+        else:
+            street.holds.pop(call, None)
+        return JSONResponse({"held": said["until_s"] > 0})
 
     async def state(request: "Request") -> Response:
         outcome = street.outcome().as_dict() if street.over else None
         return JSONResponse({"second": clock(), "over": street.over, "outcome": outcome})
 
-    guard = Guard((), "")
     return Starlette(
         routes=[
-            Route("/vehicle_positions.pb", secured(guard, positions)),
+            feed_route(lambda: write_message(feed.at(clock()))),
             Route("/holds", secured(guard, holds), methods=["POST"]),
             Route("/state", secured(guard, state)),
         ]

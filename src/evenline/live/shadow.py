@@ -42,6 +42,9 @@ from evenline.support.errors import InputError, choice
 from evenline.worlds.open import OpenCity
 
 MATCHED = ("trip", "block", "place", "same", "trip is over")
+MOST_FAILURE = 300  # letters
+BACK_S, PERSISTENT = 60.0, 3  # a clock that went back is believed after so many polls
+KNOWN_S = -1e8  # an earlier second means that no time is known
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Rules:
     sure: float = 0.7
     least_hold_s: float = 10.0  # shorter holds are not worth a word
     round_s: float = 5.0
+    repeat: bool = False  # say an advice that nobody took again at the next stop
     stops: frozenset[str] = frozenset()  # control points; empty: every stop but the last
 
 
@@ -80,6 +84,7 @@ class Shadow:
         self.advice: dict[int, Advice] = {}
         self._current: dict[int, list[Advice]] = {}  # what still applies, by trip
         self._quiet_s: dict[int, float] = {}  # until when a trip gets no new advice
+        self._behind = 0  # polls in a row that came from a clock far behind
         self.failure = ""
         self.dropped = 0
         self.polls: deque[tuple[float, float, int]] = deque(maxlen=240)  # when, ms, events
@@ -87,8 +92,7 @@ class Shadow:
         self._number = {service.id: i for i, service in enumerate(city.services)}
         self._trip = {trip.id: i for i, trip in enumerate(city.trips)}
         self._log: Log[Entry] | None = None
-        for name in lines:
-            self.on.add(self._service(name))
+        given = {self._service(name) for name in lines}
         if log is not None:
             self._log = Log(log, Entry)
             try:
@@ -100,6 +104,7 @@ class Shadow:
             for advice in self.advice.values():
                 if advice.applies:
                     self._current.setdefault(advice.trip, []).append(advice)
+        self.on = given or self.on  # without lines, those of the log stay on
         self._write(
             Begun(
                 format=FORMAT,
@@ -111,6 +116,7 @@ class Shadow:
                 notes=city.notes,
             )
         )
+        self._withdraw_off()
         self._sync()
 
     @property
@@ -123,8 +129,7 @@ class Shadow:
     def take(self, polled: Polled) -> list[Advice]:
         """Follow one answer of the feed, or its absence; returns the new advice."""
         began, day = self._clock(), self.situation
-        # A clock that jumps back changes nothing.
-        day.now_s = max(day.now_s, self.frame.second(polled.at_s))
+        self._set_clock(polled.at_s)
         snapshot, self.failure = None, polled.failure
         events: list[Event] = []
         places: dict[str, Place] = {}
@@ -132,16 +137,17 @@ class Shadow:
             snapshot = polled.snapshot()
         except FeedError as error:
             self.failure = str(error)
+        self.failure = one_line(self.failure, MOST_FAILURE)
         if snapshot is not None:
             events, places = self._follow(snapshot)
         new = self._ask()
         self._review()
-        took_ms = 1000 * (self._clock() - began)
+        took_ms = polled.read_ms + 1000 * (self._clock() - began)
         self.polls.append((self.now_s, took_ms, len(events)))
         self._write(
             PollEntry(
                 at_s=self.now_s,
-                age_s=min(self.now_s - day.fed_s, 1e9),
+                age_s=self.now_s - day.fed_s if day.fed_s > KNOWN_S else 1e9,
                 states=dict(day.tracks.counts()) if snapshot is not None else {},
                 dropped=0 if snapshot is None else snapshot.dropped,
                 took_ms=took_ms,
@@ -152,9 +158,27 @@ class Shadow:
         self._sync()
         return new
 
+    def pass_time(self, moment_s: float) -> None:
+        """Withdraw what no longer applies while the feed says nothing."""
+        self._set_clock(moment_s)
+        self._review()
+        self._sync()
+
+    def _set_clock(self, moment_s: float) -> None:
+        """Follow the clock of the polls. One that jumps back changes nothing, unless it stays."""
+        if moment_s <= 0:  # no time is known yet
+            return
+        second, day = self.frame.second(moment_s), self.situation
+        self._behind = self._behind + 1 if second < day.now_s - BACK_S else 0
+        if self._behind >= PERSISTENT:
+            day.now_s, self._behind = second, 0
+            self._quiet_s.clear()  # it was counted from a wrong time
+        day.now_s = max(day.now_s, second)
+
     def _follow(self, snapshot: Snapshot) -> tuple[list[Event], dict[str, Place]]:
         self.dropped = snapshot.dropped
         events, places = self.situation.take(snapshot)
+        self.controller.cancel(self.situation.tracks.matcher.cancelled)
         for event in events:
             self._event(event)
         return events, places
@@ -202,9 +226,12 @@ class Shadow:
         answers = self.controller.ask(self.now_s, [q.trip for q in questions], raw, may)
         new = []
         for question, row, answer, allowed in zip(questions, raw, answers, may, strict=True):
-            self._note_decision(question, row, answer, allowed)
-            if allowed and self._worth(question, row, answer):
+            advised = allowed and self._worth(question, row, answer)
+            self._note_decision(question, row, answer, advised)
+            if advised:
                 new.append(self._advise(question, row, answer))
+            elif allowed and answer.hold_s > 0:
+                self.controller.drives_on(question.trip, row)
         return new
 
     def _question(self, track: Track) -> Question | None:
@@ -233,6 +260,7 @@ class Shadow:
             service in self.on
             and track.sure >= self.rules.sure
             and (not self.rules.stops or place.id in self.rules.stops)
+            and self.situation.names(track.trip, stop) not in self.situation.skipped
             and self.now_s >= self._quiet_s.get(track.trip, -1e9)
             and all(each.state != a.OPEN for each in self._current.get(track.trip, ()))
         )
@@ -252,13 +280,11 @@ class Shadow:
         )
 
     def _note_decision(
-        self, question: Question, raw: Array, answer: a.Answer, allowed: bool
+        self, question: Question, raw: Array, answer: a.Answer, advised: bool
     ) -> None:
         """Log a decision, and keep what it expects."""
         city, (trip, stop, at_s, track) = self.city, question
-        place = city.stops[city.services[city.trips[trip].service].stops[stop]]
-        source = city.trips[trip].source or city.trips[trip].id
-        feed_s = self.situation.predicted.get((source, place.source or place.id))
+        feed_s = self.situation.predicted.get(self.situation.names(trip, stop))
         self.situation.expect(trip, stop, at_s)
         self._write(
             AskedEntry(
@@ -267,7 +293,7 @@ class Shadow:
                 stop=stop,
                 raw=tuple(raw.tolist()),
                 hold_s=answer.hold_s,
-                noted_s=answer.hold_s if allowed else 0.0,
+                noted_s=answer.hold_s if advised else 0.0,
                 expected_s=round(at_s, 1),
                 sure=round(track.sure, 3),
                 feed_s=UNSET if feed_s is None else self.frame.second(feed_s),
@@ -304,20 +330,39 @@ class Shadow:
     def _review(self) -> None:
         """Withdraw advice that no longer applies."""
         day = self.situation
-        for advice in [each for current in self._current.values() for each in current]:
+        for advice in self._live():
             track = day.tracks.running.get(advice.trip)
             why = ""
-            if track is None or self.now_s - track.fix.at_s > self.rules.fresh_s:
+            if advice.trip in day.tracks.matcher.cancelled:
+                why = "the trip is cancelled"
+            elif track is None or self.now_s - track.fix.at_s > self.rules.fresh_s:
                 why = "no fresh report of the bus"
             elif self.now_s >= advice.until_s + (60.0 if advice.state == a.ACCEPTED else 0.0):
                 why = "the time has passed"
             elif track.sure < self.rules.sure:
                 why = "the reports are not sure enough"
-            elif track.next_stop <= advice.stop and advice.state == a.OPEN:
-                ready_s = day.expected_s(track, advice.stop) + day.dwell_s
-                why = "the bus comes too late for it" if ready_s >= advice.until_s else ""
+            elif advice.state == a.OPEN:
+                why = self._outdated(advice, track)
             if why:
                 self._become(advice, a.WITHDRAWN, why)
+
+    def _live(self) -> list[Advice]:
+        return [each for current in self._current.values() for each in current]
+
+    def _outdated(self, advice: Advice, track: Track) -> str:
+        """Why an open advice is no longer good: the bus is late, or the headways have changed."""
+        day, stop, at_s = self.situation, advice.stop, -1.0
+        if track.next_stop <= stop:
+            at_s = day.expected_s(track, stop)
+            if at_s + day.dwell_s >= advice.until_s:
+                return "the bus comes too late for it"
+        elif track.standing == stop:
+            at_s = day.reached_s(advice.trip, stop)
+        if at_s < 0 or self.now_s <= advice.made_s:
+            return ""
+        (raw,) = day.raw([Question(advice.trip, stop, at_s, track)])
+        hold_s = self.controller.again(self.now_s, advice.trip, raw)
+        return "the headways have changed" if hold_s < self.rules.least_hold_s / 2 else ""
 
     def _become(self, advice: Advice, state: str, why: str) -> None:
         self._change(advice, state, why, self.now_s)
@@ -334,7 +379,8 @@ class Shadow:
         """Note what becomes of an advice. One that nobody took is not said again for a headway:
         until then it would be the same advice about the same gap.
         """
-        if advice.state == a.OPEN and state in (a.REJECTED, a.WITHDRAWN):
+        refused = advice.state == a.OPEN and state in (a.REJECTED, a.WITHDRAWN)
+        if refused and not self.rules.repeat:
             self._quiet_s[advice.trip] = now_s + max(self.situation.targets_s[advice.trip])
         advice.state, advice.why = state, why
         call = (advice.trip, advice.stop)
@@ -350,21 +396,28 @@ class Shadow:
             raise InputError(f"there is no advice {number}")
         if advice.state != a.OPEN:
             raise InputError(f"advice {number} is {advice.state}; it cannot be answered any more")
-        why = "".join(c for c in why if c.isprintable())[:200]
-        self._become(advice, a.ACCEPTED if accept else a.REJECTED, why)
+        self._become(advice, a.ACCEPTED if accept else a.REJECTED, one_line(why, 200))
         self._sync()
         return advice
+
+    def withdraw(self, number: int, why: str) -> None:
+        """Take back an advice that cannot be carried out."""
+        if self.advice[number].applies:
+            self._become(self.advice[number], a.WITHDRAWN, one_line(why, MOST_FAILURE))
+            self._sync()
 
     def switch(self, service: str, on: bool) -> None:
         """Switch advice for a service on or off; off withdraws what is open."""
         index = self._service(service)
         (self.on.add if on else self.on.discard)(index)
         self._write(LineEntry(now_s=self.now_s, service=service, on=on))
-        if not on:
-            for advice in [each for current in self._current.values() for each in current]:
-                if self.city.trips[advice.trip].service == index:
-                    self._become(advice, a.WITHDRAWN, "the line was switched off")
+        self._withdraw_off()
         self._sync()
+
+    def _withdraw_off(self) -> None:
+        for advice in self._live():
+            if self.city.trips[advice.trip].service not in self.on:
+                self._become(advice, a.WITHDRAWN, "the line was switched off")
 
     def _service(self, name: str) -> int:
         if name not in self._number:
@@ -392,7 +445,7 @@ class Shadow:
         day = self.situation
         for entry in checked(entries, self.city):
             if isinstance(entry, Begun):
-                self.on |= {self._service(name) for name in entry.lines}
+                self.on = {self._service(name) for name in entry.lines}
             elif isinstance(entry, PollEntry):
                 day.now_s = entry.at_s
                 for name, place in entry.fixes.items():
@@ -422,3 +475,8 @@ class Shadow:
         last = day.lines[self.city.trips[trip].service].last
         if entry.what == ARRIVES and entry.stop == last:
             day.tracks.done.add(trip)
+
+
+def one_line(text: str, most: int) -> str:
+    """A text as the log takes it: printable, and not too long."""
+    return "".join(c for c in text if c.isprintable())[:most]

@@ -70,6 +70,7 @@ class Situation:
         self.fed_s = -1e9  # when the feed last said something new
         self.paths: dict[int, deque[tuple[float, float]]] = {}
         self.predicted: dict[tuple[str, str], float] = {}  # by the feed; by trip and stop
+        self.skipped: set[tuple[str, str]] = set()  # trip and stop, as the feed names them
         self.holds: dict[tuple[int, int], float] = {}  # until when a trip will stand at a stop
         self.targets_s: list[list[float]] = np.transpose(city.headway_targets()).tolist()
         self._headways = new_headways(city)
@@ -84,7 +85,7 @@ class Situation:
         if snapshot.positions:
             latest = max(position.at_s for position in snapshot.positions)
             self.fed_s = max(self.fed_s, min(self.frame.second(latest), self.now_s))
-        self.predicted = {(p.trip, p.stop): p.at_s for p in snapshot.predictions}
+        self._update(snapshot)
         events = self.tracks.take(snapshot.positions, self.now_s)
         for event in events:
             self.note(event, self.occupied(event.trip))
@@ -100,6 +101,21 @@ class Situation:
                 fixed = (track.vehicle, round(place[0], 1), round(place[1], 1))
                 found[self.city.trips[trip].id] = (*fixed, round(track.sure, 3))
         return events, found
+
+    def _update(self, snapshot: Snapshot) -> None:
+        """Follow trip updates: expected arrivals, cancelled trips, stops that are left out."""
+        today = ("", self.frame.date)
+        self.predicted = {(p.trip, p.stop): p.at_s for p in snapshot.predictions}
+        self.skipped = {(trip, stop) for trip, date, stop in snapshot.skipped if date in today}
+        off = {trip for trip, date in snapshot.cancelled if date in today}
+        for trip in self.tracks.matcher.cancel(off) & self.tracks.running.keys():
+            del self.tracks.running[trip]
+
+    def names(self, trip: int, stop: int) -> tuple[str, str]:
+        """A trip and a stop of it as the feed names them."""
+        planned = self.city.trips[trip]
+        place = self.city.stops[self.city.services[planned.service].stops[stop]]
+        return planned.source or planned.id, place.source or place.id
 
     def occupied(self, trip: int) -> float:
         """How full a bus says it is, or -1."""

@@ -28,6 +28,7 @@ from evenline.worlds.open import OpenCity
 LAYOVER_S = 150.0  # a bus is at its first stop so long before it starts
 AFTER_S = 45.0  # and reports so long from its last one
 AHEAD_S = 900.0
+GHOST_DEGREES = 0.0002  # a ghost is 22 m beside its bus: on the same line
 
 
 class Bus(NamedTuple):
@@ -164,7 +165,10 @@ class FastStreet:
 
 
 class SumoStreet:
-    """A day of SUMO: the places of its vehicles, at the last second with an arrival.
+    """A day of SUMO: the places of its vehicles in every second.
+
+    SUMO runs on to the next arrival, where it waits for the holds; the seconds on the way are kept
+    until they are asked for.
 
     SUMO knows a bus only while it drives. Like a real one, it also reports from its first stop
     before it starts and from its last one after it ends.
@@ -178,13 +182,18 @@ class SumoStreet:
         self.city, self.lines = opened.city, lines_of(opened.city, None)
         self.holds: dict[tuple[int, int], float] = {}
         self._first = visit_offsets(self.city)
-        self._trip = {trip.id: number for number, trip in enumerate(self.city.trips)}
-        self._world, self._sumo = SumoWorld(self.city), libsumo()
+        own = self.city.own_buses  # a scenario's buses keep their names
+        self._trip = {
+            trip.source if own and trip.source else trip.id: number
+            for number, trip in enumerate(self.city.trips)
+        }
+        self._world, self._sumo = SumoWorld(self.city, on_second=self._look), libsumo()
         with compiled_network(self.city).open() as file:
             offset = re.search(r'netOffset="([-\d.]+),([-\d.]+)"', file.read(20_000))
         assert offset is not None
         self._offset = float(offset[1]), float(offset[2])
-        self._buses: list[Bus] = []
+        self._now_s = 0.0
+        self._seen: deque[tuple[int, list[Bus]]] = deque()  # second by second
         self._driving: dict[int, Bus] = {}  # by trip, as last seen
         self._batch: Batch | None = self._world.reset(cell)
 
@@ -193,15 +202,19 @@ class SumoStreet:
         return self._batch is None
 
     def advance(self, now_s: float) -> None:
+        self._now_s = now_s
         while self._batch is not None and self._batch.time_s <= now_s:
-            if self._batch.time_s > now_s - 10:
-                self._look(float(self._batch.time_s))
             rows = zip(self._batch.trips.tolist(), self._batch.raw, strict=True)
             holds = [hold_for(self.holds.get((trip, int(raw[STOP]))), raw) for trip, raw in rows]
             self._batch = self._world.step(holds)
+        self._forget()
 
-    def _look(self, second: float) -> None:
-        vehicles, self._buses = self._sumo.vehicle, []
+    def _forget(self) -> None:
+        while len(self._seen) > 1 and self._seen[1][0] <= self._now_s:
+            self._seen.popleft()
+
+    def _look(self, second: int) -> None:
+        vehicles, found = self._sumo.vehicle, []
         for name in vehicles.getIDList():
             trip = self._trip.get(name)
             if trip is not None:
@@ -209,18 +222,20 @@ class SumoStreet:
                 people = vehicles.getPersonNumber(name) / self.city.vehicle_of(trip).capacity
                 place = (x_m - self._offset[0], y_m - self._offset[1])
                 bus = Bus(trip, second, *place, vehicles.getSpeed(name), people)
-                self._buses.append(bus)
+                found.append(bus)
                 self._driving[trip] = bus
         for trip, planned in enumerate(self.city.trips):
             line, seen = self.lines[planned.service], self._driving.get(trip)
             if seen is None:
                 if planned.departure_s - LAYOVER_S <= second < planned.departure_s + 600:
-                    self._buses.append(Bus(trip, second, *line.place(line.stops_m[0]), 0.0, 0.0))
+                    found.append(Bus(trip, second, *line.place(line.stops_m[0]), 0.0, 0.0))
             elif 0.0 < second - seen.at_s <= AFTER_S:
-                self._buses.append(Bus(trip, second, *line.place(line.stops_m[-1]), 0.0, 0.0))
+                found.append(Bus(trip, second, *line.place(line.stops_m[-1]), 0.0, 0.0))
+        self._seen.append((second, found))
+        self._forget()
 
     def buses(self) -> list[Bus]:
-        return self._buses
+        return self._seen[0][1] if self._seen and self._seen[0][0] <= self._now_s else []
 
     def arrivals_s(self) -> Ints:
         arrivals = np.full(int(self._first[-1]), -1, np.int32)
@@ -306,4 +321,4 @@ class StreetFeed:
             )
             yield report
             if self._twice[bus.trip]:
-                yield report._replace(vehicle=f"ghost-{trip.id}", lat=lat + 0.002)
+                yield report._replace(vehicle=f"ghost-{trip.id}", lat=lat + GHOST_DEGREES)

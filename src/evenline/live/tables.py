@@ -112,7 +112,7 @@ def _from_tides(row: Row) -> Position:
         at_s=_moment(row["event_timestamp"]),
         lat=_number(row, "latitude", math.nan),
         lon=_number(row, "longitude", math.nan),
-        trip=row.get("trip_id_performed", ""),
+        trip=row.get("trip_id_scheduled") or row.get("trip_id_performed", ""),
         date=row.get("service_date", "").replace("-", ""),
         stop=row.get("stop_id", ""),
         sequence=_whole(row, "scheduled_stop_sequence"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenline.figures.measure import BUNCHED
 from evenline.live.events import Track
-from evenline.live.shadow import MATCHED, Shadow
+from evenline.live.shadow import KNOWN_S, MATCHED, Shadow
 from evenline.live.situation import KEPT_S, Queue
 
 SHOWN = 40  # answered or withdrawn advice that stays on the page
@@ -54,7 +54,7 @@ def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
     closed = [each for each in reversed(latest) if not each.applies][-SHOWN:]
     return {
         "now": round(shadow.now_s, 1),
-        "clock": shadow.frame.clock(shadow.now_s) if shadow.now_s > -1e8 else "",
+        "clock": shadow.frame.clock(shadow.now_s) if shadow.now_s > KNOWN_S else "",
         "on": [shadow.city.services[i].id for i in sorted(shadow.on)],
         "vehicles": [_vehicle(shadow, track, queues) for track in running],
         "advice": [_advice(shadow, each) for each in (*closed, *open_ones)],
@@ -156,13 +156,13 @@ def _advice(shadow: Shadow, advice: Any) -> dict[str, Any]:
 
 
 def _feed(shadow: Shadow) -> dict[str, Any]:
-    states = shadow.situation.tracks.counts()
+    states, fed_s = shadow.situation.tracks.counts(), shadow.situation.fed_s
     total = sum(states.values())
     matched = sum(states[name] for name in MATCHED)
     recent = [(ms, events) for at, ms, events in shadow.polls if at > shadow.now_s - 300]
     times = [ms for ms, _ in recent]
     return {
-        "age": round(min(shadow.now_s - shadow.situation.fed_s, 1e6)),
+        "age": round(shadow.now_s - fed_s) if fed_s > KNOWN_S else None,
         "vehicles": total,
         "matched": round(matched / total, 3) if total else None,
         "states": dict(states),

@@ -206,9 +206,26 @@ def base_rule(source: str) -> Bundle:
     if parse_source(source).place not in SETTINGS:
         raise InputError(f"unknown base {source!r}; choose {choice(SETTINGS)}")
     bundle = read_policy(source)
-    constants = "".join(f":{name}={value:g}" for name, value in bundle.spec.constants.items())
+    return changed(bundle, name=_whole_name(bundle))
+
+
+def _whole_name(bundle: Bundle) -> str:
+    """The name of a rule with every constant, to the last digit, and its chain."""
+    given = bundle.spec.constants.items()
+    exact = {name: f"{value:g}" if float(f"{value:g}") == value else value for name, value in given}
+    constants = "".join(f":{name}={value}" for name, value in exact.items())
     chain = "" if bundle.spec.chain == "raw" else f"+{bundle.spec.chain}"
-    return changed(bundle, name=f"{bundle.rule.name}{constants}{chain}")
+    return f"{bundle.rule.name}{constants}{chain}"
+
+
+def chosen_base(source: str) -> Bundle:
+    """The base that a person chooses: by its name, or the tuned rule of a bundle."""
+    if (Path(source) / POLICY).is_file():
+        bundle = load_bundle(Path(source))
+        if bundle.spec.kind != "rule":
+            raise InputError(f"base {source}: the buses of a forecast follow a rule; choose one")
+        source = _whole_name(bundle)
+    return base_rule(source)
 
 
 def _rule_spec(
@@ -487,7 +504,7 @@ def export_bundle(
         spec = replace(spec, chain=chain)
     tensors, timed = dict(bundle.tensors), bundle
     if base is not None:
-        spec = replace(spec, base=base_rule(base).name)
+        spec = replace(spec, base=chosen_base(base).name)
         tensors.pop(TIMETABLE, None)
     if spec.kind == "lookahead":
         timed = changed(base_rule(str(spec.base)), tensors=tensors)

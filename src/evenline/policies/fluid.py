@@ -381,7 +381,7 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
     off, on, free = _exchanged(f, trip, raw, place)
     leaves = now + raw[event.BASE_DWELL] + hold_s
     late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
-    seen.unseen[trip] += stop - seen.position[trip] - 1
+    seen.unseen[trip] += max(stop - seen.position[trip] - 1, 0)
     seen.position[trip] = stop
     seen.load[trip] = raw[event.ON_BOARD] - off + on + late
     seen.due_s[trip] = leaves + _run_s(f, trip, first, stop, leaves)
@@ -390,15 +390,18 @@ def _note(f: Forecast, seen: Seen, trip: int, raw: Array, hold_s: float, scale: 
 
 
 @inlined
-def _scale(f: Forecast, seen: Seen, raw: Array, prior: float) -> float:
+def _scale(f: Forecast, seen: Seen, trip: int, raw: Array, prior: float) -> float:
     """How many people come today, as a multiple of the usual demand.
 
-    Compares the people whom buses met with those who should have come since the bus before.
+    Compares the people whom buses met with those who should have come since the bus before. The
+    people of a stop that the bus has reported already are counted once.
     """
-    place = f.first_place[int(raw[event.SERVICE])] + int(raw[event.STOP])
-    came, _ = _come(f, place, seen.since_s[place], raw[event.TIME])
-    seen.met[0] += max(raw[event.WAITING] - seen.queue[place], 0.0)
-    seen.met[1] += came
+    stop = int(raw[event.STOP])
+    if stop > seen.position[trip]:
+        place = f.first_place[int(raw[event.SERVICE])] + stop
+        came, _ = _come(f, place, seen.since_s[place], raw[event.TIME])
+        seen.met[0] += max(raw[event.WAITING] - seen.queue[place], 0.0)
+        seen.met[1] += came
     return float((prior + seen.met[0]) / max(prior + seen.met[1], 1e-9))
 
 
@@ -416,7 +419,7 @@ def try_holds(
     costs: Array,
 ) -> float:
     """The cost of each hold of one bus, into `costs`; returns today's multiple of the demand."""
-    scale = _scale(f, seen, raw, prior)
+    scale = _scale(f, seen, trip, raw, prior)
     _costs(f, seen, room, trip, raw, scale, price_s, behind, holds_s, costs)
     return scale
 
@@ -449,7 +452,7 @@ def decide(
     `costs` has a row of its own for each bus. A bus that may not be held is expected to drive on.
     """
     for i in range(trips.shape[0]):
-        scale = _scale(f, seen, raw[i], prior)
+        scale = _scale(f, seen, trips[i], raw[i], prior)
         _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs[i])
         best, most_s = 0, _allowed_s(f, trips[i], raw[i], holds_s[-1])
         for n in range(1, holds_s.shape[0]):

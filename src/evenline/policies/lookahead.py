@@ -3,8 +3,9 @@
 It follows the day through the events that every policy sees, and computes what each hold would do
 to the rest of the service's day (`fluid`). It needs half-hour rates of people and mean running
 times, which its bundle contains, and no journey, random number or demand level of the day: how many
-people come today is estimated from those whom the buses met. A bus that it did not see, or that
-does not come, does no harm: every event says where its bus is. The policy counts both.
+people come today is estimated from those whom the buses met. A bus that it did not see, that does
+not come, that reports a stop twice or that the timetable does not have does no harm: every event
+says where its bus is. The policy counts each of these.
 """
 
 from collections.abc import Mapping
@@ -163,6 +164,10 @@ class Lookahead:
     _tried: Array = field(init=False)
     _seen: Seen = field(init=False)
     _room: Room = field(init=False)
+    repeated_reports: int = field(
+        init=False, default=0
+    )  # today, of a stop that was reported before
+    unknown_buses: int = field(init=False, default=0)  # decisions for trips not in the timetable
     _now_s: int = field(init=False, default=-1)
     _demand: float = field(init=False, default=1.0)
 
@@ -186,6 +191,12 @@ class Lookahead:
             np.zeros(trips, np.int32),
         )  # fmt: skip
         self._now_s = -1
+        self.repeated_reports = self.unknown_buses = 0
+
+    @property
+    def people_met(self) -> Array:
+        """People met at stops today, and people expected there under the usual demand."""
+        return self._seen.met
 
     @property
     def unseen_stops(self) -> int:
@@ -200,11 +211,23 @@ class Lookahead:
         return int((late & (self._seen.position < last)).sum())
 
     def follow(self, batch: Batch) -> None:
-        """Begin a new day if a batch cannot belong to the day so far."""
-        passed = self._seen.position[batch.trips] >= batch.raw[:, STOP]
-        if batch.time_s < self._now_s or passed.any():
+        """Begin a new day if a batch cannot belong to the day so far.
+
+        Time went back, or buses start again before any has left its first stop. A later report of
+        a stop that the bus has passed is taken at its word.
+        """
+        again = self._seen.position[batch.trips] >= batch.raw[:, STOP]
+        fresh = again.any() and self._seen.position.max() <= 0
+        if batch.time_s < self._now_s or fresh:
             self.begin()
+        else:
+            self.repeated_reports += int(again.sum())
         self._now_s = batch.time_s
+
+    def expect(self, trip: int, runs: bool) -> None:
+        """Count on a trip that has not begun, or not, because it is cancelled."""
+        if self._seen.position[trip] < 0:
+            self._seen.due_s[trip] = self.forecast.start_s[trip] if runs else -np.inf
 
     def join(self, second: int) -> None:
         """Join a day that began long ago: nobody waits who came before this second."""
@@ -217,8 +240,12 @@ class Lookahead:
     def weigh(self, batch: Batch, may_hold: Bools) -> tuple[Decision, Array]:
         """The holds of a moment and the costs that they were chosen by, bus by hold of `holds_s`.
 
-        The forecast expects a bus that may not be held to drive on.
+        The forecast expects a bus that may not be held to drive on. A bus that the timetable does
+        not have is not held.
         """
+        known = batch.trips < len(self.city.trips)
+        if not known.all():
+            return self._weigh_known(batch, may_hold, known)
         self.follow(batch)
         buses = len(batch.trips)
         proposals, holds = np.empty(buses), np.empty(buses)
@@ -227,6 +254,19 @@ class Lookahead:
             self.forecast, self._seen, self._room, batch.trips, batch.raw, may_hold, self.prior,
             self.price_s, int(self.behind), self.chain, self.holds_s, costs, proposals, holds,
         )  # fmt: skip
+        return Decision(proposals, holds), costs
+
+    def _weigh_known(self, batch: Batch, may_hold: Bools, known: Bools) -> tuple[Decision, Array]:
+        buses = len(batch.trips)
+        proposals, holds, costs = (
+            np.zeros(buses),
+            np.zeros(buses),
+            np.zeros((buses, len(self.holds_s))),
+        )
+        if known.any():
+            part = Batch(batch.time_s, batch.trips[known], batch.raw[known])
+            (proposals[known], holds[known]), costs[known] = self.weigh(part, may_hold[known])
+        self.unknown_buses += int((~known).sum())
         return Decision(proposals, holds), costs
 
     def __call__(self, batch: Batch) -> list[float]:
@@ -241,6 +281,11 @@ class Lookahead:
             int(self.behind), self.holds_s, self._tried,
         )  # fmt: skip
         return self._tried.copy()
+
+    def change(self, trip: int, raw: Array, hold_s: float) -> None:
+        """Keep another hold of a bus than the one that was kept with its last event."""
+        self.costs(trip, raw)  # today's demand, for the people who come meanwhile
+        self.note(trip, raw, hold_s)
 
     def note(self, trip: int, raw: Array, hold_s: float) -> None:
         """Keep the hold that a bus was given."""

@@ -84,6 +84,7 @@ def _read(path: Path, city: City) -> _Rows:
     for row, trip in enumerate(columns["trip"].tolist()):
         stop[row] = seen[trip]
         seen[trip] += 1
+    stop = columns.pop("stop", stop)  # written only if some bus did not decide at every stop
     rate = _rates(city, metadata["cell"]["demand"], columns, stop)
     cell = "{sumo_seed}-{demand_seed}-{demand:.2f}".format(**metadata["cell"])
     return _Rows(cell, columns, metadata["outcome"], rate, stop)

@@ -1,7 +1,8 @@
 """One day on disk: every decision, in order, exact to the bit.
 
-A row has only values that cannot be computed from the city, the cell and the previous rows. The
-outcome and the provenance are in the file's metadata, so each file can be checked alone.
+A row has only values that cannot be computed from the city, the cell and the previous rows; a
+column that only some days need is written only there. The outcome and the provenance are in the
+file's metadata, so each file can be checked alone.
 """
 
 import json
@@ -44,6 +45,7 @@ from evenline.support.files import from_json, write_bytes
 from evenline.support.records import Line, Number, Record, Sha256, Text, Word, convert
 
 FORMAT = "evenline-episode-1"
+FORMAT_MORE = "evenline-episode-2"  # with some of the columns MORE
 NONE = -1  # no bus ahead or behind
 COLUMNS: dict[str, pa.DataType] = {
     "time_s": pa.int32(),
@@ -58,6 +60,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "hold_s": pa.float32(),
     "cost": pa.int32(),
 }
+MORE: dict[str, pa.DataType] = {"stop": pa.int32(), "asked_s": pa.float32()}
 
 
 RecordedRule = dict[Word, Text | Number | dict[Word, Number]]  # its name, rule and constants
@@ -81,7 +84,11 @@ class Metadata(Record):
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """The columns of an episode. `cost` is a decision's own cost, `hold_s` the executed hold."""
+    """The columns of an episode. `cost` is a decision's own cost, `hold_s` the executed hold.
+
+    `stop` is the position of the stop, if a bus did not decide at every one, such as a closed one;
+    `asked_s` are the holds that were asked for, if others were executed.
+    """
 
     time_s: npt.NDArray[np.int32]
     trip: npt.NDArray[np.int32]
@@ -94,6 +101,23 @@ class Tokens:
     system_on_board: npt.NDArray[np.int32]
     hold_s: npt.NDArray[np.float32]
     cost: npt.NDArray[np.int32]
+    stop: npt.NDArray[np.int32] | None = None
+    asked_s: npt.NDArray[np.float32] | None = None
+
+    @property
+    def stops(self) -> npt.NDArray[np.int32]:
+        """The position of the stop of each row."""
+        return visit_number(self.trip) if self.stop is None else self.stop
+
+    @property
+    def shown_s(self) -> npt.NDArray[np.float32]:
+        """The holds that later buses of a batch see: those that were asked for."""
+        return self.hold_s if self.asked_s is None else self.asked_s
+
+    @property
+    def more(self) -> dict[str, pa.DataType]:
+        """The columns that only this day needs."""
+        return {name: kind for name, kind in MORE.items() if getattr(self, name) is not None}
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -104,6 +128,7 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Ou
     times: list[int] = []
     trips: list[npt.NDArray[np.int32]] = []
     raws: list[Array] = []
+    asked: list[Sequence[float]] = []
     holds: list[Sequence[float]] = []
     costs: list[int] = []
     batch = world.reset(cell)
@@ -112,14 +137,19 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Ou
         times += [batch.time_s] * len(hold)
         trips.append(batch.trips)
         raws.append(batch.raw)
+        asked.append(hold.tolist())
         batch = world.step(hold.tolist())
         hold = np.asarray(getattr(world, "executed_s", hold), np.float32)
         holds.append(hold.tolist())
         costs += [0] * (len(hold) - 1) + [world.charged]
     raw = np.concatenate(raws) if raws else np.zeros((0, 16))
+    trip = np.concatenate(trips) if trips else np.zeros(0, np.int32)
+    stop = raw[:, STOP].astype(np.int32)
+    executed_s = np.array([h for row in holds for h in row], np.float32)
+    asked_s = np.array([h for row in asked for h in row], np.float32)
     tokens = Tokens(
         time_s=np.array(times, np.int32),
-        trip=np.concatenate(trips) if trips else np.zeros(0, np.int32),
+        trip=trip,
         headway_ahead_s=_or_none(raw, HEADWAY_AHEAD, BUS_AHEAD),
         headway_behind_s=_or_none(raw, HEADWAY_BEHIND, BUS_BEHIND),
         waiting=raw[:, WAITING].astype(np.int32),
@@ -127,8 +157,10 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Ou
         base_dwell_s=raw[:, BASE_DWELL].astype(np.int32),
         system_waiting=raw[:, SYSTEM_WAITING].astype(np.int32),
         system_on_board=raw[:, SYSTEM_ON_BOARD].astype(np.int32),
-        hold_s=np.array([h for row in holds for h in row], np.float32),
+        hold_s=executed_s,
         cost=np.array(costs, np.int32),
+        stop=None if np.array_equal(stop, visit_number(trip)) else stop,
+        asked_s=None if np.array_equal(asked_s, executed_s) else asked_s,
     )
     if not np.array_equal(raw_events(world.city, cell.demand, tokens), raw):
         raise AssertionError("the stored columns do not give the raw events back")
@@ -142,7 +174,7 @@ def _or_none(raw: Array, value: int, flag: int) -> npt.NDArray[np.int32]:
 def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
     """The 16 raw features of every decision, rebuilt from the stored columns and the city."""
     service = np.array([trip.service for trip in city.trips], np.int64)[tokens.trip]
-    stop = visit_number(tokens.trip)
+    stop = tokens.stops
     rates = arrival_rates(city, demand)
     slot = np.minimum(tokens.time_s // RATE_BIN_S, rates.shape[1] - 1)
     ahead, behind = city.headway_targets()
@@ -166,13 +198,13 @@ def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
     return raw
 
 
-def visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """The stop of each row: a bus decides once at each stop, in order."""
+def visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The stop of each row if a bus decides once at each stop, in order."""
     order = np.argsort(trip, kind="stable")
     ordered = trip[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     run = np.repeat(starts, np.diff(np.concatenate([starts, [len(trip)]])))
-    out = np.empty(len(trip), np.int64)
+    out = np.empty(len(trip), np.int32)
     out[order] = np.arange(len(trip)) - run
     return out
 
@@ -191,11 +223,13 @@ def write_episode(
     path: Path, tokens: Tokens, outcome: Outcome, provenance: Mapping[str, object]
 ) -> None:
     """Write an episode atomically. The same episode gives the same bytes."""
-    metadata = {"format": FORMAT, "outcome": outcome.counted(), **provenance}
+    form = FORMAT_MORE if tokens.more else FORMAT
+    metadata = {"format": form, "outcome": outcome.counted(), **provenance}
+    columns = COLUMNS | tokens.more
     table = pa.table(
-        {name: pa.array(getattr(tokens, name), kind) for name, kind in COLUMNS.items()}
+        {name: pa.array(getattr(tokens, name), kind) for name, kind in columns.items()}
     )
-    repeating = ["hold_s", "base_dwell_s", "cost"]
+    repeating = ["hold_s", "base_dwell_s", "cost", *tokens.more]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -203,7 +237,7 @@ def write_episode(
         compression="zstd",
         compression_level=12,
         use_dictionary=repeating,
-        column_encoding={name: "DELTA_BINARY_PACKED" for name in COLUMNS if name not in repeating},
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in columns if name not in repeating},
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
@@ -232,7 +266,7 @@ def read_metadata(path: Path) -> Metadata:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_MORE):
         raise InputError(f"{path}: not an episode file ({FORMAT})")
     return convert(Metadata, found, str(path))
 
@@ -248,12 +282,13 @@ def read_outcome(path: Path) -> Outcome:
 
 def read_tokens(path: Path) -> Tokens:
     """Read the columns of an episode file."""
-    read_metadata(path)
+    more = MORE if read_metadata(path).format == FORMAT_MORE else {}
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read(columns=list(COLUMNS), use_threads=False)
+            table = file.read(columns=[*COLUMNS, *more], use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise InputError(f"{path} has no column {missing[0]}")
-    return Tokens(**{name: table.column(name).to_numpy() for name in COLUMNS})
+    found = [*COLUMNS, *(name for name in more if name in table.column_names)]
+    return Tokens(**{name: table.column(name).to_numpy() for name in found})

@@ -24,6 +24,6 @@ def replay_states(store: Store, count: int, seed: int) -> Array:
         row = rows[here] - token[here] + slot
         slots[here, slot, 0] = 1.0
         slots[here, slot, 1:-1] = np.stack(np.broadcast_arrays(*event(c, known, row)), axis=1)
-        taken = action_of(c.hold_s[row].astype(float))
+        taken = action_of(c.shown_s[row].astype(float))
         slots[here, slot, -1] = np.where(slot < token[here], taken, NO_HOLD)
     return out

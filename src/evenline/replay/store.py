@@ -28,7 +28,7 @@ from evenline.control.state import (
     write_prefix,
     write_slot,
 )
-from evenline.replay.episode import Tokens, read_metadata, read_tokens, visit_number
+from evenline.replay.episode import Tokens, read_metadata, read_tokens
 from evenline.replay.sealed import MANIFEST, Manifest, check_sealed
 from evenline.support.compiled import compiled, shared
 from evenline.support.errors import InputError
@@ -39,7 +39,7 @@ F32 = npt.NDArray[np.float32]
 
 
 class Columns(NamedTuple):
-    """All decisions of all episodes in order: 26 bytes per row."""
+    """All decisions of all episodes in order: 26 bytes per row, or 30 if holds were limited."""
 
     time_s: I32
     trip: I16
@@ -55,6 +55,7 @@ class Columns(NamedTuple):
     batch: I16  # index within the batch, and the size of the batch
     batch_size: I16
     level: npt.NDArray[np.int8]
+    shown_s: F32  # the holds that were asked for; the same array if all were executed
 
 
 class Known(NamedTuple):
@@ -105,8 +106,8 @@ class Store:
 
     @property
     def action(self) -> F32:
-        """Executed actions in [-1, 1]."""
-        return np.asarray(action_of(self.columns.hold_s), np.float32)
+        """Executed actions in [-1, 1]; a longer wait for the earliest departure counts as 1."""
+        return np.minimum(np.asarray(action_of(self.columns.hold_s), np.float32), np.float32(1.0))
 
     @property
     def reward(self) -> F32:
@@ -162,11 +163,14 @@ def _check_order(path: Path, tokens: Tokens, city: City) -> None:
     back = np.flatnonzero(np.diff(tokens.time_s) < 0)
     if len(back):
         raise InputError(f"{path} row {back[0] + 2}: out of order in time")
-    bad = np.flatnonzero(~np.isfinite(tokens.hold_s))
+    bad = np.flatnonzero(~(np.isfinite(tokens.hold_s) & np.isfinite(tokens.shown_s)))
     if len(bad):
         raise InputError(f"{path} row {bad[0] + 1}: hold is not a number")
     if tokens.trip.min() < 0 or tokens.trip.max() >= len(city.trips):
         raise InputError(f"{path} contains a trip that does not exist in {city.name}")
+    stops = np.array([len(city.services[trip.service].stops) for trip in city.trips])
+    if tokens.stops.min() < 0 or (tokens.stops >= stops[tokens.trip]).any():
+        raise InputError(f"{path} contains a stop that its trip does not have in {city.name}")
 
 
 def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns:
@@ -181,10 +185,13 @@ def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns
             "base_dwell_s", "system_waiting", "system_on_board",
         )
     }  # fmt: skip
+    hold_s = column("hold_s")
+    same = all(tokens.asked_s is None for tokens in parts)
     return Columns(
         time_s=column("time_s"),
-        stop=np.concatenate([visit_number(tokens.trip) for tokens in parts]).astype(np.int16),
-        hold_s=column("hold_s"),
+        stop=column("stops").astype(np.int16),
+        hold_s=hold_s,
+        shown_s=hold_s if same else column("shown_s"),
         batch=np.concatenate(places),
         batch_size=np.concatenate(sizes),
         level=np.concatenate(levels),
@@ -260,7 +267,7 @@ def write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) ->
         )  # fmt: skip
         for slot in range(MAX_SLOTS):
             base, r = PREFIX + slot * SLOT, first + slot
-            state[base + SLOT - 1] = action_of(c.hold_s[r]) if slot < place else NO_HOLD
+            state[base + SLOT - 1] = action_of(c.shown_s[r]) if slot < place else NO_HOLD
             if slot < size:
                 f = _event_features(c, k, r)
                 write_slot(

@@ -7,7 +7,7 @@ hashes is checked.
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +33,7 @@ from evenline.live.entries import (
 )
 from evenline.live.frame import Frame, frame_of
 from evenline.live.log import read_log
-from evenline.live.shadow import MATCHED
+from evenline.live.shadow import KNOWN_S, MATCHED
 from evenline.live.view import GAPPED
 from evenline.support.errors import InputError
 from evenline.support.files import write_text
@@ -91,14 +91,15 @@ def write_shadow_report(log: Path, opened: OpenCity, out: Path, force: bool = Fa
     seen, frame = read_seen(log, city), frame_of(city)
     if out.exists() and not force and b"evenline shadow report" not in out.read_bytes():
         raise InputError(f"{out} was not written by this command; choose another --out or --force")
-    policy = seen.begun[-1].policy
+    policies = {begun.policy: begun.policy_sha256 for begun in seen.begun}
+    hashes = ", ".join(f"{name}, SHA-256 {sha256[:12]}" for name, sha256 in policies.items())
     page = simple_page(
-        f"Shadow of {city.name}: what {policy} would have done",
+        f"Shadow of {city.name}: what {' and then '.join(policies)} would have done",
         lead(seen),
         [quality(seen), headways(city, seen), forecasts(seen, city), decisions(seen)],
         pictures(city, frame, seen),
         f"Made by: evenline shadow report {log.name} --city {city.name} (evenline "
-        f"{evenline.__version__}; policy {policy}, SHA-256 {seen.begun[-1].policy_sha256[:12]}).",
+        f"{evenline.__version__}; policy {hashes}).",
         explained=" ".join((EXPLAINED, *map(_sentence, seen.begun[-1].notes))),
         last=[advice_table(city, frame, seen)],
     )
@@ -108,9 +109,10 @@ def write_shadow_report(log: Path, opened: OpenCity, out: Path, force: bool = Fa
 
 EXPLAINED = (
     "Nobody was held by this program. A headway is the time between two buses of a line at a stop. "
+    "Headways with the advised holds are those as they were, with every advised bus later by its "
+    "hold from the next stop on and all other buses unchanged; accepted holds are in both. "
     "What a hold would save is the forecast of the policy's own model, in generalized passenger "
-    "time; it was not observed, and it does not add up where a bus that was not held gets the same "
-    "advice at the next stop."
+    "time. Neither was observed."
 )
 
 
@@ -130,8 +132,8 @@ def state_of(seen: Seen, number: int) -> str:
 def lead(seen: Seen) -> str:
     """The result in words."""
     states = Counter(state_of(seen, number) for number in seen.advice)
-    hours = (seen.polls[-1].at_s - seen.polls[0].at_s) / 3600 if seen.polls else 0.0
-    hours = hours if hours < 1e4 else 0.0
+    timed = [poll.at_s for poll in seen.polls if poll.at_s > KNOWN_S]  # not before the first answer
+    hours = (max(timed) - min(timed)) / 3600 if timed else 0.0
     return (
         f"In {hours:.1f} hours the shadow saw {len(seen.arrived):,} arrivals and made "
         f"{len(seen.asked):,} decisions. It gave {len(seen.advice):,} pieces of advice: "
@@ -172,10 +174,26 @@ def _two(values: Sequence[float], low: float, high: float, form: str = ".0f") ->
     return f"{format(float(first), form)} / {format(float(second), form)}"
 
 
-def gaps(city: City, seen: Seen, service: int) -> list[tuple[float, float]]:
-    """Every headway of a service as it was, with the scheduled one."""
+def with_holds(city: City, seen: Seen) -> dict[Call, float]:
+    """The arrivals if every advised bus had been held: it comes later from the next stop on."""
+    trips = {trip.id: number for number, trip in enumerate(city.trips)}
+    held = [
+        (trips[given.trip], given.stop, given.hold_s)
+        for given in seen.advice.values()
+        if state_of(seen, given.number) != "accepted"  # its hold is in the arrivals
+    ]
+    arrived = dict(seen.arrived)
+    for trip, stop, hold_s in held:
+        for later in range(stop + 1, len(city.services[city.trips[trip].service].stops)):
+            if (trip, later) in arrived:
+                arrived[trip, later] += hold_s
+    return arrived
+
+
+def gaps(city: City, arrived: Mapping[Call, float], service: int) -> list[tuple[float, float]]:
+    """Every headway of a service, with the scheduled one."""
     at_stop: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for (trip, stop), second in seen.arrived.items():
+    for (trip, stop), second in arrived.items():
         if city.trips[trip].service == service:
             at_stop[stop].append((second, trip))
     target_s = city.headway_targets()[0]
@@ -192,31 +210,39 @@ def gaps(city: City, seen: Seen, service: int) -> list[tuple[float, float]]:
 
 def headways(city: City, seen: Seen) -> Numbers:
     """Headways by line: how many, how even, how many bunched and gapped."""
-    rows = []
+    rows, held = [], with_holds(city, seen)
     for index, service in enumerate(city.services):
-        found = gaps(city, seen, index)
+        found = gaps(city, seen.arrived, index)
         if len(found) < 2:
             continue
         observed = [gap for gap, _ in found]
-        mean = statistics.mean(observed)
         rows.append(
             [
                 service.name or service.id,
                 f"{len(found):,}",
-                f"{mean / 60:.1f}",
+                f"{statistics.mean(observed) / 60:.1f}",
                 f"{statistics.mean(t for _, t in found) / 60:.1f}",
-                f"{statistics.pstdev(observed) / mean:.2f}" if mean > 0 else "-",
+                _variation(observed),
+                _variation([gap for gap, _ in gaps(city, held, index)]),
                 _share(sum(gap < BUNCHED * target for gap, target in found), len(found)),
                 _share(sum(gap > GAPPED * target for gap, target in found), len(found)),
             ]
         )
-    head = ["line", "headways", "mean, min", "target, min", "variation", "bunched", "gapped"]
+    head = [
+        "line", "headways", "mean, min", "target, min", "variation", "with the advised holds",
+        "bunched", "gapped",
+    ]  # fmt: skip
     return Numbers(
         "Headways as they were (variation: standard deviation over mean; bunched: under "
         f"{100 * BUNCHED:.0f} % of the target, gapped: over {100 * GAPPED:.0f} %)",
         head,
         rows,
     )
+
+
+def _variation(observed: Sequence[float]) -> str:
+    mean = statistics.mean(observed)
+    return f"{statistics.pstdev(observed) / mean:.2f}" if mean > 0 else "-"
 
 
 def forecast_errors(seen: Seen, city: City) -> dict[str, list[float]]:
@@ -258,9 +284,8 @@ def _bus_hours(seen: Seen) -> float:
 
 
 def decisions(seen: Seen) -> Numbers:
-    """How long decisions took, and what they propose."""
+    """How long decisions took, what they propose, and what the model says of the advice given."""
     times = [poll.took_ms for poll in seen.polls]
-    saves = [asked.saves_s for asked in seen.asked if asked.saves_s is not UNSET]
     held = [asked for asked in seen.asked if asked.hold_s > 0]
     rows = [["Decisions", f"{len(seen.asked):,}"], ["with a hold", f"{len(held):,}"]]
     if held:
@@ -269,18 +294,20 @@ def decisions(seen: Seen) -> Numbers:
         rows.append(["Advice per hour of a bus", f"{len(seen.advice) / bus_hours:.1f}"])
     if times:
         rows.append(["From poll to advice, ms: median / 99 %", _two(times, 50, 99, ".1f")])
+    saves = savings(seen)
     if saves:
-        total = sum(saves) / 3600
-        rows.append(["Sum of what each hold would save by the model, hours", f"{total:,.1f}"])
-        accepted = _accepted_saving(seen)
-        rows.append(["of it by accepted advice, hours", f"{accepted / 3600:,.1f}"])
+        total = sum(saves.values()) / 3600
+        accepted = sum(s for n, s in saves.items() if state_of(seen, n) == "accepted") / 3600
+        rows.append(["What the advice would save by the model, hours", f"{total:,.1f}"])
+        rows.append(["of it what was accepted, hours", f"{accepted:,.1f}"])
     return Numbers("Decisions", ["", ""], rows)
 
 
-def _accepted_saving(seen: Seen) -> float:
+def savings(seen: Seen) -> dict[int, float]:
+    """What each advice would save by the model of a policy that has one, passenger-seconds."""
     worth = {(a.trip, a.stop): a.saves_s for a in seen.asked if a.saves_s is not UNSET}
-    accepted = [a for a in seen.advice.values() if state_of(seen, a.number) == "accepted"]
-    return float(sum(float(worth.get((a.trip, a.stop), 0.0)) for a in accepted))
+    given = [a for a in seen.advice.values() if (a.trip, a.stop) in worth]
+    return {a.number: float(worth[a.trip, a.stop]) for a in given}
 
 
 def advice_table(city: City, frame: Frame, seen: Seen) -> Numbers:
@@ -320,7 +347,8 @@ def pictures(city: City, frame: Frame, seen: Seen) -> list[Picture]:
     begin_s = min(seen.arrived.values())
     numbers = {trip.id: number for number, trip in enumerate(city.trips)}
     visits = visit_table(city, _visits(seen, begin_s, numbers))
-    found = [gap / target for i in range(len(city.services)) for gap, target in gaps(city, seen, i)]
+    every = [gaps(city, seen.arrived, i) for i in range(len(city.services))]
+    found = [gap / target for rows in every for gap, target in rows]
     return [
         Picture(
             f"Ladder of {name}",

@@ -4,6 +4,7 @@ The closure of this module's imports is the evaluator: a change of any other fil
 change an outcome. Days of one actor in the fast world run together, as one fleet.
 """
 
+import dataclasses
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 import evenline
 from evenline.city.demand import Cell
 from evenline.city.model import City, Ints
+from evenline.city.operations import USUAL_OPERATIONS
 from evenline.city.tables import digest
 from evenline.control.event import TIME, Batch, new_headways
 from evenline.control.outcome import Outcome
@@ -95,6 +97,8 @@ def open_job(job: Job) -> Opened:
         places.append(Path(job.calibration))
     written = tuple(path.stat().st_mtime_ns for path in places if path.is_file())
     city = _opened_city(job.city, job.calibration, written)
+    if job.as_usual and city.opened.city.operations != USUAL_OPERATIONS:
+        city = city.as_usual()
     opened, bundle = city.opened, read_policy(job.policy)
     policy = open_policy(bundle, opened.city, opened.calibration)
     world = open_world(job.world, opened, keep_visits=job.visits is not None)
@@ -117,6 +121,11 @@ class _City:
     opened: OpenCity
     digest: str
     calibration: str | None
+
+    def as_usual(self) -> "_City":
+        """The same city with the usual operations."""
+        city = dataclasses.replace(self.opened.city, operations=USUAL_OPERATIONS)
+        return _City(dataclasses.replace(self.opened, city=city), digest(city), self.calibration)
 
 
 @lru_cache(maxsize=2)

@@ -282,7 +282,8 @@ def grouped(jobs: Sequence[Job]) -> list[Task]:
     groups: dict[object, list[Job]] = {}
     for job in jobs:
         files = (job.tokens is None, job.visits is None)
-        key = (job.city, job.policy, job.world, job.sumo, job.calibration, job.arrivals, files)
+        shared = (job.city, job.policy, job.world, job.sumo, job.calibration)
+        key = (*shared, job.arrivals, job.as_usual, files)
         groups.setdefault(key, []).append(job)
     return [tuple(group) for group in groups.values()]
 

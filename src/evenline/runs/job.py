@@ -38,7 +38,8 @@ class Job(Record):
 
     `city` is a name or a folder, `policy` any policy source, `world` fast, sumo or your own, `sumo`
     a version other than the default. `explain` adds the explanation of every decision to the stop
-    visits; `arrivals` adds the arrival of every trip at every stop to the answer.
+    visits; `arrivals` adds the arrival of every trip at every stop to the answer; `as_usual` runs
+    the city with the usual operations instead of its own, as a calibration needs it.
     """
 
     city: Line
@@ -51,6 +52,7 @@ class Job(Record):
     visits: Path | None = None
     explain: bool = False
     arrivals: bool = False
+    as_usual: bool = False
 
     @property
     def name(self) -> str:

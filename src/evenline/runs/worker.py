@@ -53,7 +53,10 @@ def serve(tasks: "queue.SimpleQueue[bytes]", out: BinaryIO) -> None:
     while True:
         jobs = from_line(tasks.get(), list[Job])
         first = jobs[0]
-        wanted = (first.city, first.policy, first.world, first.calibration, first.visits is None)
+        wanted = (
+            *(first.city, first.policy, first.world, first.calibration),
+            *(first.visits is None, first.as_usual),
+        )
         try:
             if opened is None or key != wanted:
                 key, opened = wanted, open_job(first)

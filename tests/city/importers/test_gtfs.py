@@ -2,6 +2,7 @@
 
 import datetime
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,14 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.checks import check_city
-from evenline.city.importers.gtfs import read_gtfs
+from evenline.city.cells import demo_cell
+from evenline.city.importers.fleet import capacities_of
+from evenline.city.importers.gtfs import SHARED, read_gtfs
 from evenline.city.importers.imported import Imported
 from evenline.city.importers.timetable import Wanted
 from evenline.city.model import City, visit_offsets
+from evenline.city.operations import Operations
+from evenline.city.overview import overview
+from evenline.city.tables import load_city
+from evenline.control.operations import running_trips
+from evenline.experiments.importing import write_city
 from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity
 from evenline.worlds.sumo.scenario import check_network
-from feeds import EXAMPLE, PLACES, Tables, feed_of, small_feed, time_of, write_feed, written
+from feeds import (
+    EXAMPLE,
+    PLACES,
+    Tables,
+    degrees,
+    feed_of,
+    small_feed,
+    time_of,
+    write_feed,
+    written,
+)
 
 TUESDAY = datetime.date(2026, 3, 3)
 REAL = Path(__file__).parents[4] / "shared" / "data"
@@ -83,12 +101,62 @@ def test_what_is_left_out_is_listed_with_its_share() -> None:
     assert found.told == (
         "left out: 10, direction 0, 4 stops from Station to Lake: 3 trips, 6% of the route's",
     )
-    assert found.city.notes == ("3 of 67 trips are left out: they do not follow a main pattern",)
+    assert found.city.notes == (
+        "3 of 67 trips are left out: they do not follow a main pattern",
+        SHARED,
+        "buses are assumed to take 50 passengers",
+    )
+
+
+def test_trips_of_a_block_share_a_vehicle_unless_told_otherwise(tmp_path: Path) -> None:
+    city = imported(EXAMPLE).city
+    assert city.operations == Operations(duties=True)
+    later = running_trips(city, demo_cell(1)).onward
+    first = city.trips[0]
+    assert city.trips[later[0]].block == first.block and later[0] != 0
+    alone = read_gtfs(EXAMPLE, Wanted(("10", "11"), TUESDAY), blocks=False).city
+    assert alone.operations == Operations() and SHARED not in alone.notes
+    assert [trip.block for trip in alone.trips] == [trip.block for trip in city.trips]
+    only_express = small_feed()
+    rows = only_express["trips.txt"].replace("r10-1", "").replace("r10-2", "").replace("r11-1", "")
+    path = write_feed(tmp_path / "feed", only_express | {"trips.txt": rows})
+    assert imported(path).city.operations == Operations()
+
+
+def test_trips_that_are_repeated_by_frequency_share_no_vehicle(tmp_path: Path) -> None:
+    tables = small_feed()
+    tables["frequencies.txt"] = (
+        "trip_id,start_time,end_time,headway_secs\nring-1,06:00:00,07:00:00,600\n"
+    )
+    city = imported(write_feed(tmp_path / "feed", tables), "11").city
+    repeated = [trip for trip in city.trips if trip.source.startswith("ring-1.")]
+    assert len(repeated) == 6 and {trip.block for trip in repeated} == {""}
+    assert {trip.block for trip in city.trips if trip not in repeated} == {"r11-1"}
+
+
+def test_timepoints_are_control_points_that_a_city_can_hold_at(tmp_path: Path) -> None:
+    tables = small_feed()
+    head, *rows = tables["stop_times.txt"].splitlines()
+    assert head.split(",")[3] == "stop_id"
+
+    def marked(every: bool) -> City:
+        exact = [row + f",{int(every or row.split(',')[3] == 'station')}" for row in rows]
+        text = "\n".join([f"{head},timepoint", *exact]) + "\n"
+        path = write_feed(tmp_path / str(every), tables | {"stop_times.txt": text})
+        return imported(path).city
+
+    city = marked(False)
+    stops = [city.stops[point.stop].source for point in city.operations.control_points]
+    assert set(stops) == {"station"}
+    assert not city.operations.limits_holds, "until it says hold_at listed"
+    assert replace(city.operations, hold_at="listed").limits_holds
+    assert marked(True).operations.control_points == (), "nothing is told apart"
 
 
 def test_all_patterns_share_the_trunk() -> None:
     found = imported(EXAMPLE, all_patterns=True)
-    assert found.told == () and found.city.notes == ()
+    assert found.told == ()
+    assert found.city.notes == (SHARED, "buses are assumed to take 50 passengers")
     services = {service.id: service for service in found.city.services}
     assert set(services) == {"10.0", "10.0.2", "10.1", "11.0"}
     assert set(services["10.0.2"].stops) < set(services["10.0"].stops)
@@ -99,6 +167,63 @@ def test_a_loop_is_a_service_that_ends_at_a_second_stop() -> None:
     stops = [city.stops[stop] for stop in city.services[0].stops]
     assert [stop.id for stop in stops] == ["station", "mill", "park", "market", "station~2"]
     check_network(city)
+
+
+def test_blank_times_lie_along_the_way_of_the_city(tmp_path: Path) -> None:
+    """The way makes a detour between the first two stops, which straight lines do not see."""
+    tables = small_feed()
+    lat, lon = degrees(210, 1_200)
+    rows = tables["shapes.txt"].splitlines()
+    rows.insert(2, f"s10,{lat},{lon},0.5")
+    tables["shapes.txt"] = "\n".join(rows) + "\n"
+    calls = [row.split(",") for row in tables["stop_times.txt"].splitlines()]
+    ends = {"1", "7"}
+    blank = [
+        [trip, *(time if number in ends else "" for time in times), stop, number]
+        for trip, *times, stop, number in calls[1:]
+        if trip.startswith("out")
+    ]
+    tables["stop_times.txt"] = written(",".join(calls[0]), blank)
+    tables["trips.txt"] = "\n".join(
+        row for row in tables["trips.txt"].splitlines() if "trip_id" in row or ",out-" in row
+    )
+    city = imported(write_feed(tmp_path / "f.zip", tables), "10").city
+    assert city.due_s is not None
+    (service,) = city.services
+    metres, seconds = np.diff(service.distance_m), np.diff(city.due_s[: len(service.stops)])
+    assert metres[0] > 4 * metres[1]
+    assert metres / seconds == pytest.approx(metres.sum() / seconds.sum(), rel=0.02)
+    assert not any("km/h" in warning for warning in overview(city).warnings)
+
+
+def test_restricted_calls_are_named_in_every_result(tmp_path: Path) -> None:
+    tables = small_feed()
+    rows = [f"{row},{'1' if ',market,' in row else ''}" for row in
+            tables["stop_times.txt"].splitlines()[1:]]  # fmt: skip
+    head = "trip_id,arrival_time,departure_time,stop_id,stop_sequence,pickup_type"
+    tables["stop_times.txt"] = "\n".join([head, *rows]) + "\n"
+    city = imported(write_feed(tmp_path / "f.zip", tables), "11").city
+    assert city.notes[0] == (
+        "16 of 80 calls let people only on, only off or on request in the feed; here they may do "
+        "both"
+    )
+
+
+def test_routes_have_the_buses_that_are_assumed() -> None:
+    def city(text: str) -> City:
+        return read_gtfs(
+            EXAMPLE, Wanted(("10", "11"), TUESDAY), "x", None, capacities_of(text)
+        ).city
+
+    mixed = city("10=90,r11=30")
+    assert [vehicle.capacity for vehicle in mixed.vehicles] == [90, 30]
+    assert [mixed.capacity_of(service) for service in range(3)] == [90, 90, 30]
+    assert mixed.notes[-1] == ("buses are assumed to take so many passengers: 90 on 10; 30 on 11")
+    assert [city("70").capacity_of(service) for service in range(3)] == [70, 70, 70]
+    assert [city("60,11=30").capacity_of(service) for service in range(3)] == [60, 60, 30]
+    for text, words in (("10=0", "from 1 to"), ("many", "10=90,11=50"), ("9=50", "route '9'")):
+        with pytest.raises(InputError, match=words):
+            city(text)
 
 
 def test_a_window_takes_the_trips_that_start_in_it() -> None:
@@ -136,6 +261,15 @@ def test_a_shape_elsewhere_is_not_used_and_said(tmp_path: Path) -> None:
     tables["shapes.txt"] = tables["shapes.txt"].replace("46.50", "46.58")
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
     assert any("10.0: shape s10 is not used: half of the stops are" in line for line in found.told)
+
+
+def test_a_shape_with_a_point_at_the_end_of_the_world_is_not_used(tmp_path: Path) -> None:
+    tables = small_feed()
+    rows = tables["shapes.txt"].splitlines()
+    rows[3] = "s10,0,0,2"
+    tables["shapes.txt"] = "\n".join(rows) + "\n"
+    found = imported(write_feed(tmp_path / "f.zip", tables), "10")
+    assert "10.0: shape s10 is not used: a point of it is more than 100 km away" in found.told
 
 
 def test_a_feed_without_shapes_goes_straight(tmp_path: Path) -> None:
@@ -218,7 +352,9 @@ def test_a_damaged_feed_is_read_or_refused_in_one_line(
         del damaged[name]
     path = write_feed(tmp_path_factory.mktemp("feed") / "f", damaged)
     with suppress(InputError):  # anything else is our bug
-        assert imported(path).city.trips
+        found = imported(path)
+        write_city(found, path.parent / "city")
+        assert len(load_city(path.parent / "city").trips) == len(found.city.trips) > 0
 
 
 @pytest.mark.parametrize(
@@ -236,3 +372,12 @@ def test_a_real_feed_becomes_a_corridor_city(
     assert len(city.services) == services and all(stop.name for stop in city.stops)
     check_network(city)
     check_city(OpenCity(folder, city))
+
+
+def test_a_real_line_with_a_wrong_last_stop_keeps_its_speed() -> None:
+    """T9.0 of Porto Alegre ends with its first stop, 6 km away; 96 % of the times are blank."""
+    path = REAL / "porto-alegre" / "gtfs.zip"
+    if not path.exists():
+        pytest.skip(f"{path} is absent; it belongs to the shared data, not to the project")
+    city = read_gtfs(path, Wanted(("T9",), datetime.date(2019, 5, 14), 43_200, 46_800)).city
+    assert not any("only" in warning for warning in overview(city).warnings)

@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenline.city.importers.feed import open_feed
-from evenline.city.importers.timetable import (
-    WEEKDAYS,
-    Timetable,
-    Wanted,
-    active_services,
-    read_timetable,
-    seconds_of,
-)
+from evenline.city.importers.calendars import WEEKDAYS, active_services
+from evenline.city.importers.feed import LONG_TABLES, open_feed
+from evenline.city.importers.timetable import Timetable, Wanted, read_timetable, seconds_of
 from evenline.support.errors import InputError
 
 MONDAY = datetime.date(2026, 3, 2)
@@ -127,6 +121,78 @@ def test_directions_that_the_feed_does_not_give_are_found(tmp_path: Path) -> Non
     assert [(p.direction, p.stops[0]) for p in found.patterns] == [(0, "s0"), (1, "s5")]
 
 
+def test_a_trip_by_frequency_keeps_clear_of_the_ids_of_others(tmp_path: Path) -> None:
+    tables = feed_tables()
+    for table in ("trips.txt", "stop_times.txt"):
+        tables[table] = tables[table].replace("out-2", "out-1.1")
+    tables["frequencies.txt"] = (
+        "trip_id,start_time,end_time,headway_secs\nout-1,06:00:00,07:00:00,1800\n"
+    )
+    runs = read(zipped(tmp_path / "feed.zip", tables)).patterns[0].runs
+    assert [run.trip for run in runs] == ["out-1.1~2", "out-1.2", "out-1.1"]
+    assert [run.block for run in runs] == ["", "", "b2"], "no vehicle runs all repetitions"
+
+
+def test_a_direction_that_some_trips_lack_is_that_of_their_stops(tmp_path: Path) -> None:
+    """Blank ones do not become direction 0 and do not compete with those that have one."""
+    tables = feed_tables()
+    tables["trips.txt"] = "\n".join(
+        ["route_id,service_id,trip_id,direction_id", "r1,week,out-1,1", "r1,week,out-2,",
+         "r1,week,back-1,", "r1,week,short-1,1", ""]
+    )  # fmt: skip
+    found = read(zipped(tmp_path / "feed.zip", tables))
+    assert [(p.direction, p.stops[0], len(p.runs)) for p in found.patterns] == [
+        (0, "s5", 1),
+        (1, "s0", 2),
+    ]
+
+
+def test_a_route_without_a_trip_in_the_window_is_told(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "feed.zip", feed_tables())
+    assert read(path, ["10", "11"]).told == (
+        "left out: route 11 (r2): none of its trips starts in the window on 2026-03-02",
+    )
+    assert read(path).told == ()
+
+
+def with_kinds(kinds: dict[str, str], tables: Tables) -> Tables:
+    """Pickup and drop-off types by trip and stop_sequence."""
+    head, *rows = tables["stop_times.txt"].splitlines()
+    keys = [f"{row.split(',')[0]} {row.split(',')[-1]}" for row in rows]
+    rows = [f"{row},{kinds.get(key, ',')}" for row, key in zip(rows, keys, strict=True)]
+    text = "\n".join([f"{head},pickup_type,drop_off_type", *rows])
+    return tables | {"stop_times.txt": f"{text}\n"}
+
+
+def test_calls_without_people_are_left_out_and_restricted_ones_counted(tmp_path: Path) -> None:
+    kinds = {f"out-1 {n}": "1,1" for n in (1, 3)}  # the first stop, and one between
+    kinds |= {"out-2 1": "0,1", "out-2 6": "1,0"}  # what every trip does at its ends
+    kinds |= {"back-1 2": "1,0", "back-1 3": "2,2", "back-1 1": "3,0"}
+    kinds |= {f"short-1 {n}": "1,1" for n in (1, 2)}
+    found = read(zipped(tmp_path / "feed.zip", with_kinds(kinds, feed_tables())), all_patterns=True)
+    runs = {run.trip: (pattern, run) for pattern in found.patterns for run in pattern.runs}
+    pattern, run = runs["out-1"]
+    assert pattern.stops == ("s1", "s3", "s4", "s5")
+    assert run.arrival_s == tuple(8 * 3600 + 360 * n for n in (1, 3, 4, 5))
+    assert {trip: own.limited for trip, (_, own) in runs.items()} == {
+        "out-1": 0, "out-2": 0, "back-1": 3,
+    }  # fmt: skip
+    assert found.told == (
+        "left out: 1 trips: people may get on or off at fewer than two of their stops",
+        "left out: 2 calls: nobody may get on or off there (pickup_type and drop_off_type are 1)",
+    )
+
+
+def test_line_breaks_in_names_and_ids_are_harmless(tmp_path: Path) -> None:
+    tables = feed_tables()
+    tables["stops.txt"] = (
+        tables["stops.txt"].replace("Stop 3", '"Stop\n 3"').replace("s4,", '"s\n4",')
+    )
+    tables["stop_times.txt"] = tables["stop_times.txt"].replace("s4,", '"s\n4",')
+    found = read(zipped(tmp_path / "feed.zip", tables))
+    assert found.places["s3"].name == "Stop 3" and "s 4" in found.places
+
+
 def test_a_stop_served_twice_stays_twice(tmp_path: Path) -> None:
     tables = feed_tables()
     tables["stop_times.txt"] = tables["stop_times.txt"].replace("s5,6", "s0,6")
@@ -196,6 +262,7 @@ def changed(name: str, old: str, new: str) -> Callable[[Tables], Tables]:
         (changed("stops.txt", "s4", "s3"), "row 6 (s3): appears twice"),
         (changed("stops.txt", "-51.0", "-251.0"), "is not a latitude and a longitude"),
         (changed("stops.txt", "-51.0", "nan"), "is not a latitude and a longitude"),
+        (changed("stops.txt", "-29.97,-51.0", "0,0"), "stops.txt: row 5 (s3): 0.0, 0.0 is 6,"),
         (changed("stop_times.txt", "08:00:00", "8h"), "row 2: '8h' is not a time such as"),
         (changed("stop_times.txt", "08:30:00,08:30:00", "07:30:00,07:30:00"), "go backward"),
         (changed("stop_times.txt", "08:00:00,08:00:00", ","), "no time at its first or last stop"),
@@ -221,6 +288,7 @@ def test_a_frequency_that_would_never_end_is_refused(tmp_path: Path) -> None:
     for row, said in (
         ("out-1,06:00:00,07:00:00,0", "at least 1"),
         ("out-1,00:00:00,999:00:00,1", "more than"),
+        ("out-1,07:00:00,07:00:00,60", "row 2: end_time 07:00:00 is not after start_time 07:00:00"),
     ):
         tables = feed_tables() | {"frequencies.txt": f"{columns}{row}\n"}
         with pytest.raises(InputError, match=said):
@@ -244,13 +312,24 @@ def test_what_is_no_feed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "cut.zip").write_bytes(spoilt)
     with pytest.raises(InputError, match=r"cannot be read|not a zip|no column|missing"):
         read(tmp_path / "cut.zip")
-    monkeypatch.setattr("evenline.city.importers.feed.MOST_BYTES", 2**16)
+    monkeypatch.setitem(LONG_TABLES, "stop_times.txt", 2**16)
     bomb = io.StringIO()
     bomb.write(feed_tables()["stop_times.txt"] + ",,,,\n" * 50_000)
     zipped(tmp_path / "bomb.zip", feed_tables() | {"stop_times.txt": bomb.getvalue()})
     assert os.path.getsize(tmp_path / "bomb.zip") < 2**14
     with pytest.raises(InputError, match=r"stop_times\.txt: more than 0 MiB; too large"):
         read(tmp_path / "bomb.zip")
+
+
+@pytest.mark.parametrize(
+    "limit", ["timetable.MOST_CALLS", "timetable.MOST_TRIPS", "calendars.MOST_ROUTES"]
+)
+def test_what_is_kept_of_a_feed_has_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(f"evenline.city.importers.{limit}", 1)
+    with pytest.raises(InputError, match="more than 1 "):
+        read(zipped(tmp_path / "feed.zip", feed_tables()))
 
 
 # -- real feeds -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from evenline.city.importers.ids import clean_ids, free_id
+from evenline.city.importers.ids import clean_ids, free_id, said
 from evenline.city.importers.lines import Floats, Layout, Line
 from evenline.city.importers.timetable import Place
 from evenline.city.model import Node, Road, Service, Stop
@@ -229,7 +229,7 @@ def _stops(
 def _stop(name: str, place: Place, spot: Sequence[float], streets: _Streets) -> Stop:
     x, y = round(spot[0], 1), round(spot[1], 1)
     road, pos_m = streets.of_stop[place.id], streets.approach_m[place.id]
-    return Stop(name, road, pos_m, x, y, place.name, place.id)
+    return Stop(name, road, pos_m, x, y, place.name, said(place.id))
 
 
 def _service(

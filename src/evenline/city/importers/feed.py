@@ -1,8 +1,8 @@
 """A GTFS feed, a zip or a folder, read table by table.
 
-Nothing is extracted: tables are read as streams, with a limit on their size. Every complaint is one
-line that names the file, and the row where there is one. Rows are counted as a spreadsheet shows
-them, with the header as row 1.
+Nothing is extracted: tables are read as streams, with a limit on their size, and readers keep only
+the rows that they need. Every complaint is one line that names the file, and the row where there is
+one. Rows are counted as a text editor shows them, with the header as row 1.
 """
 
 import csv
@@ -10,12 +10,14 @@ import io
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
+from evenline.city.importers.ids import one_line
 from evenline.support.errors import InputError
 
-MOST_BYTES = 2**31  # of one table, unpacked
+MOST_BYTES = 2**28  # of one table, unpacked
+LONG_TABLES = {"stop_times.txt": 2**31, "shapes.txt": 2**31}  # those of a country are large
 LONGEST_FIELD = 100_000
 BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError)
 
@@ -37,13 +39,14 @@ class Feed:
     ) -> Iterator[Row]:
         """The rows of a table: needed columns, then optional ones (empty where they are absent).
 
-        Values are stripped of spaces; empty lines are skipped.
+        Values are stripped of spaces and brought onto one line; empty lines are skipped.
         """
         where = f"{self.path}: {table}"
         if table not in self.members:
             raise InputError(f"{where}: missing; a GTFS feed must have it")
         with self._open(table) as stream:
-            raw = io.BufferedReader(_Counted(stream, where))
+            limit = LONG_TABLES.get(table, MOST_BYTES)
+            raw = io.BufferedReader(_Counted(stream, where, limit))
             text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
             reader = csv.reader(text)
             try:
@@ -82,6 +85,8 @@ def open_feed(path: Path) -> Feed:
         raise InputError(f"{path}: no such feed; name a GTFS zip or folder")
     members: dict[str, str] = {}
     for name in names:
+        if _climbs(name):
+            raise InputError(f"{path}: {name!r} leads out of the zip; pack the feed again")
         table = PurePosixPath(name).name
         if not table.endswith(".txt"):
             continue
@@ -91,11 +96,17 @@ def open_feed(path: Path) -> Feed:
     return Feed(path, members)
 
 
+def _climbs(name: str) -> bool:
+    """Whether a name in an archive is absolute or leads to a folder above."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return ".." in parts or parts[:1] == ("/",) or bool(PureWindowsPath(name).drive)
+
+
 class _Counted(io.RawIOBase):
     """A stream of bytes that refuses to be endless."""
 
-    def __init__(self, stream: IO[bytes], where: str) -> None:
-        self._stream, self._where, self._left = stream, where, MOST_BYTES
+    def __init__(self, stream: IO[bytes], where: str, limit: int) -> None:
+        self._stream, self._where, self._limit, self._left = stream, where, limit, limit
 
     def readable(self) -> bool:
         return True
@@ -105,7 +116,7 @@ class _Counted(io.RawIOBase):
         found = self._stream.read(len(view))
         self._left -= len(found)
         if self._left < 0:
-            raise InputError(f"{self._where}: more than {MOST_BYTES // 2**20:,} MiB; too large")
+            raise InputError(f"{self._where}: more than {self._limit // 2**20:,} MiB; too large")
         view[: len(found)] = found
         return len(found)
 
@@ -126,7 +137,7 @@ def _places(
 
 def _picked(where: str, row: int, values: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
     """The values of some columns of a row; a short row ends in empty values."""
-    found = tuple(values[at].strip() if 0 <= at < len(values) else "" for at in places)
+    found = tuple(one_line(values[at]) if 0 <= at < len(values) else "" for at in places)
     for value in found:
         if len(value) > LONGEST_FIELD:
             raise InputError(f"{where}: row {row}: a value has {len(value):,} characters")

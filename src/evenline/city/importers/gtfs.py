@@ -6,7 +6,7 @@ has no passengers: demand comes from elsewhere. Whatever the city lacks of the f
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from evenline.city.importers.corridor import corridor
 from evenline.city.importers.feed import Feed, open_feed
+from evenline.city.importers.fleet import buses
 from evenline.city.importers.ids import clean_ids, said
 from evenline.city.importers.imported import Imported
 from evenline.city.importers.lines import Layout, Line
@@ -25,35 +26,65 @@ from evenline.city.importers.shapes import (
     read_shapes,
     straight,
 )
-from evenline.city.importers.timetable import Pattern, Run, Timetable, Wanted, read_timetable
-from evenline.city.model import City, Clock, Ints, Trip, Vehicle, no_journeys
+from evenline.city.importers.timetable import (
+    FARTHEST_M,
+    Pattern,
+    Run,
+    Timetable,
+    Wanted,
+    along_way,
+    read_timetable,
+)
+from evenline.city.model import City, Clock, Ints, Trip, no_journeys
 from evenline.city.model import Origin as Place
+from evenline.city.operations import LONGEST_HOLD_S, ControlPoint, Operations
 from evenline.support.errors import InputError
 
 HOUR_S = 3600
 LEAD_S = 300  # the day begins at least this long before the first trip
 SLACK_S, SLACK_SHARE = 1800, 0.5  # and ends this much after the last is due, or more by its length
+SHARED = "trips of one block share a vehicle, so a late vehicle begins its next trip late"
 FAR_M = 300.0  # a shape that is this far from most stops belongs to something else
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{0,100}")
 
 Lay = Callable[[Sequence[Line], Origin], Layout]
 
 
-def read_gtfs(path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None) -> Imported:
-    """The city of some routes of a feed on a day; `lay` gives lines their roads."""
+def read_gtfs(
+    path: Path,
+    wanted: Wanted,
+    name: str = "",
+    lay: Lay | None = None,
+    capacities: Mapping[str, int] | None = None,
+    blocks: bool = True,
+) -> Imported:
+    """The city of some routes of a feed on a day; `lay` gives lines their roads.
+
+    `capacities` are assumed passengers of a bus, by route, and of the others under an empty name.
+    With `blocks`, trips of one block share a vehicle.
+    """
     feed = open_feed(path)
     timetable = read_timetable(feed, wanted)
+    served = tuple(dict.fromkeys(pattern.route for pattern in timetable.patterns))
+    vehicles, vehicle_of, fleet = buses(served, timetable.routes, capacities or {})
     origin = middle([(place.lat, place.lon) for place in timetable.places.values()])
     lines, unfit = feed_lines(feed, timetable, origin)
     layout = corridor(lines) if lay is None else lay(lines, origin)
-    trips, due_s, start_s, shifted = _trips(timetable.patterns)
+    patterns = tuple(
+        along_way(pattern, service.distance_m)
+        for pattern, service in zip(timetable.patterns, layout.services, strict=True)
+    )
+    trips, due_s, start_s, shifted = _trips(patterns, vehicle_of)
+    shared = blocks and _shared(trips)
+    points = timepoints(feed, timetable)
     date = wanted.date.isoformat()
-    longest_s = max(run.arrival_s[-1] - run.departure_s[0] for run in _runs(timetable.patterns))
+    longest_s = max(run.arrival_s[-1] - run.departure_s[0] for run in _runs(patterns))
     slack_s = max(SLACK_S, round(SLACK_SHARE * longest_s))
     city = City(
         name=name or said(path.stem),
         horizon_s=-(-(int(due_s.max()) + slack_s) // SLACK_S) * SLACK_S,
-        vehicle=Vehicle(),
+        vehicle=vehicles[0],
+        more_vehicles=vehicles[1:],
         nodes=layout.nodes,
         roads=layout.roads,
         stops=layout.stops,
@@ -63,11 +94,20 @@ def read_gtfs(path: Path, wanted: Wanted, name: str = "", lay: Lay | None = None
         due_s=due_s,
         origin=Place(origin.lat, origin.lon),
         clock=Clock(date, start_s, time_zone(feed)),
-        notes=(*_notes(timetable), *layout.notes),
+        notes=(*_notes(timetable), *([SHARED] if shared else []), *layout.notes, fleet),
         carried=layout.carried,
+        operations=Operations(
+            duties=shared,
+            control_points=tuple(
+                ControlPoint(number, LONGEST_HOLD_S)
+                for number, stop in enumerate(layout.stops)
+                if stop.source in points
+            ),
+        ),
     )
-    passing = overtaking(timetable.patterns, lines)
-    return Imported(city, (*left_out(timetable), *unfit, *shifted, *passing, *layout.told))
+    told = (*timetable.told, *left_out(timetable), *unfit, *shifted, *overtaking(patterns, lines))
+    marked = [f"{len(points):,} stops are timepoints; hold_at 'listed' holds only there"]
+    return Imported(city, (*told, *layout.told, *(marked if points else [])))
 
 
 def time_zone(feed: Feed) -> str:
@@ -102,7 +142,7 @@ def feed_lines(
         if pattern.shape in shapes:
             points = origin.metres(shapes[pattern.shape])
             along = along_shape(points, spots)
-            unfit = _unfit(along.distance_m, along.aside_m)
+            unfit = _unfit(points, along.distance_m, along.aside_m)
             if not unfit:
                 shape, distance_m = points, along.distance_m
             else:
@@ -125,10 +165,12 @@ def feed_lines(
     return tuple(lines), tuple(told)
 
 
-def _unfit(distance_m: Floats, aside_m: Floats) -> str:
+def _unfit(points: Floats, distance_m: Floats, aside_m: Floats) -> str:
     """Why stops cannot lie on a shape; empty if they can."""
     if not (np.diff(distance_m) > -1e-6).all():
         return "stops do not follow each other along it"
+    if float(np.abs(points).max()) > FARTHEST_M:
+        return f"a point of it is more than {FARTHEST_M / 1000:,.0f} km away"
     if float(np.median(aside_m)) > FAR_M:
         return f"half of the stops are {np.median(aside_m):,.0f} m or more away"
     return ""
@@ -156,8 +198,25 @@ def _service_names(timetable: Timetable) -> list[str]:
 # -- trips ----------------------------------------------------------------------------------------
 
 
+def timepoints(feed: Feed, timetable: Timetable) -> set[str]:
+    """The stops that the feed marks as timepoints of a trip, if it tells them from other stops."""
+    trips = {run.trip for run in _runs(timetable.patterns)}
+    trips |= {trip.rsplit(".", 1)[0] for trip in trips}  # those that are repeated
+    marked: dict[str, set[str]] = {"0": set(), "1": set()}
+    needed, optional = ("trip_id", "stop_id"), ("timepoint",)
+    for _, (trip, stop, exact) in feed.rows("stop_times.txt", needed, optional):
+        if trip in trips and exact in marked:
+            marked[exact].add(said(stop))
+    return marked["1"] if marked["0"] else set()
+
+
+def _shared(trips: Sequence[Trip]) -> bool:
+    """Whether two trips share a vehicle."""
+    return any(count > 1 for block, count in Counter(t.block for t in trips).items() if block)
+
+
 def _trips(
-    patterns: Sequence[Pattern],
+    patterns: Sequence[Pattern], vehicle_of: Mapping[str, int]
 ) -> tuple[tuple[Trip, ...], Ints, int, tuple[str, ...]]:
     """The trips, when they are due, when the day begins, and what had to change."""
     first_s = min(run.departure_s[0] for run in _runs(patterns))
@@ -177,8 +236,10 @@ def _trips(
                     "in the same second"
                 )
             before_s = departs_s + late_s
-            block, source = said(run.block), said(run.trip)
-            trips.append(Trip(ids[run.trip], service, before_s, block=block, source=source))
+            vehicle, block = vehicle_of[pattern.route], said(run.block)
+            trips.append(
+                Trip(ids[run.trip], service, before_s, vehicle, block, source=said(run.trip))
+            )
             times_s = (*run.departure_s[:-1], run.arrival_s[-1])
             due += [at_s - start_s + late_s for at_s in times_s]
     return tuple(trips), np.array(due, np.int32), start_s, tuple(told)
@@ -225,8 +286,17 @@ def overtaking(patterns: Sequence[Pattern], lines: Sequence[Line]) -> tuple[str,
 
 
 def _notes(timetable: Timetable) -> tuple[str, ...]:
+    """What every result must say: how the city differs from the feed."""
+    runs, notes = _runs(timetable.patterns), []
     lost = sum(len(pattern.runs) for pattern in timetable.left_out)
-    if not lost:
-        return ()
-    every = lost + len(_runs(timetable.patterns))
-    return (f"{lost:,} of {every:,} trips are left out: they do not follow a main pattern",)
+    if lost:
+        every = lost + len(runs)
+        notes.append(f"{lost:,} of {every:,} trips are left out: they do not follow a main pattern")
+    limited = sum(run.limited for run in runs)
+    if limited:
+        calls = sum(len(run.given) for run in runs)
+        notes.append(
+            f"{limited:,} of {calls:,} calls let people only on, only off or on request in the "
+            "feed; here they may do both"
+        )
+    return tuple(notes)

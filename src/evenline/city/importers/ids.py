@@ -33,10 +33,18 @@ def free_id(wanted: str, taken: set[str]) -> str:
     return own
 
 
+def one_line(text: str) -> str:
+    """Text without line breaks and other characters that cannot be printed, and without spaces
+    around it.
+    """
+    if text.isprintable():
+        return text.strip()
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def said(text: str) -> str:
     """Text as people read it: on one line, not too long."""
-    words = "".join(c if c.isprintable() else " " for c in text).split()
-    return " ".join(words)[:LONGEST_SAID].strip()
+    return " ".join(one_line(text).split())[:LONGEST_SAID].strip()
 
 
 def _clean(source: str) -> str:

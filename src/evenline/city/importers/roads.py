@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from evenline.city.importers.ids import clean_ids, free_id
+from evenline.city.importers.ids import clean_ids, free_id, said
 from evenline.city.importers.lines import Fit, Layout, Line
 from evenline.city.importers.matching import Floats, Streets
 from evenline.city.importers.sections import Way
@@ -277,7 +277,7 @@ def _stop(streets: Streets, id: str, visit: _Visit, place: _Place) -> Stop:
         round(float(visit.spot[0]), 1),
         round(float(visit.spot[1]), 1),
         visit.stop.name,
-        visit.stop.id,
+        said(visit.stop.id),
         streets.lanes[place.edge],
     )
 

@@ -17,6 +17,7 @@ from evenline.support.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 GAP_M = 1.0  # between two stops on one segment
+MOST_POINTS = 1_000_000  # that are kept
 ASTRAY_M = 200.0  # a stop that is farther from its shape is an error, and moves no other stop
 
 
@@ -51,9 +52,12 @@ def read_shapes(feed: Feed, wanted: set[str]) -> dict[str, list[tuple[float, flo
     """The points of some shapes in order, as latitude and longitude."""
     rows: dict[str, list[tuple[float, float, float]]] = {}
     columns = ["shape_id", "shape_pt_lat", "shape_pt_lon", "shape_pt_sequence"]
+    kept = 0
     for row, (shape, lat, lon, sequence) in feed.rows("shapes.txt", columns):
         if shape in wanted:
             where = f"{feed.path}: shapes.txt: row {row}"
+            if (kept := kept + 1) > MOST_POINTS:
+                raise InputError(f"{where}: more than {MOST_POINTS:,} points; choose fewer routes")
             number = number_of(where, "shape_pt_sequence", sequence)
             rows.setdefault(shape, []).append((number, *spot_of(where, lat, lon)))
     for shape in sorted(wanted - rows.keys()):

@@ -125,7 +125,7 @@ function drawFeed() {
   const silent = (Date.now() - heard) / 1000;
   const others = Object.entries(feed.states).filter(([n]) => !["trip", "block", "place", "same", "trip is over"].includes(n));
   const rows = [
-    ["Time", view.clock], ["Feed age", feed.age > 9999 ? "no data" : feed.age + " s", feed.age > 75],
+    ["Time", view.clock], ["Feed age", feed.age === null ? "no data" : feed.age + " s", feed.age === null || feed.age > 75],
     ["Buses", feed.vehicles], ["Matched", feed.matched === null ? "–" : Math.round(100 * feed.matched) + " %"],
     ["Events", feed.events_per_min + " / min"],
     ["Decision", feed.decision_ms === null ? "–" : feed.decision_ms + " ms"],
@@ -223,13 +223,15 @@ function drawLadder() {
     pen.lineTo(x(a.until_s) - 6, at + 6); pen.fill();
     pen.globalAlpha = 1;
   }
-  for (const bus of buses.values()) {
+  let labelled = -1; // names of buses at one place stand below each other
+  for (const bus of [...buses.values()].sort((a, b) => a.along - b.along)) {
     const spot = [x(view.now - bus.age), y(bus.along)];
     pen.fillStyle = colour(spacing(bus));
     pen.beginPath(); pen.arc(...spot, 5, 0, 7); pen.fill();
     pen.fillStyle = colour("ink");
     const text = bus.vehicle.slice(-12);
-    pen.fillText(text, Math.min(spot[0] + 8, width - 8 - pen.measureText(text).width), spot[1] - 6);
+    labelled = Math.max(spot[1] - 6, labelled + 12);
+    pen.fillText(text, Math.min(spot[0] + 8, width - 8 - pen.measureText(text).width), labelled);
   }
   pen.restore();
 }

@@ -102,6 +102,7 @@ def begin_day(
     d.second.due[:] = -1
     d.visit.changing[:] = -1
     d.visit.visited_s[:] = -1
+    d.left_s[:] = -1
     d.queue.changing[:] = -1
     d.tail[:] = -1
     d.ride[:] = -1
@@ -321,6 +322,8 @@ def _break_down(s: Static, d: Day, h: Headways, trip: int, stop: int, now: int) 
     num.riding_now -= bus.load
     num.waiting_now += bus.load
     bus.load = 0
+    if stop == 0:
+        d.left_s[trip] = now
     if d.visits.shape[0]:
         v = d.visits[here]
         v.departure_s, v.load, v.alighted = now, load, load
@@ -477,18 +480,22 @@ def _changed(d: Day, leg: int, now: int) -> int:
 
 
 @inlined
-def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
-    """Apply the hold of the i-th bus of the moment: exchange people, depart, schedule."""
+def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
+    """Apply the hold of the i-th bus of the moment: exchange people, depart, schedule.
+
+    Returns the hold that happened. Later buses of the moment see the one that was asked for.
+    """
     trip, num = d.batch[i], d.num[0]
     bus = d.trip[trip]
     stop = bus.position
     if s.limits.cap_s.shape[0]:
         visit = bus.first_visit + stop
         hold_s = executed_s(s.limits, visit, d.raw[i], hold_s, d.luck[visit])
-        d.hold_s[1 + i] = hold_s
     d.hold_s[0] += hold_s
     num.holds_zero += hold_s == 0.0
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)
+    if stop == 0:
+        d.left_s[trip] = leaves
     behind = 0.0
     if s.close_s > 0.0 and d.raw[i, event.BUS_AHEAD] > 0.0:
         behind = closeness(d.raw[i, event.HEADWAY_AHEAD], d.raw[i, event.TARGET_AHEAD])
@@ -496,6 +503,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> None:
     if d.disrupted.shape[0]:
         at = _pass_closed(s, d, trip, stop, leaves, at)
     schedule(s, d, trip, at)
+    return hold_s
 
 
 @inlined
@@ -792,10 +800,10 @@ def next_batch(s: Static, fleet: Day, w: int) -> int:
 
 @compiled
 def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None:
-    """Apply the holds of part of a moment, in order."""
+    """Apply the holds of part of a moment, in order; `holds_s` becomes those that happened."""
     d = row(fleet, w)
     for i in range(holds_s.shape[0]):
-        serve(s, d, first + i, holds_s[i])
+        holds_s[i] = serve(s, d, first + i, holds_s[i])
 
 
 @compiled
@@ -804,8 +812,9 @@ def step_tokens(
 ) -> int:
     """One decision in every world: apply its hold, and write the state of the next decision.
 
-    `costs` is the cost between the two decisions; worlds that are over do not change. Holds are
-    checked first; returns the first world with a bad hold, or -1.
+    `costs` is the cost between the two decisions, and `holds_s` becomes the holds that happened;
+    worlds that are over do not change. Holds are checked first; returns the first world with a bad
+    hold, or -1.
     """
     for w in range(states.shape[0]):
         if not (0.0 <= holds_s[w] <= MAX_HOLD_S or over[w]):
@@ -819,7 +828,7 @@ def step_tokens(
         token = num.token
         d.hold_s[1 + token] = holds_s[w]
         costs[w] = 0.0
-        serve(s, d, token, holds_s[w])
+        holds_s[w] = serve(s, d, token, holds_s[w])
         token += 1
         if token >= num.batch:
             over[w] = advance(s, d) == 0

@@ -129,7 +129,7 @@ class Day(NamedTuple):
     """A running day. In a fleet, every table has the world as an additional first axis."""
 
     num: Rows  # NUM, one row
-    hold_s: F64  # sum of holds, then the holds of the batch
+    hold_s: F64  # sum of the holds that happened, then those that were asked for in the batch
     second: Rows  # SECOND
     after: I32  # the next trip due in the same second
     trip: Rows  # TRIP
@@ -150,6 +150,7 @@ class Day(NamedTuple):
     luck: F64  # what the driver makes of a hold, by visit; no rows if holds are not limited
     onward: I32  # the next trip of the vehicle; no rows if every trip has its own
     disrupted: Rows  # DISRUPTED; no rows if nothing is
+    left_s: I32  # when each trip left its first stop; -1 before
 
 
 @inlined
@@ -160,7 +161,7 @@ def row(day: Day, w: int) -> Day:
         day.hold_s[w], day.second[w], day.after[w], day.trip[w], day.place[w],
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
-        day.ride[w], day.luck[w], day.onward[w], day.disrupted[w],
+        day.ride[w], day.luck[w], day.onward[w], day.disrupted[w], day.left_s[w],
     )  # fmt: skip
 
 

@@ -302,6 +302,7 @@ def new_fleet(
         "luck": (np.float64, (len(static.limits.cap_s),)),
         "onward": (np.int32, (trips if shared_vehicles else 0,)),
         "disrupted": (layout.DISRUPTED, (disrupted,)),
+        "left_s": (np.int32, (trips,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 

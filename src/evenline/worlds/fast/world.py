@@ -92,7 +92,7 @@ class Days:
                 f"the day is not over ({num.now_s} of {self.city.horizon_s} s); "
                 "call step until it returns None"
             )
-        begun = departures(self.city, self.arrivals_s(w)) if self._shared else None
+        begun = departures(self.city, self.left_s(w)) if self._shared else None
         return Outcome(
             departed=num.departed,
             completed=num.completed,
@@ -117,6 +117,10 @@ class Days:
         if not self.fleet.disrupted.shape[1]:
             return np.asarray(visit.visited_s)
         return np.where(visit.changing == PASSED, -1, np.maximum(visit.visited_s, -1))
+
+    def left_s(self, w: int) -> npt.NDArray[np.int32]:
+        """When each trip left its first stop, the horizon if not by then; -1 if it never came."""
+        return np.asarray(np.minimum(self.fleet.left_s[w], self.city.horizon_s))
 
     def moment(self, w: int, first: int, end: int) -> Batch:
         """A part of a world's current moment."""
@@ -165,12 +169,10 @@ class FastWorld:
             raise InputError("the day is over; call reset before the next step")
         values = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
         holds = np.array(values)
-        days, first = self._days, self._first
+        days = self._days
         k.serve_batch(days.static, days.fleet, 0, self._first, holds)
         self._first += len(holds)
         self.executed_s = holds
-        if len(days.static.limits.cap_s):
-            self.executed_s = days.fleet.hold_s[0, 1 + first : 1 + self._first].copy()
         if self._first < self._shown:
             self.charged = 0
             return self._show()
@@ -211,6 +213,11 @@ class FastWorld:
     def arrivals_s(self) -> npt.NDArray[np.int32]:
         """When each trip reached each of its stops, one entry per visit; -1 if not yet."""
         return self._days.arrivals_s(0)
+
+    @property
+    def left_s(self) -> npt.NDArray[np.int32]:
+        """When each trip left its first stop, the horizon if not by then; -1 if it never came."""
+        return self._days.left_s(0)
 
     @property
     def visits(self) -> list[Visit]:
@@ -265,12 +272,16 @@ class Fleet:
 
     states = fleet.reset(cells) while not fleet.over.all(): states = fleet.step(holds_s) # one hold
     per world; worlds that are over ignore it fleet.costs # costs between the two decisions
+
+    `executed_s` are the holds that happened in the last step; they differ from those asked for
+    where the operations limit them or drivers do not obey.
     """
 
     def __init__(self, city: City, calibration: Calibration, worlds: int) -> None:
         self._days = Days(city, calibration, worlds, keep_visits=False)
         self.states = np.zeros((worlds, CANONICAL_WIDTH), np.float32)
         self.costs = np.zeros(worlds)
+        self.executed_s = np.zeros(worlds)
         self.over = np.ones(worlds, bool)
 
     def __len__(self) -> int:
@@ -292,7 +303,7 @@ class Fleet:
 
     def step(self, holds_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Apply one hold in every world that is not over."""
-        holds_s = np.ascontiguousarray(holds_s, np.float64)
+        holds_s = np.array(holds_s, np.float64)
         if holds_s.shape != (len(self),):
             raise InputError(
                 f"got holds of shape {holds_s.shape}; the fleet has {len(self)} worlds"
@@ -302,6 +313,7 @@ class Fleet:
         )
         if bad >= 0:
             raise InputError(f"world {bad}: hold {holds_s[bad]} s is not from 0 to 60 s")
+        self.executed_s = holds_s
         return self.states
 
     @property

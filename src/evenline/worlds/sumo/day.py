@@ -7,6 +7,7 @@ seconds.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -86,6 +87,7 @@ class Day:
     def __init__(self, tables: Tables, cell: Cell) -> None:
         self.tally = Tally()
         self.visits: list[Visit] = []
+        self.on_second: Callable[[int], None] | None = None  # told after every step
         self._t, city = tables, tables.city
         self._sumo = libsumo_functions()
         self._rates: list[list[float]] = arrival_rates(city, cell.demand).tolist()
@@ -115,6 +117,8 @@ class Day:
                 self._disrupted.set_speeds(self.tally.now_s)
             self._sumo.simulation_step()
             self._look()
+            if self.on_second is not None:
+                self.on_second(self.tally.now_s)
             if self._asking:
                 trips = np.array(self._asking, np.int32)
                 return Batch(self.tally.now_s, trips, np.array(self._rows, float))
@@ -122,9 +126,16 @@ class Day:
         return None
 
     @property
-    def reached_s(self) -> Ints:
-        """When each trip reached each of its stops, one entry per visit; -1 if not yet."""
-        return np.array(self._headways.visited_s, np.int32)
+    def left_s(self) -> Ints:
+        """When each trip left its first stop, the horizon if not by then; -1 if it never came."""
+        left = np.full(len(self._loads), -1, np.int32)
+        left[[trip for trip, here in self._at.items() if here.position == 0]] = (
+            self._t.city.horizon_s
+        )
+        for visit in self.visits:
+            if visit.position == 0:
+                left[visit.trip] = visit.departure_s
+        return left
 
     def hold(self, trip: int, hold_s: float) -> None:
         """Add a hold to the dwell of a bus."""

@@ -73,6 +73,9 @@ def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[s
     if city.own_buses:
         return own_options(city, cell, network, folder)
     routes = ",".join(str(folder / f"{kind}.rou.xml") for kind in ("buses", "cars", "people"))
+    # On the streets of a map buses change lanes. SUMO calls it a collision, and teleports the bus,
+    # if one comes closer than its minimal gap; there, only buses that touch collide.
+    touch = () if city.carried is None else ("--collision.mingap-factor", "0")
     return (
         *("--net-file", str(network)),
         *("--additional-files", str(folder / "stops.add.xml")),
@@ -81,7 +84,7 @@ def sumo_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[s
         *("--seed", str(cell.sumo_seed)),
         *("--default.departspeed", "0", "--default.departlane", "best"),
         *("--pedestrian.model", "nonInteracting"),
-        *("--time-to-teleport", "300", "--max-depart-delay", "-1"),
+        *("--time-to-teleport", "300", "--max-depart-delay", "-1", *touch),
         *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),
         *("--xml-validation", "never", "--xml-validation.net", "never"),
     )

@@ -8,7 +8,7 @@ A moment has the number of its step: SUMO's `started="48"` is our 48.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from evenline.city.demand import Cell
-from evenline.city.model import City, visit_offsets
+from evenline.city.model import City, Ints, visit_offsets
 from evenline.control.action import check_holds
 from evenline.control.event import STOP, Batch, place
 from evenline.control.operations import departures, driver_luck, executed_s, limits_of
@@ -39,12 +39,19 @@ class SumoWorld:
     """A city's day in SUMO. See `evenline.control.world.World` for the contract.
 
     `outputs` are further SUMO options, such as `--tripinfo-output`; `max_batch` is the size of the
-    largest batch.
+    largest batch; `on_second` is told every second, also those without a decision.
     """
 
-    def __init__(self, city: City, outputs: Sequence[str] = (), max_batch: int = MAX_SLOTS) -> None:
+    def __init__(
+        self,
+        city: City,
+        outputs: Sequence[str] = (),
+        max_batch: int = MAX_SLOTS,
+        on_second: Callable[[int], None] | None = None,
+    ) -> None:
         self.city = city
         self.outputs = tuple(outputs)
+        self.on_second = on_second
         self.max_batch = max_batch
         self.charged = 0
         if city.own_buses and (city.operations.duties or city.operations.disrupted):
@@ -92,7 +99,7 @@ class SumoWorld:
                 "call step until it returns None"
             )
         duties = self.city.operations.duties
-        begun = departures(self.city, self._day.reached_s) if duties else None
+        begun = departures(self.city, self._day.left_s) if duties else None
         return Outcome(
             departed=tally.departed,
             completed=tally.completed,
@@ -118,6 +125,11 @@ class SumoWorld:
         return self._day.visits
 
     @property
+    def left_s(self) -> Ints:
+        """When each trip left its first stop, the horizon if not by then; -1 if it never came."""
+        return self._day.left_s
+
+    @property
     def now_s(self) -> int:
         """The seconds of the day simulated so far."""
         return self._day.tally.now_s
@@ -139,6 +151,7 @@ class SumoWorld:
         check_alone()
         tables = self._tables
         self._day = OwnDay(tables, cell) if isinstance(tables, OwnTables) else Day(tables, cell)
+        self._day.on_second = self.on_second
         self._luck = driver_luck(self.city, cell)
         self.charged = self._pre_control = 0
         self._decisions = self._zero_tokens = self._holds_zero = 0

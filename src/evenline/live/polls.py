@@ -1,0 +1,202 @@
+"""The answers of a feed as they come: from an address, or from a recording at some speed.
+
+Each answer has its moment. While nobody asks, because a server failed or a recording is silent,
+time passes all the same, so that old advice can be withdrawn.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from evenline.live.feed import FeedError, Snapshot, read_message
+from evenline.live.poll import Poller
+from evenline.live.record import Polled, Recorder
+from evenline.support.errors import InputError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+OURS_S = 3600.0  # a feed whose clock is so close to ours has real time
+FAR_S, LATE_S = 1800.0, 60.0  # a message so far ahead or behind is believed only if it persists
+PERSISTENT = 3
+MOST_TICKS = 40  # in one silence; after these no advice is left
+
+
+def on_this_machine(url: str) -> bool:
+    """Whether an address is on loopback."""
+    return urlsplit(url).hostname in LOOPBACK
+
+
+class FeedClock:
+    """The moment of each answer.
+
+    A feed on our clock has our time, read anew for each answer: a machine that slept does no harm.
+    Another feed, such as a simulated street, has the time of its messages, which runs on `speed`
+    times as fast as ours. A message far from that time is believed only if the next ones agree.
+    """
+
+    def __init__(
+        self,
+        speed: float = 1.0,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.speed, self._clock, self._ticks = speed, clock, ticks
+        self._anchor: tuple[float, float] | None = None  # a moment, and our ticks then
+        self._real = False
+        self._heard_s, self._odd = 0.0, 0
+
+    def moment(self, header_s: float | None = None) -> float:
+        """The moment now, or 0 before the first message. `header_s` is the time of a message that
+        has just come; 0: it says none.
+        """
+        if self._anchor is None:
+            if header_s is None:
+                return 0.0
+            self._set(header_s)
+        if header_s and header_s != self._heard_s:
+            self._heard_s = header_s
+            ahead_s = header_s - self._now()
+            odd = ahead_s > FAR_S or ahead_s < -(LATE_S + self.speed)
+            self._odd = self._odd + 1 if odd else 0
+            if self._odd >= PERSISTENT or 0 < ahead_s <= FAR_S:
+                self._set(header_s)
+        return self._now()
+
+    def _set(self, header_s: float) -> None:
+        ours_s = self._clock()
+        self._real = self.speed == 1 and (not header_s or abs(header_s - ours_s) < OURS_S)
+        self._anchor, self._odd = (header_s or ours_s, self._ticks()), 0
+
+    def _now(self) -> float:
+        if self._real:
+            return self._clock()
+        assert self._anchor is not None
+        return self._anchor[0] + (self._ticks() - self._anchor[1]) * self.speed
+
+
+class Message(NamedTuple):
+    """A message as it came and as it was read."""
+
+    content: bytes
+    snapshot: Snapshot
+    read_ms: float
+
+
+def message_of(content: bytes) -> Message:
+    """Read a message, once."""
+    began = time.perf_counter()
+    snapshot = read_message(content)
+    return Message(content, snapshot, 1000 * (time.perf_counter() - began))
+
+
+@dataclass
+class Updates:
+    """Trip updates that a server publishes apart from its positions."""
+
+    poller: Poller
+    told: Snapshot = field(default_factory=lambda: Snapshot(0.0, ()))
+    _due_s: float = 0.0
+
+    def joined(self, snapshot: Snapshot, speed: float) -> tuple[Snapshot, str]:
+        """Positions with the latest updates, and what failed."""
+        failure = ""
+        if time.monotonic() >= self._due_s:
+            try:
+                self.told = self.poller.poll(read_message) or self.told
+            except FeedError as error:
+                failure = f"trip updates: {error}"
+                self._due_s = time.monotonic() + self.poller.wait_s / speed
+        told = self.told
+        return snapshot._replace(
+            predictions=snapshot.predictions + told.predictions,
+            cancelled=snapshot.cancelled | told.cancelled,
+            skipped=snapshot.skipped | told.skipped,
+        ), failure
+
+
+def url_polls(
+    poller: Poller,
+    speed: float,
+    ended: threading.Event,
+    updates: Updates | None = None,
+    clock: FeedClock | None = None,
+    keep: Callable[[float, bytes], object] = lambda at_s, content: None,
+) -> Iterator[Polled]:
+    """The answers of a feed behind an address; `keep` gets each message as it came."""
+    if speed != 1 and not on_this_machine(poller.url):
+        raise InputError(f"speed {speed:g}: a feed elsewhere runs in real time; leave --speed out")
+    clock = clock or FeedClock(speed)
+    while not ended.is_set():
+        message, snapshot, failure = None, None, ""
+        try:
+            message = poller.poll(message_of)
+        except FeedError as error:
+            failure = str(error)
+        at_s = clock.moment(message.snapshot.at_s if message is not None else None)
+        if message is not None:
+            keep(at_s, message.content)
+            snapshot = message.snapshot
+            if updates is not None:
+                snapshot, failure = updates.joined(snapshot, speed)
+        read_ms = message.read_ms if message is not None else 0.0
+        yield Polled(at_s, snapshot, failure, read_ms=read_ms)
+        left_s = poller.wait_s
+        while left_s > 0 and not ended.wait(min(left_s, poller.every_s) / speed):
+            left_s -= poller.every_s
+            if left_s > 0:
+                yield Polled(clock.moment(), None, failure, waiting=True)
+
+
+def record(
+    poller: Poller,
+    folder: Path,
+    ended: threading.Event,
+    told: Callable[[str], None],
+    speed: float = 1.0,
+) -> int:
+    """Poll a feed and keep what it says; returns the number of messages.
+
+    A message has the moment at which a shadow would have seen it.
+    """
+    recorder, kept = Recorder(folder), 0
+    try:
+        for polled in url_polls(poller, speed, ended, keep=recorder.keep):
+            kept += polled.content is not None
+            told(polled.failure or f"{kept} messages")
+    finally:
+        recorder.close()
+    return kept
+
+
+def later(polls: Iterator[Polled], moment_s: float) -> Iterator[Polled]:
+    """The answers after a moment: a shadow that goes on has seen those before."""
+    return (polled for polled in polls if polled.at_s > moment_s)
+
+
+def with_silence(polls: Iterator[Polled], every_s: float) -> Iterator[Polled]:
+    """The same answers, with the time that passes where a recording has none."""
+    last_s: float | None = None
+    for polled in polls:
+        if last_s is not None:
+            ticks = min(int((polled.at_s - last_s) / every_s - 1e-9), MOST_TICKS)
+            for tick in range(1, ticks):
+                yield Polled(last_s + tick * every_s, None, waiting=True)
+        last_s = polled.at_s
+        yield polled
+
+
+def paced(
+    polls: Iterator[Polled], speed: float, sleep: Callable[[float], object]
+) -> Iterator[Polled]:
+    """The same answers, `speed` times as fast as they came; 0 means at once."""
+    began_s, first_s = time.monotonic(), None
+    for polled in polls:
+        first_s = polled.at_s if first_s is None else first_s
+        if speed > 0:
+            wait_s = began_s + (polled.at_s - first_s) / speed - time.monotonic()
+            if wait_s > 0:
+                sleep(wait_s)
+        yield polled
