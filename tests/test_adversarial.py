@@ -15,6 +15,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 import typer
 from msgspec import inspect
@@ -260,3 +263,41 @@ def test_damaged_records_are_counted_or_refused_in_one_line(root: Path, table: T
         put(file.path, text.encode())
     assert not table.wrong
     assert table.count >= 300
+
+
+def test_damaged_parquet_is_refused_in_one_line(root: Path, table: Table) -> None:
+    folder = write_tides(root / "parquet")
+    typed = pa_csv.read_csv(folder / "stop_visits.csv")
+    (folder / "stop_visits.csv").unlink()
+    path = folder / "stop_visits.parquet"
+    file = File(path, None, None, ("records", "check", folder), put)
+    columns = {name: typed[name] for name in typed.column_names}
+    for name in columns:
+        for value in ([None] * 6, ["x"] * 6, [-1e300] * 6, [True] * 6, [[1]] * 6):
+            pq.write_table(pa.table(columns | {name: value}), path)
+            table.judge(file, Case(name, str(value[0]), None, False))
+    pq.write_table(typed, path)
+    whole = path.read_bytes()
+    damaged = {**CONTENTS, "half": whole[: len(whole) // 2], "flipped": whole[:40] + whole[41:]}
+    for what, content in damaged.items():
+        put(path, content)
+        table.judge(file, Case("", what, content, True))
+    assert not table.wrong
+
+
+def test_damaged_records_make_no_city_or_one_line(root: Path, table: Table) -> None:
+    folder, out = write_tides(root / "imported"), root / "imported-city"
+    command = ("city", "import", "records", folder, "--hours", "7-9", "--out", out)
+    for name in ("stop_visits.csv", "trips_performed.csv", "route_stops.csv", "stops.csv"):
+        cells = cells_of(TIDES[name])
+        file = File(folder / name, None, None, command, put, (out,))
+        for number, column in enumerate(cells[0]):
+            for value in ("", "1e300"):
+                spoilt = [row.copy() for row in cells]
+                spoilt[1][number] = value
+                out_text = io.StringIO()
+                csv.writer(out_text, lineterminator="\n").writerows(spoilt)
+                put(file.path, out_text.getvalue().encode())
+                table.judge(file, Case(column, value, None, False))
+        put(file.path, TIDES[name].encode())
+    assert not table.wrong

@@ -27,7 +27,10 @@ def test_a_city_of_records_says_what_it_was_fitted_to(run: Door, tmp_path: Path)
     assert "1 services, 2 trips, 3 stops" in made and made.strip().endswith(str(city))
     note = "fitted to records of records, 2026-03-02; not yet judged"
     assert note in made
-    assert note in run("records", "show", "--city", city).done()
+    document = tmp_path / "page.md"
+    shown = run("records", "show", "--city", city, "--docs", document).done()
+    assert note in shown and "exchange_s_per_passenger" in shown
+    assert "| min_dwell_s | " in document.read_text()
     audit = ("audit", "records", "--city", city, "--records", records, "--days", "2026-03-02")
     run(*audit).refused("2026-03-02", "the city was fitted to it")
     run("city", "import", "records", records, "--routes", "9", "--out", city).refused("'9'")

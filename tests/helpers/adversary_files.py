@@ -184,6 +184,9 @@ def calibration_of(city: City) -> dict[str, Any]:
         "sources": {"day.parquet": SHA},
         "residuals": {"runs": 1.0},
         "lateness_s": [[0.0] * calibration.LATE_QUANTILES] * 2,
+        "close_s": 4.5,
+        "recover": 0.2,
+        "late_follow": 0.1,
     }
 
 
@@ -223,7 +226,7 @@ def recorded_city_files(root: Path, fitted: dict[str, Any]) -> list[File]:
     own = fitted | {"note": "fitted", "sources": {limits.name: sha256(limits)}}
     in_json(folder / "calibration.json")(own)
     fitted_to = {
-        "format": "evenline-records-1",
+        "format": "evenline-records-2",
         "records": "old",
         "tables": {"stop_visits.csv": SHA},
         "routes": ["1"],
@@ -234,7 +237,7 @@ def recorded_city_files(root: Path, fitted: dict[str, Any]) -> list[File]:
         "visits": 6,
         "left_out": 0,
         "stamp": "arrival",
-        "recorded_share": [1.0, 0.5],
+        "recorded_share": [1.0, 0.5, 1.0, 0.0],
     }
     in_json(records)(fitted_to)
     show = ("records", "show", "--city", folder)

@@ -3,16 +3,24 @@ missing, rows twice, clocks a little off, trips not recorded."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evenline.city.build import CityPlan, ServicePlan, build
 from evenline.city.demand import Cell, DemandPlan, Peaks, service_stop_offsets
 from evenline.city.model import City
+from evenline.city.operations import Operations
 from evenline.city.tables import network_digest
 from evenline.control.visits import Visit
 from evenline.rules.policy import BEHAVIOURS
-from evenline.worlds.calibration import NOISE_QUANTILES, PACE_QUANTILES, PHASES, Calibration
+from evenline.worlds.calibration import (
+    LATE_QUANTILES,
+    NOISE_QUANTILES,
+    PACE_QUANTILES,
+    PHASES,
+    Calibration,
+)
 from evenline.worlds.fast.world import FastWorld
 
 DAYS = ("2026-03-02", "2026-03-03", "2026-03-04", "2026-03-05")
@@ -20,6 +28,16 @@ EXCHANGE_S = 2.5
 BEGIN_S = 6 * 3600
 GAPS, TWICE, UNSEEN = 0.02, 0.02, 0.05
 NOISE_S = 12.0
+RECOVERY_S, MOST_LATE_S = 60, 40.0
+RICH: dict[str, Any] = {
+    "hours": np.array([1.0, 1.1, 0.95, 1.05, 1.0, 1.0]),
+    "pace": 0.05,
+    "follow": 0.2,
+    "late_s": 90.0,
+    "close_s": 20.0,
+    "recover": 0.3,
+    "late_follow": 0.25,
+}
 
 
 def true_city() -> City:
@@ -69,26 +87,68 @@ def true_calibration(city: City) -> Calibration:
     )
 
 
-def write_records(folder: Path, stamp: str = "arrival") -> City:
-    """Simulate the days and write them; `departure` writes only the times of departures."""
+def rich_calibration(city: City) -> Calibration:
+    """Running times that also differ by hour, trip, lateness and the bus ahead."""
+    plain = true_calibration(city)
+    return replace(
+        plain,
+        mean_s=plain.mean_s * RICH["hours"],
+        pace=RICH["pace"] * np.linspace(-1.7, 1.7, PACE_QUANTILES),
+        pace_s=plain.mean_s[:, 0],
+        follow=RICH["follow"],
+        lateness_s=np.tile(RICH["late_s"] * np.linspace(-1.7, 1.7, LATE_QUANTILES), (2, 1)),
+        close_s=RICH["close_s"],
+        recover=RICH["recover"],
+        late_follow=RICH["late_follow"],
+    )
+
+
+def shared_city() -> City:
+    """The same with two vehicles for each route, which hardly come back in time."""
     city = true_city()
-    world = FastWorld(city, true_calibration(city), keep_visits=True)
+    names = [f"{trip.service}-{i % 40 % 2}" for i, trip in enumerate(city.trips)]
+    trips = tuple(replace(t, block=name) for t, name in zip(city.trips, names, strict=True))
+    return replace(city, trips=trips, operations=Operations(duties=True, recovery_s=RECOVERY_S))
+
+
+def shared_calibration(city: City) -> Calibration:
+    """Drivers who leave a little later than they could."""
+    late = np.tile(np.linspace(0.0, MOST_LATE_S, LATE_QUANTILES), (2, 1))
+    return replace(true_calibration(city), lateness_s=late)
+
+
+MADE = {
+    "": (true_city, true_calibration),
+    "rich": (true_city, rich_calibration),
+    "shared": (shared_city, shared_calibration),
+}
+
+
+def write_records(folder: Path, stamp: str = "arrival", kind: str = "") -> City:
+    """Simulate the days and write them; `departure` writes only the times of departures.
+
+    Records of a kind of `MADE` have a schedule.
+    """
+    city = MADE[kind][0]()
+    made = MADE[kind][1](city)
+    world = FastWorld(city, made, keep_visits=True)
     rng = np.random.default_rng(5)
     visits = [
         "service_date,trip_id_performed,trip_stop_sequence,stop_id,actual_arrival_time,"
-        "actual_departure_time,boarding_1,alighting_1,departure_load"
+        "actual_departure_time,boarding_1,alighting_1,departure_load,schedule_departure_time"
     ]
-    trips = ["service_date,trip_id_performed,vehicle_id,route_id,direction_id"]
+    trips = ["service_date,trip_id_performed,vehicle_id,route_id,direction_id,block_id"]
     for number, day in enumerate(DAYS):
         world.run_day(Cell(40 + number, 540 + number), BEHAVIOURS["zero"])
         seen = rng.random(len(city.trips)) >= UNSEEN
         for index in np.flatnonzero(seen):
             route = city.services[city.trips[index].service].route
-            trips.append(f"{day},{day}-{index},v,{route},0")
+            trips.append(f"{day},{day}-{index},v,{route},0,{city.trips[index].block}")
         for visit in world.visits:
             if not seen[visit.trip]:
                 continue
             row = _row(city, day, visit, stamp, rng)
+            row += f",{_due(city, day, visit)}" if kind else ","
             visits += [row] * (0 if rng.random() < GAPS else 2 if rng.random() < TWICE else 1)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trips_performed.csv").write_text("\n".join(trips) + "\n")
@@ -106,6 +166,10 @@ def _row(city: City, day: str, visit: Visit, stamp: str, rng: np.random.Generato
     left = visit.load - visit.alighted + visit.boarded
     people = f"{visit.boarded},{visit.alighted},{left}"
     return f"{day},{day}-{visit.trip},{visit.position + 1},{stop.id},{times},{people}"
+
+
+def _due(city: City, day: str, visit: Visit) -> str:
+    return _clock(day, city.trips[visit.trip].departure_s + 70 * visit.position)
 
 
 def _clock(day: str, second: int) -> str:

@@ -37,12 +37,19 @@ location_ping_id,service_date,event_timestamp,vehicle_id,latitude,longitude,spee
 1,2026-03-02,2026-03-02T08:00:05+01:00,7,46.2,6.1,3.5
 2,2026-03-02,2026-03-02T08:00:35+01:00,7,46.2,6.1,99
 """
+ROUTE_STOPS = """\
+route_id,direction_id,stop_id,shape_dist_traveled_m
+1,0,X,0
+1,0,Y,700
+1,0,Z,1400
+"""
 TABLES = {
     "stop_visits.csv": VISITS,
     "trips_performed.csv": TRIPS,
     "stops.csv": STOPS,
     "passenger_events.csv": EVENTS,
     "vehicle_locations.csv": LOCATIONS,
+    "route_stops.csv": ROUTE_STOPS,
 }
 
 

@@ -1,5 +1,6 @@
 """The check of records: each problem is found, counted, shown and dealt with by a named rule."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenline.records.check import check_folder
-from evenline.records.clean import RULES, Found, _longest_rise, open_records
-from tides_folder import TRIPS, VISITS, write_tides
+from evenline.records.clean import RULES, Found, _longest_rise
+from evenline.records.read import open_records
+from evenline.support.errors import InputError
+from tides_folder import LOCATIONS, TRIPS, VISITS, write_tides
 
 A2 = "2026-03-02,a,2,Y,2026-03-02T08:02:00+01:00,2026-03-02T08:02:10+01:00,1,1,3\n"
 
@@ -51,7 +54,8 @@ def test_a_rule_finds_its_problem_and_says_where(rule: str, tmp_path: Path) -> N
 
 
 def test_every_rule_is_tried() -> None:
-    assert {rule.name for rule in RULES} - {"lone visit"} == set(SPOILT)
+    others = {"lone visit", "dwell that disagrees"}
+    assert {rule.name for rule in RULES} - others == set(SPOILT)
 
 
 def test_a_lone_visit_is_left_out(tmp_path: Path) -> None:
@@ -76,8 +80,27 @@ def test_counts_come_from_passenger_events_where_visits_have_none(tmp_path: Path
     lines = [line.split(",") for line in VISITS.splitlines()]
     bare = "".join(",".join([*line[:6], *line[8:]]) + "\n" for line in lines)
     records, _ = open_records(write_tides(tmp_path, stop_visits=bare))
-    assert records.visits.boarded.tolist() == [3, 0, 0, 0, 0, 0]
-    assert records.visits.alighted.tolist() == [0, 0, 3, 0, 0, 0]
+    assert records.visits.boarded[:3].tolist() == [3, 0, 0]
+    assert records.visits.alighted[:3].tolist() == [0, 0, 3]
+    assert np.isnan(records.visits.boarded[3:]).all(), "nobody was counted on the other trip"
+
+
+def test_an_event_counts_where_a_single_visit_has_no_count(tmp_path: Path) -> None:
+    spoilt = VISITS.replace("+01:00,3,0,3\n", "+01:00,,0,3\n", 1)
+    records, _ = open_records(write_tides(tmp_path, stop_visits=spoilt))
+    assert records.visits.boarded.tolist() == [3, 1, 0, 2, 0, 0]
+
+
+def test_a_dwell_that_contradicts_the_times_is_said_and_not_used(tmp_path: Path) -> None:
+    lines = VISITS.splitlines()
+    dwells = (251, 10, 0, 20, 10, 0)
+    rows = [f"{line},{dwell}" for line, dwell in zip(lines[1:], dwells, strict=True)]
+    text = "\n".join([f"{lines[0]},dwell", *rows]) + "\n"
+    folder = write_tides(tmp_path, stop_visits=text)
+    found = problems(folder)["dwell that disagrees"]
+    assert found.count == 1 and "row 2" in found.example
+    records, _ = open_records(folder)
+    assert np.isnan(records.visits.dwell_s[0]) and records.visits.departure_s[0] == 8 * 3600 + 20
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9))
@@ -89,3 +112,43 @@ def test_the_longest_rise_never_falls_and_none_is_longer(times: list[int]) -> No
     for i in range(len(times)):
         best[i] = 1 + max((best[j] for j in range(i) if times[j] <= times[i]), default=0)
     assert len(kept) == max(best)
+
+
+def test_jumps_of_vehicles_are_said(tmp_path: Path) -> None:
+    rows = LOCATIONS + (
+        "3,2026-03-02,2026-03-02T08:00:20+01:00,7,46.2,6.1,3\n"
+        "4,2026-03-02,2026-03-02T08:01:20+01:00,7,46.3,6.1,3\n"
+        "5,2026-03-02,2026-03-02T07:00:00+01:00,8,46.9,6.1,3\n"
+    )
+    found = problems(write_tides(tmp_path, vehicle_locations=rows))
+    assert found["clock jump of a vehicle"].example == "row 4"
+    assert found["position jump of a vehicle"].example == "row 5"
+    assert found["position jump of a vehicle"].count == found["clock jump of a vehicle"].count == 1
+
+
+FEED = {
+    "trips.txt": "trip_id,route_id,service_id,block_id\ns1,1,d,b7\ns2,1,d,b7\n",
+    "stop_times.txt": "trip_id,stop_id,stop_sequence,arrival_time,departure_time\n"
+    "s1,X,1,08:00:00,08:00:00\ns1,Y,2,,\ns1,Z,3,08:05:30,08:05:30\n"
+    "s2,X,1,08:10:00,08:10:00\n",
+}
+
+
+def write_feed(folder: Path, **changed: str) -> None:
+    with zipfile.ZipFile(folder / "gtfs.zip", "w") as feed:
+        for name, text in FEED.items():
+            feed.writestr(name, changed.get(name.removesuffix(".txt"), text))
+
+
+def test_a_feed_beside_the_records_fills_in_times_and_blocks(tmp_path: Path) -> None:
+    folder = write_tides(tmp_path)
+    write_feed(folder)
+    records, found = open_records(folder)
+    due = records.visits.due_s
+    assert (due[0], due[2], due[3]) == (8 * 3600, 8 * 3600 + 330, 8 * 3600 + 600)
+    assert np.isnan(due[[1, 4, 5]]).all() and records.trips.block.tolist() == ["b7", "b7"]
+    assert any("3 filled in from gtfs.zip" in each.done for each in found)
+    assert "gtfs.zip" in records.hashes
+    write_feed(folder, stop_times=FEED["stop_times.txt"].replace("08:05:30", "late", 1))
+    with pytest.raises(InputError, match="row 4"):
+        open_records(folder)

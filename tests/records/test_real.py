@@ -40,6 +40,8 @@ def test_chicago_has_schedules_and_arrivals(tmp_path: Path) -> None:
     made = import_records(DATA / "chicago-20", "", "5-11", "2019-09-03", tmp_path / "c", "c")
     assert made.fitted.doors.stamp == "arrival"
     assert 2.0 < made.fitted.doors.each_s < 4.0, "one door: about three seconds for everybody"
+    assert made.fitted.city.operations.duties, "blocks are recorded"
+    assert 0 <= made.fitted.city.operations.recovery_s < 60
     assert any("the timetable is the schedule" in note for note in made.fitted.city.notes)
 
 

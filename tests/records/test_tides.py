@@ -7,7 +7,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from evenline.records.clean import open_records
+from evenline.records.check import check_folder
+from evenline.records.read import open_records
 from evenline.records.tides import NAMES, fields_of, read_folder
 from evenline.support.errors import InputError
 from tides_folder import TABLES, VISITS, write_tides
@@ -29,6 +30,22 @@ def test_csv_gzip_and_parquet_hold_the_same(tmp_path: Path) -> None:
             if not column.endswith(("_time", "_timestamp")):  # Arrow turns those to UTC
                 found = columns[name].columns[column]
                 assert [str(each) for each in found] == [str(each) for each in values]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_times_in_utc_are_said(form: str, tmp_path: Path) -> None:
+    utc = VISITS.replace("+01:00", "Z" if form == "csv" else "+01:00")
+    folder = write_tides(tmp_path, stop_visits=utc)
+    if form == "parquet":
+        typed = pa_csv.read_csv(folder / "stop_visits.csv")  # Arrow turns times to UTC
+        pq.write_table(typed, folder / "stop_visits.parquet")
+        (folder / "stop_visits.csv").unlink()
+    _, found = open_records(folder)
+    said = next(each for each in found if each.name == "times in UTC")
+    assert "stop_visits" in said.wrong and said.count == 6 and "local offset" in said.done
+    assert said in check_folder(folder).problems
+    _, found = open_records(write_tides(tmp_path / "local"))
+    assert not any(each.name == "times in UTC" for each in found)
 
 
 def test_a_time_counts_from_the_midnight_of_its_own_clock(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A city of ours is simulated, written as bad records, imported and fitted: what made them is found
 again within its intervals, and a day that was held out looks like the others."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,23 @@ from evenline.city.model import City
 from evenline.experiments.records import Import, audit_records, audit_table, import_records
 from evenline.records.audit import verdict
 from evenline.records.files import LIMITS, RECORDS, estimates_csv
-from evenline.records.fit import resampled
+from evenline.records.fit import observe, resampled
+from evenline.records.people import Spread
 from evenline.report.recorded import write_records_page
 from evenline.support.errors import InputError
 from evenline.worlds.open import open_city
-from recorded_truth import DAYS, EXCHANGE_S, UNSEEN, true_calibration, true_city, write_records
+from recorded_truth import (
+    DAYS,
+    EXCHANGE_S,
+    MOST_LATE_S,
+    RECOVERY_S,
+    RICH,
+    UNSEEN,
+    rich_calibration,
+    true_calibration,
+    true_city,
+    write_records,
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +77,7 @@ def test_the_bad_rows_are_found(made: Import) -> None:
 def test_the_doors_are_found_again(made: Import) -> None:
     low, value, high = estimate(made, "exchange_s_per_passenger")
     assert made.fitted.doors.stamp == "arrival"
-    assert low - 0.1 <= EXCHANGE_S <= high + 0.1 and abs(value - EXCHANGE_S) < 0.15
+    assert low <= EXCHANGE_S <= high and abs(value - EXCHANGE_S) < 0.15, (low, value, high)
 
 
 def test_the_running_times_are_found_again_within_their_intervals(
@@ -75,10 +88,8 @@ def test_the_running_times_are_found_again_within_their_intervals(
     places = [place for place in range(len(known)) if place not in ends]
     runs = [each for each in made.fitted.estimates if each.name.startswith("run ")]
     assert len(runs) == len(places)
-    inside = [
-        run.low - 1 <= known[place] <= run.high + 1 for run, place in zip(runs, places, strict=True)
-    ]
-    assert np.mean(inside) >= 0.85
+    inside = [run.low <= known[place] <= run.high for run, place in zip(runs, places, strict=True)]
+    assert np.mean(inside) >= 0.85, inside
     assert all(run.observations > 60 for run in runs)
 
 
@@ -96,8 +107,13 @@ def test_the_demand_is_found_again(made: Import, truth: City) -> None:
 
 def test_every_estimate_has_an_interval_and_a_count(made: Import) -> None:
     for each in made.fitted.estimates:
-        assert each.low <= each.value <= each.high, each
-        assert each.observations > 0, each
+        if each.sure:
+            assert each.low <= each.value <= each.high and each.low < each.high, each
+            assert each.observations > 0, each
+        else:
+            assert each.note.startswith("no interval: "), each
+    missing = [each.name for each in made.fitted.estimates if not each.sure]
+    assert len(missing) < 0.2 * len(made.fitted.estimates), missing
     assert estimates_csv(made.fitted).count("\n") == len(made.fitted.estimates) + 1
 
 
@@ -132,7 +148,9 @@ def test_a_day_of_the_fit_and_changed_limits_are_refused(made: Import, folder: P
 
 
 def test_the_page_says_first_what_the_model_was_fitted_to(made: Import, folder: Path) -> None:
-    page = folder / "page.html"
+    page, document = folder / "page.html", folder / "docs" / "records.md"
+    document.parent.mkdir()
+    document.write_text("# Records\n<!-- begin report again -->\n<!-- end report again -->\n")
     write_records_page(
         str(folder / "city"),
         folder / "records",
@@ -140,17 +158,28 @@ def test_the_page_says_first_what_the_model_was_fitted_to(made: Import, folder: 
         ["zero", "headway"],
         blocks=2,
         calibrations=1,
+        document=document,
     )
     text = page.read_text()
+    assert "| headway | Waiting, s |" in document.read_text()
+    assert "fitted to records of records" in document.read_text()
     assert "fitted to records of records" in text.split("<table")[0]
     assert "Excess wait, s" in text and "route 0, direction 0" in text
 
 
 def test_a_fit_to_trips_drawn_again_differs_a_little(made: Import) -> None:
-    rng = np.random.default_rng(1)
-    again = resampled(made.built, made.fitted.city, made.fitted.doors, rng)
+    rng, seen = np.random.default_rng(1), observe(made.built, made.fitted.doors.stamp)
+    spreads = {"day": Spread(0.1, 0.05, 0.6, 2), "line": Spread(0.05, 0.03, 0.2, 4)}
+    built = replace(made.built, spreads=spreads)
+    city, again = resampled(built, seen, made.fitted.calibration, rng)
+    assert again.follow < 0.2, "a trip that is drawn twice is no follower of itself"
     apart = np.abs(again.mean_s - made.fitted.calibration.mean_s)
     assert 0.05 < apart.mean() < 5.0
+    own, usual = city.vehicle, made.fitted.city.vehicle
+    assert abs(own.exchange_s_per_passenger - usual.exchange_s_per_passenger) < 0.5
+    drawn = city.variation
+    assert drawn is not None and 0.02 < drawn.day_sd < 0.51 and 0.01 < drawn.line_sd < 0.3
+    assert (again.lateness_s != made.fitted.calibration.lateness_s).any()
 
 
 def test_times_of_departures_are_recognised(tmp_path: Path) -> None:
@@ -158,4 +187,42 @@ def test_times_of_departures_are_recognised(tmp_path: Path) -> None:
     made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "late")
     low, value, high = estimate(made, "exchange_s_per_passenger")
     assert made.fitted.doors.stamp == "departure"
-    assert low - 0.2 <= EXCHANGE_S <= high + 0.2, (low, value, high)
+    assert low <= EXCHANGE_S <= high, (low, value, high)
+
+
+def test_what_trips_have_beside_their_means_is_found_again(tmp_path: Path) -> None:
+    city = write_records(tmp_path / "records", kind="rich")
+    made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "rich")
+    found, truth = made.fitted.calibration, rich_calibration(city)
+    low, _, high = estimate(made, "extra run right behind another bus, s")
+    assert low <= RICH["close_s"] <= high, (low, high)
+    low, _, high = estimate(made, "share of a late start that is made up")
+    assert low <= RICH["recover"] <= high, (low, high)
+    low, _, high = estimate(made, "correlation of lateness with the next trip")
+    assert low <= RICH["late_follow"] * (1 - RICH["late_follow"]) <= high, (low, high)
+    low, _, high = estimate(made, f"sd of lateness {made.fitted.city.services[0].id}")
+    assert low <= RICH["late_s"] <= high, (low, high)
+    assert found.pace.std() * found.pace_s.mean() / truth.pace_s.mean() == pytest.approx(
+        RICH["pace"], rel=0.4
+    )
+    assert found.follow == pytest.approx(RICH["follow"], abs=0.12)
+    lead = (made.fitted.city.clock.start_s if made.fitted.city.clock else 0) - 6 * 3600
+    assert lead == -1800
+    hours = [found.mean_s[:7, h].sum() / found.mean_s[:7, 1:4].mean(axis=1).sum() for h in (1, 2)]
+    assert hours[1] < hours[0], "the first full hour of the truth is slower than the next"
+
+
+def test_layovers_are_found_again(tmp_path: Path) -> None:
+    truth = write_records(tmp_path / "records", kind="shared")
+    made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "shared")
+    city, late = made.fitted.city, made.fitted.calibration.lateness_s
+    assert city.operations.duties
+    assert sorted(t.block for t in city.trips) == sorted(t.block for t in truth.trips)
+    _, found, _ = estimate(made, "layover that a vehicle needs, s")
+    least = RECOVERY_S + 0.1 * MOST_LATE_S
+    assert least - 2 <= found <= least + 8, "with the doors at the first stop"
+    assert late is not None
+    assert late.std(axis=1) == pytest.approx(MOST_LATE_S / 12**0.5, rel=0.35), (
+        "what a late vehicle costs is not the trip's own lateness"
+    )
+    assert open_city(str(tmp_path / "city")).city.operations == city.operations

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenline.city.demand import Cell, drawn_from_pool, realise
+from evenline.city.demand import Cell, departure_shifts, drawn_from_pool, realise
 from evenline.city.model import City, Variation
 from evenline.rules.policy import BEHAVIOURS
-from evenline.worlds.calibration import LATE_QUANTILES
+from evenline.worlds.calibration import LATE_QUANTILES, Runs, fit_runs
 from evenline.worlds.fast.world import FastWorld
 from recorded_truth import true_calibration, true_city
 
@@ -29,6 +29,14 @@ def test_days_differ_and_have_the_typical_number_on_average(pooled: City) -> Non
     typical = len(pooled.journeys) / 1.25
     assert np.mean(counts) == pytest.approx(typical, rel=0.05)
     assert 0.06 < np.std(counts) / typical < 0.16, "about the declared spread of days"
+
+
+def test_people_of_a_pool_keep_their_random_times(pooled: City) -> None:
+    people = realise(pooled, Cell(1, 5))
+    own = pooled.journeys.departure_s[people.journey]
+    np.testing.assert_array_equal(people.departure_s, own)
+    assert not departure_shifts(pooled, Cell(1, 5)).any()
+    assert departure_shifts(true_city(), Cell(1, 5)).any()
 
 
 @settings(max_examples=15, deadline=None)
@@ -61,3 +69,22 @@ def test_lateness_moves_first_arrivals_and_no_other_draw() -> None:
     starts = np.array([8 * trip for trip in range(len(city.trips))])
     apart = first[1].arrivals_s[starts] - first[0].arrivals_s[starts]
     assert (apart[first[1].arrivals_s[starts] >= 0] == 45).all()
+
+
+def test_the_pace_of_followers_is_found_whatever_the_numbers_of_trips() -> None:
+    """Records number trips as they come; neighbours are neighbours in time on the same day."""
+    city, rng = true_city(), np.random.default_rng(2)
+    shared = rng.standard_normal((3, 2, 41))
+    rows = []
+    for number, (day, service, trip) in enumerate(
+        rng.permutation([(d, s, t) for d in range(3) for s in range(2) for t in range(40)]).tolist()
+    ):
+        pace = 1 + 0.1 * (shared[day, service, trip] + shared[day, service, trip + 1])
+        rows += [
+            (8 * service + stop, number, day, 360.0 * trip + 70.0 * stop, 60.0 * pace)
+            for stop in range(7)
+        ]
+    runs = Runs(*(np.array(column, float) for column in zip(*rows, strict=True)))
+    found = fit_runs(city, runs, 0, {}).residuals
+    assert found["correlation_of_followers_pace"] == pytest.approx(0.5, abs=0.12)
+    assert found["sd_of_day_pace"] < 0.05

@@ -88,8 +88,16 @@ def _rates(city: City, calibration: Calibration, repeats: int) -> dict[str, Any]
         "fleet_per_s": round(_best(stepped, max(1, repeats // 2))),
         "mib_per_world": round(fleet.world_bytes / 2**20, 3),
     }
+    result["day_cpu_ms"] = round(1000 * min(_day_cpu_s(world, cell) for cell in cells * repeats), 3)
     result["episode_ms"] = round(1000 * city.decisions / result["kernel_per_s"], 3)
     return result
+
+
+def _day_cpu_s(world: FastWorld, cell: Cell) -> float:
+    """The processor time of one day, which other work on the machine does not lengthen much."""
+    began = time.process_time()
+    world.run_day(cell, RULE)
+    return time.process_time() - began
 
 
 def _against_sumo(city: City, world: FastWorld) -> dict[str, float]:

@@ -91,8 +91,11 @@ def check_some_demand(demand: float) -> None:
 
 
 def departure_shifts(city: City, cell: Cell) -> Ints:
-    """The shift of each passenger's departure in a block, in whole seconds."""
-    if city.own_buses and cell.demand_seed == AS_IMPORTED:
+    """The shift of each passenger's departure in a block, in whole seconds.
+
+    A pool has random times already, so its people keep theirs.
+    """
+    if city.variation is not None or (city.own_buses and cell.demand_seed == AS_IMPORTED):
         return np.zeros(len(city.journeys), np.int32)
     rng = np.random.Generator(np.random.PCG64([cell.demand_seed, 0xDE9A]))
     uniform = rng.random(len(city.journeys))

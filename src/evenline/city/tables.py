@@ -49,6 +49,7 @@ from evenline.support.records import (
     write_record,
 )
 
+MANIFEST = "manifest.json"
 FORMAT = "evenline-city-1"
 PEOPLE = ("passengers.csv", "legs.csv")
 OPERATED = ("control_points.csv", "disruptions.csv")
@@ -154,6 +155,11 @@ def city_notes(folder: Path) -> tuple[str, ...]:
     return _read_manifest(folder).notes
 
 
+def manifest_with(folder: Path, notes: tuple[str, ...]) -> bytes:
+    """The manifest of a city folder with other notes, as its file holds it."""
+    return to_json(plain(structs.replace(_read_manifest(folder), notes=notes))).encode()
+
+
 def digest(city: City) -> str:
     """The SHA-256 of the city's manifest, which identifies the city."""
     return hashlib.sha256(to_json(plain(_manifest(city, _files(city)))).encode()).hexdigest()
@@ -182,12 +188,12 @@ def save_city(city: City, folder: Path, force: bool = False) -> None:
     with new_folder(folder) as aside:
         for name, content in files.items():
             (aside / name).write_bytes(content)
-        write_record(aside / "manifest.json", _manifest(city, files))
+        write_record(aside / MANIFEST, _manifest(city, files))
 
 
 def _refuse_other(folder: Path) -> None:
     """Refuse to replace a folder that is not a city's as we wrote it."""
-    listing, manifest = listing_of(folder), folder / "manifest.json"
+    listing, manifest = listing_of(folder), folder / MANIFEST
     if not listing and manifest.is_file():
         hashes = {**_read_manifest(folder).files, manifest.name: sha256(manifest)}
         listing = {name: [own] for name, own in hashes.items()}
@@ -294,12 +300,12 @@ def seal_city(folder: Path) -> City:
     hashes = {name: sha256(path) for name, path in paths.items() if path.is_file()}
     manifest = structs.replace(manifest, files=hashes)
     city = _load(folder, manifest)
-    write_record(folder / "manifest.json", manifest)
+    write_record(folder / MANIFEST, manifest)
     return city
 
 
 def _read_manifest(folder: Path) -> Manifest:
-    return read_record(folder / "manifest.json", Manifest, FORMAT)
+    return read_record(folder / MANIFEST, Manifest, FORMAT)
 
 
 def _load(folder: Path, manifest: Manifest) -> City:
@@ -408,7 +414,7 @@ def _check_ranges(folder: Path, manifest: Manifest, rows: dict[str, list[Row]]) 
     """Refuse values that no simulator can use."""
     keys = structs.asdict(manifest)
     keys |= {f"vehicle.{key}": value for key, value in structs.asdict(manifest.vehicle).items()}
-    for key, allowed in RANGES["manifest.json"].items():
+    for key, allowed in RANGES[MANIFEST].items():
         if not allowed.allows(str(keys[key])):
             raise InputError(f"{folder}/manifest.json: {key} {keys[key]!r} must be {allowed}")
     for name, table in rows.items():

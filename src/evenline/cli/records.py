@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CityOption, JsonOption, print_table
+from evenline.cli.options import CityOption, DocsOption, JsonOption, print_table
 from evenline.support.progress import stderr
 
 app = typer.Typer(no_args_is_help=True, help="Check records of real buses and report on them.")
@@ -35,6 +35,7 @@ def check(folder: RecordsFolder, as_json: JsonOption = False) -> None:
             "stops": f"{found.stops:,}",
             "visits": f"{found.visits:,}, of which {found.usable:,} can be used",
             "missing": ", ".join(f"{name} {share:.1%}" for name, share in found.missing.items()),
+            "transfers": found.transfers,
             "counted": f"{found.boarded:,.0f} board, {found.alighted:,.0f} alight",
         },
     )
@@ -57,25 +58,33 @@ def report(
     ] = "zero,headway,forward",
     blocks: Annotated[int, typer.Option(help="Simulated days.")] = 10,
     fits: Annotated[int, typer.Option(help="More calibrations, from trips drawn again.")] = 10,
+    docs: DocsOption = None,
 ) -> None:
     """Write the page for an agency: waiting today, and what holding would have changed."""
     from evenline.report.recorded import write_records_page
 
     chosen = [each.strip() for each in policies.split(",") if each.strip()]
     with stderr.status(f"simulating {city}"):
-        print(write_records_page(city, records, out, chosen, blocks, fits))
+        print(write_records_page(city, records, out, chosen, blocks, fits, docs))
 
 
 @app.command()
-def show(city: CityOption = "town") -> None:
+def show(city: CityOption = "town", docs: DocsOption = None) -> None:
     """Say what a city was fitted to, with its main estimates, its limits and its verdict."""
-    from evenline.records.files import read_fitted_to, read_limits
+    from evenline.figures.document import insert
+    from evenline.records.files import main_estimates, read_fitted_to, read_limits
     from evenline.worlds.open import open_city
 
     opened = open_city(city)
-    fitted_to = read_fitted_to(Path(city), len(opened.city.services))
+    fitted_to = read_fitted_to(Path(city), len(opened.city.trips))
     limits = read_limits(Path(city), opened.fitted())
-    vehicle = opened.city.vehicle
+    estimates = main_estimates(Path(city))
+    if docs is not None:
+        head = ("Parameter", "Value", "95 % interval", "Observations", "Note")
+        rows = [head, ("---", "---:", "---:", "---:", "---"), *estimates]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        made = f"Made by `evenline records show --city {Path(city).name}`."
+        insert(docs, f"estimates {opened.name}", f"{made}\n\n{table}")
     print_table(
         opened.name,
         {
@@ -85,7 +94,7 @@ def show(city: CityOption = "town") -> None:
             "routes": ", ".join(fitted_to.routes) or "all",
             "trips, visits": f"{fitted_to.trips:,}, {fitted_to.visits:,}",
             "recorded times are": f"{fitted_to.stamp}s",
-            "seconds for one passenger": f"{vehicle.exchange_s_per_passenger:g}",
+            **{name: f"{value} ({sure})" for name, value, sure, _, _ in estimates},
             "limit": f"{limits.most_ratio:g} times the gap between real days",
         },
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evenline.city.tables import network_digest, save_city
+from evenline.city.tables import MANIFEST, manifest_with, network_digest, save_city
 from evenline.figures.document import insert
 from evenline.figures.recorded import audit_pictures
 from evenline.records.audit import (
@@ -24,7 +24,7 @@ from evenline.records.audit import (
     verdict,
 )
 from evenline.records.build import Built, build, chosen
-from evenline.records.clean import Found, Records, open_records
+from evenline.records.clean import Found, Records
 from evenline.records.files import (
     ESTIMATES,
     LIMITS,
@@ -36,6 +36,7 @@ from evenline.records.files import (
     read_limits,
 )
 from evenline.records.fit import Fitted, fit
+from evenline.records.read import open_records
 from evenline.support.errors import InputError
 from evenline.support.files import (
     refuse_changed_files,
@@ -130,7 +131,7 @@ def _fitted_to(
     fitted: Fitted,
 ) -> FittedTo:
     return FittedTo(
-        format="evenline-records-1",
+        format="evenline-records-2",
         records=records.name,
         tables=dict(records.hashes),
         routes=routes,
@@ -149,6 +150,7 @@ def _with_notes(fitted: Fitted, built: Built, records: Records, days: tuple[str,
     """Say in the city and its calibration what was recorded and what is assumed."""
     trips, visits = len(built.driven.first_rows()), len(built.driven)
     scheduled = bool(np.isfinite(built.driven.due_s).all())
+    note = f"{fit_note(records.name, days)}; not yet judged on a day that the fit has not seen"
     times = "the schedule" if scheduled else "the mean of recorded departures, as no schedule is"
     city = replace(
         fitted.city,
@@ -158,9 +160,9 @@ def _with_notes(fitted: Fitted, built: Built, records: Records, days: tuple[str,
             f"the timetable is {times}{'' if scheduled else ' recorded'}; a trip that other days "
             "have is taken as not recorded, not as cancelled",
             "passengers are drawn from counts; where they wait for several lines is not known",
+            note,
         ),
     )
-    note = f"{fit_note(records.name, days)}; not yet judged on a day that the fit has not seen"
     return replace(
         fitted,
         city=city,
@@ -206,7 +208,7 @@ def audit_records(
     """Judge a city on held-out days; write the result, its pictures and the city's note."""
     opened, home = open_city(city), Path(city)
     calibration = opened.fitted()
-    fitted_to = read_fitted_to(home, len(opened.city.services))
+    fitted_to = read_fitted_to(home, len(opened.city.trips))
     limits = read_limits(home, calibration)
     records, _ = open_records(folder)
     held = days_of(days, records.days)
@@ -230,7 +232,9 @@ def audit_records(
     write_listed(out, result | {f"{name}.png": own for name, own in pictures.items()}, force)
     note = f"{fit_note(fitted_to.records, fitted_to.days)}; {audit.said}"
     judged = calibration_text(replace(calibration, note=note)).encode()
-    write_listed(home, {CALIBRATION: judged}, force=True)
+    others = (each for each in opened.city.notes if each != calibration.note)
+    said = {CALIBRATION: judged, MANIFEST: manifest_with(home, (*others, note))}
+    write_listed(home, said, force=True)
     return audit
 
 
@@ -238,8 +242,9 @@ def _row(line: Judged) -> list[str]:
     form = ".3f" if not line.unit else ".1f" if line.unit == "s" else ".2f"
     numbers = (line.recorded, line.simulated, line.model_gap, line.real_gap)
     name = f"{line.measure}, {line.unit}" if line.unit else line.measure
-    passed = "yes" if line.passed else "no"
-    return [name, *(format(number, form) for number in numbers), f"{line.ratio:.2f}", passed]
+    passed = ("yes" if line.passed else "no") if line.judged else "not recorded"
+    cells = (format(number, form) if np.isfinite(number) else "-" for number in numbers)
+    return [name, *cells, f"{line.ratio:.2f}" if line.judged else "-", passed]
 
 
 HEAD = ("Measure", "Recorded", "Simulated", "Gap to model", "Gap of days", "Ratio", "Within limit")

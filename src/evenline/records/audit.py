@@ -2,7 +2,7 @@
 
 For every measure: the gap between simulated days and the held-out day beside the gap between real
 days. A model is close enough if the first is at most `most_ratio` times the second. A simulated day
-loses as many trips as a recorded day does, so that both are seen in the same way.
+shows each trip as often as the days of the fit did, so that both are seen in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,15 +43,27 @@ class Judged:
 
     @property
     def ratio(self) -> float:
-        return self.model_gap / self.real_gap if self.real_gap > 0 else float("inf")
+        if not self.judged:
+            return float("nan")
+        known = self.real_gap > 0 and np.isfinite(self.model_gap)
+        return self.model_gap / self.real_gap if known else float("inf")
+
+    @property
+    def judged(self) -> bool:
+        """Whether the records hold the measure on all days; otherwise nothing can be said."""
+        return bool(np.isfinite(self.real_gap))
 
     @property
     def passed(self) -> bool:
         return bool(self.ratio <= self.limit)
 
     def as_dict(self) -> dict[str, Any]:
-        ratio = self.ratio if np.isfinite(self.ratio) else None
-        return asdict(self) | {"ratio": ratio, "passed": self.passed}
+        numbers = asdict(self) | {"ratio": self.ratio}
+        known = {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in numbers.items()
+        }
+        return known | {"judged": self.judged, "passed": self.passed if self.judged else None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +97,7 @@ def simulated_days(
 ) -> list[Driven]:
     """Simulated days as records would show them."""
     world = FastWorld(city, calibration, keep_visits=True)
-    share = np.array(fitted_to.recorded_share)[[trip.service for trip in city.trips]]
+    share = np.array(fitted_to.recorded_share)
     found = []
     for cell in PURPOSES[PURPOSE].cells(count, (1.0,)):
         world.run_day(cell, BEHAVIOURS[policy])
@@ -97,7 +109,7 @@ def simulated_days(
 
 
 def judge(city: City, days: Compared, limits: Limits) -> list[Judged]:
-    """Every measure that the records allow, in the order of the registered limits."""
+    """Every registered measure in order, also those that the records do not hold."""
     real = [measured(city, driven) for driven in days.fitted.values()]
     held = [measured(city, driven) for driven in days.held.values()]
     model = [measured(city, driven) for driven in days.simulated]
@@ -106,8 +118,6 @@ def judge(city: City, days: Compared, limits: Limits) -> list[Judged]:
     for name in limits.measures:
         gaps = np.array([[gap(m[name], h[name]) for h in held] for m in model]).mean(axis=1)
         apart = np.array([gap(r[name], h[name]) for r in real for h in held])
-        if not (np.isfinite(gaps).all() and np.isfinite(apart).all()):
-            continue
         lines.append(
             Judged(
                 name,
@@ -130,11 +140,14 @@ def _mean(days: Sequence[Mapping[str, Table]], name: str) -> float:
 
 def verdict(lines: Sequence[Judged], held: Sequence[str]) -> str:
     """The audit in one sentence, for every result of the city."""
-    passed = sum(line.passed for line in lines)
-    days = ", ".join(held)
+    judged = [line for line in lines if line.judged]
+    passed = sum(line.passed for line in judged)
     said = (
-        f"on {days}, which the fit has not seen, {passed} of {len(lines)} measures are within "
-        f"{lines[0].limit:g} times the gap between real days"
+        f"on {', '.join(held)}, which the fit has not seen, {passed} of {len(judged)} measures are "
+        f"within {lines[0].limit:g} times the gap between real days"
     )
-    failed = [f"{line.measure} {line.ratio:.2f}" for line in lines if not line.passed]
-    return said + (f" (not: {', '.join(failed)})" if failed else "")
+    failed = [f"{line.measure} {line.ratio:.2f}" for line in judged if not line.passed]
+    missing = [line.measure for line in lines if not line.judged]
+    parts = [f"not: {', '.join(failed)}"] if failed else []
+    parts += [f"not recorded: {', '.join(missing)}"] if missing else []
+    return said + (f" ({'; '.join(parts)})" if parts else "")

@@ -6,7 +6,7 @@ first buses.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -25,7 +25,6 @@ from evenline.records.patterns import (
     Planned,
     match,
     patterns,
-    start_times,
     timetable,
 )
 from evenline.records.people import Spread, journeys_of, recorded_rides, variation_of
@@ -47,6 +46,8 @@ class Built:
     patterns: tuple[Pattern, ...]
     driven: Driven
     planned: Planned
+    order: tuple[int, ...]  # the planned trip of each trip of the city
+    blocks: dict[int, str]  # of trips of `driven`, as far as they are recorded
     spreads: dict[str, Spread]
     left_out: int  # visits of these routes, days and hours that no service explains
 
@@ -81,22 +82,25 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
     horizon_s = int(np.ceil((ends + LEAD_S) / 3600) * 3600)
     rides = recorded_rides(driven, services, planned, rng)
     variation, spreads = variation_of(driven, services, planned)
+    order = np.lexsort((planned.service, planned.departure_s)).tolist()
+    block = records.trips.block
+    blocks = {trip: str(block[trip] or "") for trip in np.unique(driven.trip).tolist()}
     city = City(
         name=name,
         horizon_s=horizon_s,
-        vehicle=Vehicle(capacity=_capacity(driven), min_dwell_s=0),
+        vehicle=Vehicle(capacity=capacity_of(driven.load), min_dwell_s=0),
         nodes=ways.nodes,
         roads=ways.roads,
         stops=ways.stops,
         services=ways.services,
-        trips=_trips(ways, planned),
+        trips=_trips(ways, planned, order, blocks),
         journeys=journeys_of(rides, services, [s.stops for s in ways.services], horizon_s, rng),
         origin=_origin(records),
         clock=Clock(days[0], start_s, ""),
         variation=variation,
     )
     left_out = len(records.visits) - len(driven)
-    return Built(city, tuple(services), driven, planned, spreads, left_out)
+    return Built(city, tuple(services), driven, planned, tuple(order), blocks, spreads, left_out)
 
 
 def patterns_of(city: City, records: Records) -> list[Pattern]:
@@ -118,22 +122,25 @@ def patterns_of(city: City, records: Records) -> list[Pattern]:
     return found
 
 
-def _capacity(driven: Driven) -> int:
+def capacity_of(loads: Floats) -> int:
     """The load that all but one in a thousand visits stay below, rounded up to tens."""
-    loads = driven.load[np.isfinite(driven.load)]
+    loads = loads[np.isfinite(loads)]
     most = float(np.quantile(loads, FULL_QUANTILE)) if len(loads) else 0.0
     return max(LEAST_CAPACITY, int(np.ceil(most / 10) * 10))
 
 
-def _trips(ways: Layout, planned: Planned) -> tuple[Trip, ...]:
-    order = np.lexsort((planned.service, planned.departure_s))
+def _trips(
+    ways: Layout, planned: Planned, order: Sequence[int], blocks: Mapping[int, str]
+) -> tuple[Trip, ...]:
+    """The planned trips in order; a trip has the block of the first recorded one that has any."""
     count = [0] * len(ways.services)
     trips = []
-    for row in order.tolist():
+    for row in order:
         service = int(planned.service[row])
         name = f"{ways.services[service].id}.{count[service]}"
         count[service] += 1
-        trips.append(Trip(name, service, max(int(planned.departure_s[row]), 0)))
+        block = next((blocks[trip] for trip in planned.seen[row] if blocks[trip]), "")
+        trips.append(Trip(name, service, max(int(planned.departure_s[row]), 0), block=block))
     return tuple(trips)
 
 
@@ -211,22 +218,3 @@ def _recorded_m(records: Records) -> dict[tuple[int, int], float]:
 def _straight_m(records: Records, first: int, second: int) -> float:
     apart: Floats = records.stops.apart_m(np.array([first], np.int32), np.array([second], np.int32))
     return float(apart[0]) * WINDING if np.isfinite(apart[0]) else UNKNOWN_M
-
-
-def lateness(built: Built) -> tuple[Floats, Floats]:
-    """How late each recorded trip began, by planned trips with two recorded days or a schedule.
-
-    The service of each, and its seconds. A timetable that is a mean of days is itself uneven by
-    what this leaves out, so that both together spread as recorded.
-    """
-    starts, due = start_times(built.driven, len(built.patterns))
-    first = built.driven.first_rows()
-    start_of = dict(zip(built.driven.trip[first].tolist(), starts.tolist(), strict=True))
-    scheduled = bool(np.isfinite(due).all())
-    service, late = [], []
-    for index, seen in enumerate(built.planned.seen):
-        if scheduled or len(seen) > 1:
-            for trip in seen:
-                service.append(float(built.planned.service[index]))
-                late.append(start_of[trip] - float(built.planned.departure_s[index]))
-    return np.array(service), np.array(late)

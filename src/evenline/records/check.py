@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from evenline.records.clean import Found, Records, Visits, clean, records_of, said
+from evenline.records.beside import with_feed
+from evenline.records.clean import EARTH_M, FASTEST_MPS, Found, Records, Visits, clean, said
+from evenline.records.read import of_clocks, records_of
 from evenline.records.tides import NAMES, Field, Table, fields_of, read_folder
 
 DRIFT_PEOPLE, DRIFT_SHARE = 3.0, 0.1
 KEPT = "kept as it is"
+JUMP_M = 200.0
+TRANSFERS = "not declared in these tables; every ride counts as a journey of its own"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Checked:
     boarded: float
     alighted: float
     problems: tuple[Found, ...]
+    transfers: str = TRANSFERS
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,11 +48,18 @@ class Checked:
 def check_folder(folder: Path) -> Checked:
     """Read a folder of records and list what is wrong."""
     tables = read_folder(folder)
-    raw = records_of(folder, tables)
+    raw, filled = with_feed(records_of(folder, tables), folder)
     cleaned, found = clean(raw)
     trips = np.unique(cleaned.visits.trip)
     by_day = np.bincount(cleaned.trips.day[trips], minlength=len(raw.days))
-    problems = (*found, *_of_schemas(tables), *_of_counts(cleaned), *_of_tables(tables, raw))
+    problems = (
+        *of_clocks(tables),
+        *filled,
+        *found,
+        *_of_schemas(tables),
+        *_of_counts(cleaned),
+        *_of_tables(tables, raw),
+    )
     return Checked(
         folder=raw.name,
         tables={name: table.rows for name, table in tables.items()},
@@ -185,7 +197,28 @@ def _of_tables(tables: Mapping[str, Table], raw: Records) -> Iterator[Found]:
         if mask.any():
             yield Found(name, wrong, int(mask.sum()), len(mask), names[int(np.argmax(mask))], done)
     if (pings := tables.get("vehicle_locations")) is not None:
-        fast = np.nan_to_num(pings.numbers("speed")) > 35.0
-        if fast.any():
-            what = "a vehicle reports more than 35 m/s"
-            yield _found("impossible speed of a vehicle", what, fast, "locations are not used")
+        yield from _of_locations(pings)
+
+
+def _of_locations(pings: Table) -> Iterator[Found]:
+    """Vehicles whose clock goes back, or that are somewhere else at once."""
+    fast = np.nan_to_num(pings.numbers("speed")) > FASTEST_MPS
+    vehicle = np.array([str(name) for name in pings.texts("vehicle_id")], object)
+    time_s = pings.numbers("event_timestamp")
+    lat, lon = pings.numbers("latitude"), pings.numbers("longitude")
+    order = np.argsort(vehicle, kind="stable")  # the rows of a vehicle as they were written
+    same = vehicle[order][1:] == vehicle[order][:-1]
+    took_s, rows = np.diff(time_s[order]), order[1:]
+    north = np.radians(np.diff(lat[order]))
+    east = np.radians(np.diff(lon[order])) * np.cos(np.radians(lat[order][1:]))
+    away_m = EARTH_M * np.hypot(north, east)
+    back, apart = np.zeros(pings.rows, bool), np.zeros(pings.rows, bool)
+    back[rows] = same & (took_s < 0)
+    apart[rows] = same & (away_m > JUMP_M) & (away_m > FASTEST_MPS * np.maximum(took_s, 1.0))
+    for name, wrong, mask in (
+        ("impossible speed of a vehicle", f"it reports more than {FASTEST_MPS:.0f} m/s", fast),
+        ("clock jump of a vehicle", "its time goes back from one location to the next", back),
+        ("position jump of a vehicle", f"it moves faster than {FASTEST_MPS:.0f} m/s", apart),
+    ):
+        if mask.any():
+            yield _found(name, wrong, mask, "locations are not used")

@@ -1,26 +1,25 @@
 """Records of buses as columns, and the rules that clean them.
 
-`open_records` reads a folder and applies `RULES` in order. A rule says what it looks for and what
-it does; it finds rows, counts them and keeps an example. Nothing else changes a recorded value.
-Times are seconds after the midnight that begins the service date, by the local clock.
+`clean` applies `RULES` in order. A rule says what it looks for and what it does; it finds rows,
+counts them and keeps an example. Only loads are made anew besides, from counts that are balanced
+over the trip (`evenline.records.patterns.with_loads`). Times are seconds after the midnight that
+begins the service date, by the local clock.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import date, timedelta
-from pathlib import Path
 
 import numpy as np
 
 from evenline.city.model import Floats, Ints
-from evenline.records.tides import Column, Table, hashes_of, read_folder
+from evenline.records.tides import Column
 from evenline.support.errors import InputError
 
-DAY_S = 86_400
 EARLIEST_S, LATEST_S = -6 * 3600, 36 * 3600  # of a visit, around its service date
 STANDSTILL_S = 1_800
 FASTEST_MPS = 35.0
 EARTH_M = 6_371_000.0
+DWELL_APART_S = 5.0  # between a recorded dwell and the times around it
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
@@ -174,6 +173,12 @@ def _negative(records: Records) -> Mask:
         return (v.boarded < 0) | (v.alighted < 0) | (v.load < 0) | (v.dwell_s < 0)
 
 
+def _other_dwell(records: Records) -> Mask:
+    v = records.visits
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(v.departure_s - v.arrival_s - v.dwell_s) > DWELL_APART_S)
+
+
 def _out_of_order(records: Records) -> Mask:
     """Visits outside the longest run of a trip in which time does not go back."""
     visits = records.visits
@@ -284,6 +289,13 @@ RULES = (
         _forget("departure_s"),
     ),
     Rule(
+        "dwell that disagrees",
+        f"the dwell is not departure minus arrival, by more than {DWELL_APART_S:.0f} s",
+        "the times count, and the dwell is taken as missing",
+        _other_dwell,
+        _forget("dwell_s"),
+    ),
+    Rule(
         "visit out of order",
         "time goes back along a trip, as when a clock jumps",
         "visits outside the longest run in order are not used",
@@ -340,146 +352,3 @@ def clock(second: float) -> str:
         return "no time"
     sign, second = ("-" if second < 0 else ""), abs(int(second))
     return f"{sign}{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
-
-
-# -- reading --------------------------------------------------------------------------------------
-
-
-def open_records(folder: Path) -> tuple[Records, list[Found]]:
-    """Read a folder of records and clean it."""
-    return clean(records_of(folder, read_folder(folder)))
-
-
-def records_of(folder: Path, tables: Mapping[str, Table]) -> Records:
-    """The records as they are, before any rule."""
-    trips, index, days = _trips(tables["trips_performed"])
-    visits, stops = _visits(tables, index)
-    return Records(
-        folder.resolve().name, days, trips, stops, visits, _along(tables), hashes_of(folder)
-    )
-
-
-def _trips(table: Table) -> tuple[Trips, dict[tuple[float, str], int], tuple[str, ...]]:
-    dates, names = table.numbers("service_date"), table.texts("trip_id_performed")
-    for name, missing in (("service_date", np.isnan(dates)), ("trip_id_performed", names == None)):  # noqa: E711
-        if missing.any():
-            raise InputError(f"{table.path} row {int(np.argmax(missing)) + 2}: has no {name}")
-    days, day = np.unique(dates, return_inverse=True)
-    index: dict[tuple[float, str], int] = {}
-    for row, key in enumerate(zip(dates.tolist(), names.tolist(), strict=True)):
-        index.setdefault(key, row)
-    direction = np.nan_to_num(table.numbers("direction_id")).astype(np.int32)
-    route = np.array([each or "-" for each in table.texts("route_id")], object)
-    trips = Trips(
-        names,
-        day.astype(np.int32),
-        route,
-        direction,
-        table.texts("trip_id_scheduled"),
-        table.texts("block_id"),
-    )
-    return trips, index, tuple(str(date(1970, 1, 1) + timedelta(days=int(d))) for d in days)
-
-
-def _visits(
-    tables: Mapping[str, Table], index: Mapping[tuple[float, str], int]
-) -> tuple[Visits, Stops]:
-    table = tables["stop_visits"]
-    dates, order = table.numbers("service_date"), table.numbers("trip_stop_sequence")
-    for name, column in (("service_date", dates), ("trip_stop_sequence", order)):
-        if np.isnan(column).any():
-            row = int(np.argmax(np.isnan(column))) + 2
-            raise InputError(f"{table.path} row {row}: has no {name}")
-    keys = zip(dates.tolist(), table.texts("trip_id_performed").tolist(), strict=True)
-    trip = np.array([index.get(key, -1) for key in keys], np.int32)
-    stops, stop = _stops(table, tables.get("stops"))
-    midnight = dates * DAY_S
-    boarded, alighted = _counts(tables, trip, order, index)
-    due = table.numbers("schedule_arrival_time")
-    due = np.where(np.isnan(due), table.numbers("schedule_departure_time"), due)
-    visits = Visits(
-        np.arange(2, table.rows + 2, dtype=np.int32),
-        trip,
-        order,
-        stop,
-        table.numbers("actual_arrival_time") - midnight,
-        table.numbers("actual_departure_time") - midnight,
-        due - midnight,
-        table.numbers("dwell"),
-        boarded,
-        alighted,
-        table.numbers("departure_load"),
-        table.numbers("distance"),
-    )
-    return visits.only(np.lexsort((visits.row, order, trip)).astype(np.int32)), stops
-
-
-def _stops(visits: Table, places: Table | None) -> tuple[Stops, Ints]:
-    names = visits.texts("stop_id")
-    known = sorted({name for name in names.tolist() if name is not None})
-    at = {name: i for i, name in enumerate(known)}
-    stop = np.array([at.get(name, -1) for name in names.tolist()], np.int32)
-    latitude, longitude = np.full(len(known), np.nan), np.full(len(known), np.nan)
-    called = np.array(known, object)
-    if places is not None:
-        lat, lon = places.numbers("stop_lat"), places.numbers("stop_lon")
-        for row, name in enumerate(places.texts("stop_id").tolist()):
-            if (i := at.get(name)) is not None and abs(lat[row]) <= 90 and abs(lon[row]) <= 180:
-                latitude[i], longitude[i] = lat[row], lon[row]
-                called[i] = places.texts("stop_name")[row] or name
-    return Stops(np.array(known, object), called, latitude, longitude), stop
-
-
-def _counts(
-    tables: Mapping[str, Table],
-    trip: Ints,
-    order: Floats,
-    index: Mapping[tuple[float, str], int],
-) -> tuple[Floats, Floats]:
-    """Boardings and alightings of each visit; from passenger events where visits have none."""
-    visits, events = tables["stop_visits"], tables.get("passenger_events")
-    counts = []
-    for kind, event in (("boarding", "Passenger boarded"), ("alighting", "Passenger alighted")):
-        first, second = visits.numbers(f"{kind}_1"), visits.numbers(f"{kind}_2")
-        own = np.where(np.isnan(first), second, first + np.nan_to_num(second))
-        if np.isnan(own).all() and events is not None:
-            own = _summed(events, event, trip, order, index)
-        counts.append(own)
-    return counts[0], counts[1]
-
-
-def _summed(
-    events: Table, kind: str, trip: Ints, order: Floats, index: Mapping[tuple[float, str], int]
-) -> Floats:
-    """The events of a kind at each visit."""
-    number = events.numbers("event_count")
-    number = np.where(np.isnan(number), 1.0, number)
-    keys = zip(
-        events.numbers("service_date").tolist(),
-        events.texts("trip_id_performed").tolist(),
-        events.numbers("trip_stop_sequence").tolist(),
-        strict=True,
-    )
-    total: dict[tuple[int, float], float] = {}
-    for (day, name, at), what, count in zip(
-        keys, events.texts("event_type").tolist(), number.tolist(), strict=True
-    ):
-        if what == kind:
-            place = (index.get((day, name), -1), at)
-            total[place] = total.get(place, 0.0) + count
-    places = zip(trip.tolist(), order.tolist(), strict=True)
-    return np.array([total.get(place, 0.0) for place in places])
-
-
-def _along(tables: Mapping[str, Table]) -> dict[tuple[str, int, str], float]:
-    table = tables.get("route_stops")
-    if table is None:
-        return {}
-    rows = zip(
-        table.texts("route_id").tolist(),
-        np.nan_to_num(table.numbers("direction_id"), nan=-1).astype(int).tolist(),
-        table.texts("stop_id").tolist(),
-        table.numbers("shape_dist_traveled_m").tolist(),
-        strict=True,
-    )
-    return {(route, way, stop): along for route, way, stop, along in rows if along >= 0}

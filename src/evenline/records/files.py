@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from evenline.records.fit import Estimate, Fitted
+from evenline.records.estimates import Estimate
+from evenline.records.fit import Fitted
 from evenline.records.measures import MEASURES
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json
@@ -29,6 +30,7 @@ from evenline.support.records import (
 from evenline.worlds.calibration import Calibration
 
 LIMITS, RECORDS, ESTIMATES = "limits.json", "records.json", "estimates.csv"
+OF_SERVICES = ("run ", "whole run ", "sd of lateness", "sd of noise", "sd of pace", "lateness ")
 MOST_RATIO = 1.2
 SIMULATED_DAYS = 10
 Day = Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
@@ -49,7 +51,7 @@ class Limits(Record):
 class FittedTo(Record):
     """What a city was fitted to, and what an audit must know of the fit."""
 
-    format: Literal["evenline-records-1"]
+    format: Literal["evenline-records-2"]
     records: Line
     tables: Hashes
     routes: tuple[Line, ...]
@@ -60,7 +62,7 @@ class FittedTo(Record):
     visits: Positive
     left_out: Whole
     stamp: Literal["arrival", "departure"]
-    recorded_share: tuple[Share, ...]  # by service
+    recorded_share: tuple[Share, ...]  # by trip
 
 
 def new_limits(network: str, days: tuple[str, ...]) -> str:
@@ -94,7 +96,7 @@ def read_limits(folder: Path, calibration: Calibration) -> Limits:
     return limits
 
 
-def read_fitted_to(folder: Path, services: int) -> FittedTo:
+def read_fitted_to(folder: Path, trips: int) -> FittedTo:
     """What the city of a folder was fitted to."""
     path: Path = folder / RECORDS
     if not path.is_file():
@@ -102,15 +104,15 @@ def read_fitted_to(folder: Path, services: int) -> FittedTo:
             f"{folder}: has no {RECORDS}; make a city of records with: evenline city import records"
         )
     found = read_record(path, FittedTo)
-    if len(found.recorded_share) != services:
-        raise InputError(f"{path}: recorded_share: needs {services} numbers, one for each service")
+    if len(found.recorded_share) != trips:
+        raise InputError(f"{path}: recorded_share: needs {trips} numbers, one for each trip")
     if found.first_hour >= found.last_hour:
         raise InputError(f"{path}: last_hour: must be later than first_hour")
     return found
 
 
 def estimates_csv(fitted: Fitted) -> str:
-    """Every fitted number with its interval and the observations behind it."""
+    """Every fitted number with its interval, or why it has none, and the observations behind it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("parameter", "value", "low", "high", "observations", "note"))
@@ -119,5 +121,21 @@ def estimates_csv(fitted: Fitted) -> str:
     return out.getvalue()
 
 
-def _numbers(estimate: Estimate) -> tuple[float, float, float]:
-    return round(estimate.value, 4), round(estimate.low, 4), round(estimate.high, 4)
+def main_estimates(folder: Path) -> list[list[str]]:
+    """The estimates of a city's folder that are not of one service: number, interval, count, note.
+
+    The file is for people; what is not as we wrote it is left out.
+    """
+    path: Path = folder / ESTIMATES
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if len(row) == 6]
+    return [
+        [name, value, f"{low} to {high}" if low else "none", count, note]
+        for name, value, low, high, count, note in rows[1:]
+        if not name.startswith(OF_SERVICES)
+    ]
+
+
+def _numbers(estimate: Estimate) -> tuple[float, float | str, float | str]:
+    low, high = (round(x, 4) if estimate.sure else "" for x in (estimate.low, estimate.high))
+    return round(estimate.value, 4), low, high

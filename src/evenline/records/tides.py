@@ -27,11 +27,13 @@ from evenline.support.files import sha256
 
 NAMES = ("stop_visits", "trips_performed", "passenger_events", "vehicle_locations")
 NEEDED = NAMES[:2]
+FEED = "gtfs.zip"  # beside the tables
 ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 SCHEMAS = Path(__file__).parent / "schemas"
 MISSING = ("NA", "NaN", "")
 MOST_BYTES = 2**31  # of one table, unpacked
 TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$"
+UTC = ("UTC", "Z", "Etc/UTC", "GMT", "+00:00", "-00:00")
 BROKEN = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
 
 Column = npt.NDArray[Any]
@@ -77,6 +79,7 @@ class Table:
     rows: int
     columns: Mapping[str, Column]
     unknown: tuple[str, ...] = ()  # columns that the schema does not have
+    in_utc: tuple[str, ...] = ()  # columns whose times are all in UTC, so not by a local clock
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         found = self.columns.get(name)
@@ -122,8 +125,9 @@ def read_folder(folder: Path) -> dict[str, Table]:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every table of a folder of records."""
-    paths = (_file_of(folder, name) for name in (*NAMES, *STOPS))
+    """The SHA-256 of every table of a folder of records, and of the feed beside them."""
+    paths = [_file_of(folder, name) for name in (*NAMES, *STOPS)]
+    paths += [folder / FEED] if (folder / FEED).is_file() else []
     return {path.name: sha256(path) for path in paths if path is not None}
 
 
@@ -150,7 +154,12 @@ def read_table(path: Path, name: str) -> Table:
         if column in fields
     }
     unknown = tuple(column for column in raw.column_names if column not in fields)
-    return Table(path, raw.num_rows, columns, unknown)
+    in_utc = tuple(
+        column
+        for column in columns
+        if fields[column].type == "datetime" and _in_utc(raw[column].combine_chunks())
+    )
+    return Table(path, raw.num_rows, columns, unknown, in_utc)
 
 
 def _raw(path: Path) -> pa.Table:
@@ -197,7 +206,10 @@ def _typed(path: Path, field: Field, column: pa.Array) -> Column:
         return _clock(path, field, column)
     if field.type in ("integer", "number"):
         return _number(path, field, column)
-    text = column.cast(pa.string()) if column.type != pa.string() else column
+    try:
+        text = column.cast(pa.string())
+    except BROKEN:
+        raise InputError(f"{path}: column {field.name} must have texts") from None
     return np.array(text.to_numpy(zero_copy_only=False), object)
 
 
@@ -245,6 +257,15 @@ def _clock(path: Path, field: Field, column: pa.Array) -> Column:
     except BROKEN:
         raise InputError(f"{path}: column {field.name} must have times") from None
     return np.asarray(seconds.to_numpy(zero_copy_only=False), float)
+
+
+def _in_utc(column: pa.Array) -> bool:
+    """Whether times are in UTC, all of them."""
+    if pa.types.is_timestamp(column.type):
+        return column.type.tz in UTC and column.null_count < len(column)
+    if not pa.types.is_string(column.type) or column.null_count == len(column):
+        return False
+    return bool(pc.all(pc.match_substring_regex(column, r"(Z|[+-]00:?00)$")).as_py())
 
 
 def _parsed(path: Path, field: Field, column: pa.Array, kind: pa.DataType, what: str) -> pa.Array:

@@ -2,7 +2,8 @@
 
 A headway is the time between two recorded buses of a line at a stop. People who come at random wait
 half a headway, and longer where headways differ. What they wait beyond even headways of the same
-buses in the same hour is the excess.
+buses in the same hour is the excess. Nobody waits through a break, such as that of a stop which a
+line serves only in the morning and in the evening.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from evenline.records.measures import BUNCHED, line_of, seen
 from evenline.records.patterns import Driven
 
 HOUR_S = 3600
+BREAK = 3.0  # usual headways of a line: a longer gap, of more than an hour, is a break in service
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def waiting_today(city: City, day: str, driven: Driven) -> list[Waiting]:
     found = []
     for index, name in enumerate(names):
         here = line == index
+        here &= gap <= max(BREAK * float(np.median(gap[here])), HOUR_S) if here.any() else False
         if here.sum() > 2:
             found.append(_waiting(name, day, gap[here], stop[here], time[here]))
     return found

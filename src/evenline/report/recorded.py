@@ -5,7 +5,7 @@ records, on several days and with several calibrations that the records might ha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +14,18 @@ from matplotlib.figure import Figure
 from evenline.city.cells import PURPOSES
 from evenline.city.model import Floats
 from evenline.experiments.compare import MEASURES, measure
+from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
-from evenline.figures.plots import Theme
+from evenline.figures.plots import LIGHT, Theme, png
 from evenline.policies.bundle import open_policy
 from evenline.records.audit import recorded_days
 from evenline.records.build import build, chosen
-from evenline.records.clean import open_records
 from evenline.records.files import FittedTo, read_fitted_to
-from evenline.records.fit import Doors, resampled
+from evenline.records.fit import observe, resampled
+from evenline.records.read import open_records
 from evenline.records.today import Waiting, lines_of, waiting_today
 from evenline.support.errors import InputError
-from evenline.support.files import write_text
+from evenline.support.files import write_bytes, write_text
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
@@ -51,11 +52,17 @@ class Simulated:
 
 
 def write_records_page(
-    city: str, folder: Path, out: Path, policies: Sequence[str], blocks: int, calibrations: int
+    city: str,
+    folder: Path,
+    out: Path,
+    policies: Sequence[str],
+    blocks: int,
+    calibrations: int,
+    document: Path | None = None,
 ) -> Path:
-    """Write the page of a city that was made from records."""
+    """Write the page of a city that was made from records, and its figures into a document."""
     opened = open_city(city)
-    fitted_to = read_fitted_to(Path(city), len(opened.city.services))
+    fitted_to = read_fitted_to(Path(city), len(opened.city.trips))
     if "zero" not in policies or len(policies) < 2:
         raise InputError("--policies: name 'zero' and at least one other policy")
     for policy in policies:
@@ -67,7 +74,36 @@ def write_records_page(
     ]
     found = _simulate(opened, fitted_to, folder, policies, blocks, calibrations)
     write_text(out, _page(opened, fitted_to, today, found, city, blocks, calibrations))
+    if document is not None:
+        made = (
+            f"evenline records report --city {Path(city).name} --records {folder.name} --out "
+            f"{out.name} --policies {','.join(policies)} --blocks {blocks} --fits {calibrations}"
+        )
+        _write_document(document, opened, today, found, made)
     return out
+
+
+def _write_document(
+    document: Path,
+    opened: OpenCity,
+    today: Sequence[Waiting],
+    found: Sequence[Simulated],
+    made: str,
+) -> None:
+    picture = f"{document.stem}-{opened.name}-excess.png"
+    write_bytes(document.parent / "images" / picture, png(excess_figure(opened, today, LIGHT)))
+    parts = [f"Made by `{made}`. {_lead(opened)}"]
+    for table in (_today_table(opened, today), _model_table(found)):
+        parts.append(f"{table.caption}:")
+        rows = [table.head, ["---", *["---:"] * (len(table.head) - 1)], *table.rows]
+        parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    parts.append(f"![Excess waiting of every line, recorded](images/{picture})")
+    insert(document, f"report {opened.name}", "\n\n".join(parts))
+
+
+def _lead(opened: OpenCity) -> str:
+    """The notes of the city as sentences, what it was fitted to and how it did first."""
+    return " ".join(f"{note[:1].upper()}{note[1:]}." for note in reversed(opened.notes("fast")))
 
 
 def _simulate(
@@ -79,19 +115,18 @@ def _simulate(
     calibrations: int,
 ) -> list[Simulated]:
     """Every controller on the same days, with the fit and with fits to trips drawn again."""
-    city, vehicle = opened.city, opened.city.vehicle
     records, _ = open_records(folder)
     hours = (fitted_to.first_hour, fitted_to.last_hour)
     taken = chosen(records, fitted_to.routes, fitted_to.days, hours)
-    built = build(taken, city.name, fitted_to.days, hours)
-    doors = Doors(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger, fitted_to.stamp)
+    built = build(taken, opened.name, fitted_to.days, hours)
+    seen = observe(built, fitted_to.stamp)
     rng = np.random.Generator(np.random.PCG64(SEED))
-    fits = [opened.fitted()]
-    fits += [resampled(built, city, doors, rng) for _ in range(calibrations)]
+    fits = [(opened.city, opened.fitted())]
+    fits += [resampled(built, seen, opened.fitted(), rng) for _ in range(calibrations)]
     cells = PURPOSES[PURPOSE].cells(blocks, (1.0,))
     table = np.zeros((len(policies), len(fits), len(cells), len(SHOWN)))
-    for f, calibration in enumerate(fits):
-        world = FastWorld(city, replace(calibration, note=opened.fitted().note))
+    for f, (city, calibration) in enumerate(fits):
+        world = FastWorld(city, calibration)
         for p, source in enumerate(policies):
             policy = open_policy(source, city, calibration)
             for c, cell in enumerate(cells):
@@ -114,10 +149,13 @@ def _simulate(
 EXPLAINED = (
     "The first table comes from the records alone. The wait is that of people who come at random "
     "times; its excess is what they wait beyond even headways of the same buses in the same hour. "
+    "A gap of more than an hour and three usual headways is a break in service and does not count. "
     "A bus that was not recorded looks like a gap, so both are upper limits where records are "
     "missing. The second table is a simulation; there, excess is what people wait beyond the "
-    "timetable. The range over days shows 90 % of simulated days; "
-    "the range over fits shows 90 % of models fitted to recorded trips drawn again."
+    "timetable, and a bus is bunched at less than a quarter of its planned headway. The range over "
+    "days shows 90 % of simulated days; the range over fits shows 90 % of models whose doors, "
+    "running times, lateness and capacity are fitted to recorded trips drawn again, with a spread "
+    "of demand that the days leave open."
 )
 
 
@@ -130,7 +168,6 @@ def _page(
     blocks: int,
     calibrations: int,
 ) -> str:
-    lead = " ".join(f"{note[:1].upper()}{note[1:]}." for note in reversed(opened.notes("fast")))
     made = (
         f"evenline records report --city {Path(city).name}, {blocks} simulated days, "
         f"{calibrations} more fits"
@@ -143,7 +180,7 @@ def _page(
     )
     return simple_page(
         f"Waiting and holding in {opened.name}",
-        lead,
+        _lead(opened),
         [_today_table(opened, today), _model_table(found)],
         [picture],
         made,

@@ -460,4 +460,4 @@ def input_notes(city: Path, world: str) -> list[str]:
     told = list(city_notes(city))
     if world == "fast":
         told.append(calibration_note(city / CALIBRATION))
-    return list(filter(None, told))
+    return list(dict.fromkeys(filter(None, told)))  # a city from records says both

@@ -656,7 +656,8 @@ def notices(
     city = folder / "inputs" / "city"
     told += load(city / "manifest.json", opinion).get("notes", [])
     if world == "fast":
-        told += filter(None, [load(city / "calibration.json", opinion).get("note")])
+        own = load(city / "calibration.json", opinion).get("note")
+        told += [own] if own and own not in told else []  # a city from records says it itself
     for event in events:
         if event["event"] == "deviation":
             files = ", ".join(event["source"]) or "no source file"

@@ -20,6 +20,7 @@ from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats
 from evenline.city.tables import digest, network_digest
 from evenline.control.visits import read_visits
+from evenline.support.compiled import shared
 from evenline.support.errors import InputError
 from evenline.support.files import sha256, to_json, write_text
 from evenline.support.records import Hashes, Line, Number, Record, Sha256, Word, read_record
@@ -43,6 +44,7 @@ RANGES = {  # of the numbers in a file
     "pace": (-1.0, 1000.0),
     "lateness_s": (-86_400.0, 86_400.0),
 }
+OPTIONAL = ("note", "close_s", "recover", "late_follow")  # not written where they have no effect
 HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
 
@@ -63,6 +65,9 @@ class Calibration:
     residuals: dict[str, float]
     lateness_s: Floats | None = None  # service, quantile: how late trips reach their first stop
     note: str = ""  # what every result of the fast world must say of it
+    close_s: float = 0.0  # what a run takes longer right behind another bus; see `closeness`
+    recover: float = 0.0  # share of a late start that a trip makes up on its way
+    late_follow: float = 0.0  # share of trips that start as late as the previous trip
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +156,7 @@ def fit_runs(
     if not signals:
         effect = np.zeros_like(effect)
     noise = after_pace - effect[place * PHASES + phase]
-    trips, first_run = np.unique(runs.trip.astype(int), return_index=True)
+    _, first_run = np.unique(runs.trip.astype(int), return_index=True)
     followers = _lag(place + 1e6 * runs.day, runs.leaves_s, noise)
     return Calibration(
         network=network_digest(city),
@@ -162,7 +167,7 @@ def fit_runs(
         noise_s=_noise_quantiles(place, noise, places).round(2),
         least_s=_least(place, y, places),
         pace=_quantiles(pace[first_run], PACE_QUANTILES).round(5),
-        follow=round(_share_copied(followers), 4),
+        follow=round(share_copied(followers), 4),
         sources=sources,
         residuals={
             "runs": float(len(y)),
@@ -172,7 +177,7 @@ def fit_runs(
             "sd_after_phase_s": round(float(noise.std()), 3),
             "correlation_along_trip": round(_lag(runs.trip, runs.leaves_s, noise), 4),
             "correlation_of_followers": round(followers, 4),
-            **_dependence_of_pace(city, trips, pace[first_run]),
+            **_dependence_of_pace(city, runs, first_run, pace[first_run]),
         },
     )
 
@@ -255,25 +260,33 @@ def _least(place: Any, y: Floats, places: int) -> Floats:
     return least.round()
 
 
-def _share_copied(correlation: float) -> float:
+@shared
+def closeness(headway_s: float, target_s: float) -> float:
+    """How close a bus is behind another: 1 right behind it, 0 from half the target headway on."""
+    return max(1.0 - 2.0 * headway_s / target_s, 0.0) if target_s > 0.0 else 0.0
+
+
+def share_copied(correlation: float) -> float:
     """The share c of copies that gives followers this correlation: c (1 - c), at most a quarter."""
     return float((1 - np.sqrt(1 - 4 * min(max(correlation, 0.0), 0.25))) / 2)
 
 
-def _dependence_of_pace(city: City, trips: Any, pace: Floats) -> dict[str, float]:
+def _dependence_of_pace(city: City, runs: Runs, first: Any, pace: Floats) -> dict[str, float]:
     """Measure what the model leaves out: the pace of whole days, and of trips like their leaders.
 
-    The second figure is the spread that day means of independent trips would have.
+    `first` is the first run of each trip. The second figure is the spread that day means of
+    independent trips would have.
     """
-    day, trip = np.divmod(trips, len(city.trips))
+    _, day = np.unique(runs.day[first], return_inverse=True)
     count = np.bincount(day)
     mean = np.bincount(day, pace) / np.maximum(count, 1)
     own = pace - mean[day]
-    service = np.array([city.trips[t].service for t in trip])
+    service = np.searchsorted(service_stop_offsets(city), runs.place[first], side="right")
+    followers = _lag(service + 1e6 * day, runs.leaves_s[first], own)
     return {
         "sd_of_day_pace": round(float(mean.std()), 5),
         "sd_of_day_pace_if_independent": round(float(own.std() / np.sqrt(count.mean())), 5),
-        "correlation_of_followers_pace": round(_lag(service + 1e6 * day, trip, own), 4),
+        "correlation_of_followers_pace": round(followers, 4),
     }
 
 
@@ -309,6 +322,9 @@ class _File(Record, kw_only=True):
     residuals: dict[Word, Number]
     lateness_s: Table | None = None
     note: Line = ""
+    close_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 0.0
+    recover: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    late_follow: Annotated[float, Meta(ge=0.0, le=0.5)] = 0.0
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -316,7 +332,7 @@ def calibration_text(calibration: Calibration) -> str:
     values = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in asdict(calibration).items()
-        if value is not None and (name != "note" or value)  # older files keep their digest
+        if value is not None and (name not in OPTIONAL or value)  # older files keep their digest
     }
     form = FORMAT if calibration.lateness_s is None else FORMAT_LATE
     return to_json({"format": form, **values})
@@ -372,7 +388,16 @@ def load_calibration(path: Path, city: City) -> Calibration:
         sources=found.sources,
         residuals=found.residuals,
         note=found.note,
-        **tables,
+        close_s=found.close_s,
+        recover=found.recover,
+        late_follow=found.late_follow,
+        mean_s=tables["mean_s"],
+        pace_s=tables["pace_s"],
+        phase_s=tables["phase_s"],
+        noise_s=tables["noise_s"],
+        least_s=tables["least_s"],
+        pace=tables["pace"],
+        lateness_s=tables.get("lateness_s"),
     )
 
 

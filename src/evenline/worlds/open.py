@@ -37,7 +37,8 @@ class OpenCity:
     def notes(self, world: str) -> tuple[str, ...]:
         """The sentences that every result in a world repeats: the city's, the calibration's."""
         own = self.calibration.note if world == "fast" and self.calibration else ""
-        return (*self.city.notes, own) if own else self.city.notes
+        new = own and own not in self.city.notes  # a city from records says it itself
+        return (*self.city.notes, own) if new else self.city.notes
 
     def fitted(self) -> Calibration:
         """The calibration, or an error that says how to make one."""

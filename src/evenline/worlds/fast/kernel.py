@@ -26,7 +26,7 @@ from evenline.support.compiled import (
     inlined,
     lowest_bit,
 )
-from evenline.worlds.calibration import CYCLE_S, PHASE_S
+from evenline.worlds.calibration import CYCLE_S, PHASE_S, closeness
 from evenline.worlds.fast.layout import (
     BREAKS,
     COINS,
@@ -112,22 +112,30 @@ def begin_day(
     for t in range(s.start_s.shape[0]):
         bus = d.trip[t]
         bus.pace = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
+        late_s = _late_s(s, key, t, bus.service)
         for stop in range(bus.last):
-            u = luck(s, key, t, stop)
-            d.visit[bus.first_visit + stop].noise_s = quantile(s.noise[bus.first_place + stop], u)
+            place, u = bus.first_place + stop, luck(s, key, t, stop)
+            noise_s = quantile(s.noise[place], u)
+            if s.made_up.shape[0]:
+                noise_s -= s.made_up[place] * late_s
+            d.visit[bus.first_visit + stop].noise_s = noise_s
         if waits.shape[0] == 0 or not waits[t]:
-            schedule(s, d, t, _start_s(s, key, t, bus.service))
+            schedule(s, d, t, max(int(s.start_s[t]) + late_s, 0))
+        else:
+            d.after[t] = late_s  # until its vehicle comes and it is scheduled
     d.num[0].level, d.num[0].now_s = level, -1
 
 
 @inlined
-def _start_s(s: Static, key: int, trip: int, service: int) -> int:
-    """When a trip reaches its first stop: late by a draw of its own, if the city's trips are."""
-    start = int(s.start_s[trip])
+def _late_s(s: Static, key: int, trip: int, service: int) -> int:
+    """How late a trip starts by a draw of its own, or of the previous trip; 0 if none is late."""
+    late_s = 0
     if s.lateness.shape[0]:
-        u = fraction(bits(key, 2 * (s.start_s.shape[0] + trip) + 1))
-        start = max(start + int(np.floor(quantile(s.lateness[service], u) + 0.5)), 0)
-    return start
+        x, before = bits(key, 2 * (s.start_s.shape[0] + trip) + 1), s.before[trip]
+        if int(x & np.uint64(COINS - 1)) < s.late_coins and before >= 0:
+            x = bits(key, 2 * (s.start_s.shape[0] + before) + 1)
+        late_s = int(np.floor(quantile(s.lateness[service], fraction(x)) + 0.5))
+    return late_s
 
 
 @inlined
@@ -263,11 +271,13 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
 
 @inlined
 def _turn_round(s: Static, d: Day, trip: int, leaves: int) -> None:
-    """Let the vehicle of a finished trip begin its next one, on time if it has rested by then."""
+    """Let the vehicle of a finished trip begin its next one, on time if it has rested by then, or
+    as much later as the next trip is by its own draw.
+    """
     after = d.onward[trip]
     if after >= 0:
-        ready = max(leaves + s.recovery_s, d.num[0].now_s + 1)  # this second is being served
-        schedule(s, d, after, max(s.start_s[after], ready))
+        at = max(s.start_s[after], leaves + s.recovery_s) + d.after[after]
+        schedule(s, d, after, max(at, d.num[0].now_s + 1))  # this second is being served
 
 
 @inlined
@@ -486,7 +496,10 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)
     if stop == 0:
         d.left_s[trip] = leaves
-    at = leaves + _run_s(s, d, trip, stop, leaves)
+    behind = 0.0
+    if s.close_s > 0.0 and d.raw[i, event.BUS_AHEAD] > 0.0:
+        behind = closeness(d.raw[i, event.HEADWAY_AHEAD], d.raw[i, event.TARGET_AHEAD])
+    at = leaves + _run_s(s, d, trip, stop, leaves, behind)
     if d.disrupted.shape[0]:
         at = _pass_closed(s, d, trip, stop, leaves, at)
     schedule(s, d, trip, at)
@@ -494,8 +507,8 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
 
 
 @inlined
-def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int) -> int:
-    """How long a bus runs to its next stop."""
+def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int, behind: float) -> int:
+    """How long a bus runs to its next stop, by how close it is behind another."""
     bus = d.trip[trip]
     place = bus.first_place + stop
     p = d.place[place]
@@ -504,6 +517,7 @@ def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int) -> int:
         + p.pace_s * bus.pace
         + p.phase_s[leaves % CYCLE_S // PHASE_S]
         + d.visit[bus.first_visit + stop].noise_s
+        + s.close_s * behind
     )
     if d.disrupted.shape[0]:
         run *= _slowness(d, place, leaves)
@@ -527,7 +541,7 @@ def _pass_closed(s: Static, d: Day, trip: int, stop: int, leaves: int, at: int) 
     bus, later = d.trip[trip], stop + 1
     while later < bus.last and _closed(d, bus.first_place + later, leaves):
         d.visit[bus.first_visit + later].visited_s = PASSED
-        at += _run_s(s, d, trip, later, at)
+        at += _run_s(s, d, trip, later, at, 0.0)
         later += 1
     return at
 

@@ -119,6 +119,9 @@ class Static(NamedTuple):
     limits: Limits  # what the operations allow of a hold
     recovery_s: int  # rest of a vehicle between two trips of its duty, and its way to the stop
     lateness: F32  # service, quantile: seconds after the timetable; no rows if always on time
+    late_coins: int  # of COINS: how often a trip is as late as the previous trip
+    made_up: F64  # place: what a run makes up of each second of a late start; or no rows
+    close_s: float  # what a run takes longer right behind another bus
     again: I32  # the class of those whom a bus left at a place; no rows if none breaks down
 
 

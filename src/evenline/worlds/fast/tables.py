@@ -17,7 +17,7 @@ from evenline.control.state import contract_of
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
 from evenline.worlds.fast import layout
-from evenline.worlds.fast.layout import I16, I32, Day, Rows, Static
+from evenline.worlds.fast.layout import F64, I16, I32, Day, Rows, Static
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,21 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         lateness=np.zeros((0, 2), np.float32)
         if calibration.lateness_s is None
         else calibration.lateness_s.astype(np.float32),
+        late_coins=round(calibration.late_follow * layout.COINS),
+        made_up=_made_up(city, calibration),
+        close_s=float(calibration.close_s),
         again=queues.again,
     )
+
+
+def _made_up(city: City, calibration: Calibration) -> F64:
+    """What each run makes up of a second of a late start: its part of the time of the trip."""
+    if not calibration.recover:
+        return np.zeros(0)
+    first, usual = service_stop_offsets(city), calibration.mean_s.mean(axis=1)
+    usual[first[1:] - 1] = 0.0  # no run leaves a last stop
+    whole = np.add.reduceat(usual, first[:-1])
+    return np.asarray(calibration.recover * usual / np.repeat(whole, np.diff(first)))
 
 
 def _check_fits(city: City) -> None:
