@@ -16,6 +16,10 @@ from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar, stderr
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenline.live.record import Polled
+    from evenline.live.running import Running
     from evenline.live.street import Faults
 
 app = typer.Typer(no_args_is_help=True, help="Run a policy beside a live feed; nobody is held.")
@@ -179,7 +183,6 @@ def shadow_run(
 ) -> None:
     """Follow a feed, show advice on a page, log everything; hold nobody. Ends with Ctrl-C."""
     from evenline.live.measure import lead_for
-    from evenline.live.polls import Updates, later, paced, url_polls, with_silence
     from evenline.live.running import Running
     from evenline.live.serve import check_host, serve_shadow
     from evenline.live.shadow import Rules, Shadow
@@ -197,21 +200,7 @@ def shadow_run(
     running = Running(shadow, street, street_token, accept)
     gc.freeze()  # the city lives as long as the command: no need to look there for garbage
     try:
-        if "://" in feed:
-            from evenline.live.poll import Poller
-
-            if speed == 0:
-                raise InputError("speed 0: only a recorded feed can be played at once")
-            sent = headers_of(header)
-            apart = Updates(Poller(updates, every, sent)) if updates else None
-            polls = url_polls(Poller(feed, every, sent), speed, running.ended, apart)
-        else:
-            from evenline.live.record import played
-
-            if updates:
-                raise InputError(f"updates {updates!r}: a recorded feed has its own; leave it out")
-            left = later(played(Path(feed), every), shadow.frame.moment(shadow.now_s))
-            polls = paced(with_silence(left, every), speed, running.ended.wait)
+        polls = _polls(running, feed, every, speed, headers_of(header), updates)
         if page:
             serve_shadow(running, polls, host, port, token, public_host or (), _say)
         else:
@@ -224,6 +213,26 @@ def shadow_run(
         with running.lock:
             shadow.close()
     print(path)
+
+
+def _polls(
+    running: "Running", feed: str, every: float, speed: float, sent: dict[str, str], updates: str
+) -> "Iterator[Polled]":
+    """The polls of an address, or those of a recording that the shadow has not seen yet."""
+    from evenline.live.poll import Poller
+    from evenline.live.polls import Updates, later, paced, url_polls, with_silence
+    from evenline.live.record import played
+
+    if "://" in feed:
+        if speed == 0:
+            raise InputError("speed 0: only a recorded feed can be played at once")
+        apart = Updates(Poller(updates, every, sent)) if updates else None
+        return url_polls(Poller(feed, every, sent), speed, running.ended, apart)
+    if updates:
+        raise InputError(f"updates {updates!r}: a recorded feed has its own; leave it out")
+    shadow = running.shadow
+    left = later(played(Path(feed), every), shadow.frame.moment(shadow.now_s))
+    return paced(with_silence(left, every), speed, running.ended.wait)
 
 
 @app.command("report")

@@ -62,10 +62,9 @@ def active_services(feed: Feed, date: datetime.date) -> set[str]:
 
 
 def _date(where: str, text: str) -> datetime.date:
-    match = _DATE.fullmatch(text)
     try:
-        if match:
+        if match := _DATE.fullmatch(text):
             return datetime.date(*map(int, match.groups()))
+        raise ValueError
     except ValueError:
-        pass
-    raise InputError(f"{where}: {text!r} is not a date such as 20260303")
+        raise InputError(f"{where}: {text!r} is not a date such as 20260303") from None
