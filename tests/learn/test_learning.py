@@ -90,6 +90,12 @@ def test_the_best_holds_of_a_day_make_a_better_day() -> None:
     assert 0.02 < (lessons.costs.argmin(1) > 0).mean() < 0.7
 
 
+def test_behind_a_chain_asking_costs_what_the_chain_leaves() -> None:
+    lessons = lessons_of_a_day(TOWN, CALIBRATION, CELLS[1], best_hold, "candidate")
+    reserved = ~lessons.costs.any(axis=1)
+    assert 0 < reserved.sum() < len(reserved), "the reserve holds 60 s whatever is asked"
+
+
 def test_lessons_and_stored_actions_are_those_of_what_is_allowed() -> None:
     """Away from terminals asking costs nothing, because nothing comes of it."""
     city = replace(TOWN, operations=Operations(hold_at="terminals", max_hold_s=30.0))

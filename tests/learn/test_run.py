@@ -23,7 +23,7 @@ from evenline.learn import run as run_module
 from evenline.learn import training
 from evenline.learn.data import replay_states, resident
 from evenline.learn.online import Online
-from evenline.learn.run import Config, Plan, chosen_device, training_cell
+from evenline.learn.run import Config, Plan, check_plan, chosen_device, training_cell
 from evenline.learn.schedule import LEARNERS, TAUGHT, Budget
 from evenline.learn.training import shortened, train
 from evenline.replay.store import Store
@@ -271,3 +271,11 @@ def test_lessons_need_no_replay(tmp_path: Path) -> None:
     plan = Plan((TAUGHT,), (1,), BUDGET, slot=4, fused=8, hidden=8)
     run_module.Run(tmp_path, plan, TOWN, CALIBRATION, None, chosen_device("cpu"))
     assert read_record(tmp_path / "config.json", Config).replay is None
+
+
+def test_only_lessons_can_be_taken_behind_a_chain() -> None:
+    check_plan(Plan((TAUGHT,), (1,), BUDGET, chain="candidate"))
+    with pytest.raises(InputError, match="learner iql: only lessons can be taken behind a chain"):
+        check_plan(Plan((LEARNERS["iql"], TAUGHT), (1,), BUDGET, chain="candidate"))
+    with pytest.raises(InputError, match="unknown chain 'gold'; choose 'raw'"):
+        check_plan(Plan((TAUGHT,), (1,), BUDGET, chain="gold"))

@@ -34,6 +34,7 @@ from evenline.policies.lookahead import (
     forecast_of,
     forecast_tables,
 )
+from evenline.rules.chain import CHAINS, apply_chain
 from evenline.rules.policy import BEHAVIOURS, RulePolicy
 from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
@@ -434,6 +435,27 @@ def test_weighing_is_deciding_with_the_costs_and_without_holds_that_may_not_be()
         places = decides.forecast.first_place[batch.raw[:, event.SERVICE].astype(int)]
         since_s = bound._seen.since_s[places + batch.raw[:, event.STOP].astype(int)]
         np.testing.assert_array_equal(since_s, leaves_s)
+
+
+def test_behind_a_chain_it_asks_for_the_hold_of_which_the_chain_leaves_the_best() -> None:
+    """The raw look-ahead follows the same day and says what the holds that remain would cost."""
+    free, chain = lookahead(), CHAINS["candidate"]
+    behind = Lookahead("behind", TOWN, free.forecast, chain)
+    other = 0
+    for batch in moments(CELLS[1], Lookahead("drives", TOWN, free.forecast, chain)):
+        decision, costs = behind.weigh(batch, np.ones(len(batch.trips), np.bool_))
+        free.follow(batch)
+        for i, (trip, raw) in enumerate(zip(batch.trips.tolist(), batch.raw, strict=True)):
+            rows = np.tile(raw, (len(free.holds_s), 1))
+            kept_s = apply_chain(chain, rows, free.holds_s, TOWN.horizon_s)
+            assert decision.holds_s[i] == kept_s[costs[i].argmin()]
+            on_grid = np.isin(kept_s, free.holds_s)
+            raw_costs = free.costs(trip, raw)
+            same = raw_costs[np.searchsorted(free.holds_s, kept_s[on_grid])]
+            np.testing.assert_array_equal(costs[i][on_grid], same)
+            other += kept_s[raw_costs.argmin()] != decision.holds_s[i]
+            free.note(trip, raw, decision.holds_s[i])
+    assert other > 0, "knowing the chain changes some holds"
 
 
 def test_nobody_waits_since_before_a_day_was_joined() -> None:

@@ -41,6 +41,9 @@ def train(
     centred: Annotated[
         bool, typer.Option(help="Subtract what a day without holding costs at the same time.")
     ] = False,
+    chain: Annotated[
+        str, typer.Option(help="Chain behind which lessons are taken (taught).")
+    ] = "raw",
     calibration: CalibrationOption = None,
 ) -> None:
     """Train policies on a replay and in the fast world. Run it again to continue."""
@@ -53,7 +56,7 @@ def train(
     budget = Budget(iql_updates, warmup, events, lesson_updates=lesson_updates)
     found = run_training(
         city, learner, seeds, replay, folder, device, budget, widths_of(widths),
-        diagnostic, blocks, calibration, centred,
+        diagnostic, blocks, calibration, centred, chain,
     )  # fmt: skip
     print_table(
         f"Actors of {Path(city).name} on fresh days of the fast world",

@@ -82,7 +82,9 @@ def export(
     if source.endswith(".safetensors"):
         from evenline.experiments.train import training_of
 
-        provenance |= training_of(Path(source))
+        training = training_of(Path(source))
+        provenance |= training
+        chain = chain or training.get("taught_behind")
     fitted = opened.calibration
     bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted, force, base)
     print(folder)

@@ -62,6 +62,7 @@ def run_training(
     blocks: int = CURVE_BLOCKS,
     calibration_file: Path | None = None,
     centred: bool = False,
+    chain: str = "raw",
 ) -> dict[str, Any]:
     """Train, then measure every stored actor on fresh days of the fast world.
 
@@ -72,7 +73,7 @@ def run_training(
     city, calibration = opened.city, opened.fitted()
     ours, own = own_learners(learners)
     learned = tuple(named_learners(ours)) if ours else ()
-    plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic, centred=centred)
+    plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic, centred=centred, chain=chain)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
     store = None
@@ -83,11 +84,11 @@ def run_training(
         assert store is not None
         train_own(folder, learner, opened, store, plan.seeds)
     packed = where.platform == "cpu"
-    summary["curve"] = learning_curve(folder, city, calibration, packed, blocks)
+    summary["curve"] = learning_curve(folder, city, calibration, packed, blocks, chain)
     return summary
 
 
-def training_of(actor: Path) -> dict[str, object]:
+def training_of(actor: Path) -> dict[str, Any]:
     """What a bundle tells about an actor's training; nothing if the actor is in no run's folder."""
     folder, (learner, _, seed) = actor.parent.parent, actor.stem.rpartition("-")
     if actor.parent.name != "actors" or not (folder / "config.json").is_file():
@@ -99,6 +100,7 @@ def training_of(actor: Path) -> dict[str, object]:
         "learner": learner,
         "seed": int(seed),
         "centred": config.plan.centred,
+        "taught_behind": config.plan.chain,
         "replay": config.replay,
         "calibration": config.calibration,
         "stable": training_is_stable(folder, learner, int(seed)),

@@ -17,6 +17,7 @@ from evenline.control.action import MAX_HOLD_S, hold_of
 from evenline.control.outcome import Outcome
 from evenline.learn.hurdle import deterministic, hurdle
 from evenline.learn.network import Params, actor_outputs
+from evenline.rules.chain import apply_chain, chain_code
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import Fleet
 
@@ -39,14 +40,15 @@ def evaluate(
     actors: Sequence[Params],
     cells: Sequence[Cell],
     packed: bool,
+    chain: str = "raw",
 ) -> list[list[Outcome]]:
-    """The outcome of each actor on each cell."""
+    """The outcome of each actor, behind a chain, on each cell."""
     stacked: Any = jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *actors))
     shape = (len(actors), len(cells))
     fleet = Fleet(city, calibration, shape[0] * shape[1])
     states = fleet.reset(list(cells) * len(actors))
     while not fleet.over.all():
         actions = _actions(stacked, states.reshape(*shape, -1), packed)
-        holds = hold_of(np.asarray(actions, np.float64).reshape(-1))
-        states = fleet.step(np.clip(holds, 0.0, MAX_HOLD_S))
+        holds = np.clip(hold_of(np.asarray(actions, np.float64).reshape(-1)), 0.0, MAX_HOLD_S)
+        states = fleet.step(apply_chain(chain_code(chain), fleet.raw, holds, city.horizon_s))
     return [[fleet.outcome(i * shape[1] + j) for j in range(shape[1])] for i in range(shape[0])]

@@ -19,10 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import Cell
-from evenline.city.model import City, visit_offsets
+from evenline.city.model import City
 from evenline.control.action import MAX_HOLD_S, hold_of
-from evenline.control.event import STOP
-from evenline.control.operations import allowed_s, limits_of
 from evenline.control.state import CANONICAL_WIDTH
 from evenline.learn.hurdle import hurdle
 from evenline.learn.lanes import stream
@@ -30,6 +28,7 @@ from evenline.learn.network import Params, actor_outputs
 from evenline.learn.updates import ADAM, RATE, adam
 from evenline.policies.actor import actor_of
 from evenline.policies.lookahead import LOOKAHEAD, Lookahead, forecast_of, forecast_tables
+from evenline.rules.chain import apply_chain, chain_code
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
@@ -52,7 +51,7 @@ Choose = Callable[[F32, npt.NDArray[np.float64]], float]
 class Lessons:
     """Decisions with the cost of asking for each hold of the grid, minus that of asking for none.
 
-    Where the operations allow less, asking for more costs as much as what is allowed.
+    Where a chain or the operations leave less, asking for more costs as much as what is left.
     """
 
     states: F32
@@ -74,25 +73,25 @@ def learned_hold(actor: Params, services: int) -> Choose:
     return choose
 
 
-def lessons_of_a_day(city: City, calibration: Calibration, cell: Cell, choose: Choose) -> Lessons:
+def lessons_of_a_day(
+    city: City, calibration: Calibration, cell: Cell, choose: Choose, chain: str = "raw"
+) -> Lessons:
     """Every decision of one simulated day, with the cost of each hold before one is applied.
 
-    The look-ahead is told the hold that happened.
+    The buses get what the chain leaves of the chosen holds. The look-ahead is told the hold that
+    happened.
     """
-    look = Lookahead(LOOKAHEAD, city, forecast_of(city, forecast_tables(city, calibration)))
+    forecast, code = forecast_of(city, forecast_tables(city, calibration)), chain_code(chain)
+    look = Lookahead(LOOKAHEAD, city, forecast, code)
     assert tuple(look.holds_s) == GRID_S
     world = Fleet(city, calibration, 1)
     world.reset([cell])
-    limits, first = limits_of(city), visit_offsets(city)
     states, found = [], []
     while not world.over[0]:
         state, raw, trip = world.states[0].copy(), world.raw[0], int(world.trips[0])
         costs = look.costs(trip, raw)
-        if len(limits.cap_s):
-            visit = int(first[trip] + raw[STOP])
-            allowed = [allowed_s(limits, visit, raw, hold_s) for hold_s in GRID_S]
-            costs = np.interp(allowed, GRID_S, costs)
-        world.step(np.array([choose(state, costs)]))
+        asked_s = np.array([choose(state, costs)])
+        world.step(apply_chain(code, world.raw, asked_s, look.horizon_s))
         look.note(trip, raw, float(world.executed_s[0]))
         states.append(state)
         found.append(costs - costs[0])
@@ -179,11 +178,12 @@ def teach(
     updates: int = UPDATES,
     batch: int = BATCH,
     packed: bool = True,
+    chain: str = "raw",
     alter: Callable[[Lessons], Lessons] = lambda lessons: lessons,
     note: Callable[[int, F32], None] = lambda first, losses: None,
 ) -> Params:
     """Rounds of days and updates: the first on days with the best holds, later ones on the
-    student's own.
+    student's own. All of them are behind a chain.
 
     `note` gets the losses of each round. `alter` is for tests: it may change lessons before the
     student learns them.
@@ -201,7 +201,7 @@ def teach(
         task = bar.add_task(f"days of lessons, seed {seed}", total=rounds * share)
         for turn in range(rounds):
             choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
-            a_day = partial(lessons_of_a_day, city, calibration, choose=choose)
+            a_day = partial(lessons_of_a_day, city, calibration, choose=choose, chain=chain)
             for day in pool.map(a_day, cells[turn * share : (turn + 1) * share]):
                 new = slice(known, known + len(day.states))
                 lessons = alter(day)

@@ -48,6 +48,7 @@ from evenline.learn.schedule import Budget, Learner, check_schedule
 from evenline.learn.updates import Learned
 from evenline.replay.sealed import Manifest
 from evenline.replay.store import Store
+from evenline.rules.chain import chain_code
 from evenline.support.errors import InputError, choice
 from evenline.support.files import to_json, write_bytes, write_table, write_text
 from evenline.support.progress import progress_bar
@@ -82,6 +83,7 @@ class Plan:
     hidden: Positive = 256
     diagnostic: bool = True
     centred: bool = False  # rewards: see `centre`
+    chain: Word = "raw"  # behind which lessons are taken
     checkpoint_s: Seconds = 120.0
 
     def size(self, city: City) -> Size:
@@ -135,6 +137,11 @@ def check_plan(plan: Plan) -> None:
         raise InputError(f"seeds {list(plan.seeds)}: give at least one seed, and none twice")
     for learner in plan.learners:
         check_schedule(learner, plan.budget)
+        if chain_code(plan.chain) and not learner.lessons:
+            raise InputError(
+                f"learner {learner.name}: only lessons can be taken behind a chain; leave --chain "
+                "out, and name the chain when you export the actor"
+            )
 
 
 class Run:
@@ -259,6 +266,7 @@ class Run:
                     init_actor(jax.random.key(seed), self.size), self.city, self.calibration,
                     [training_cell(seed, day) for day in range(learner.lessons)], seed,
                     updates=self.plan.budget.lesson_updates, packed=self.packed,
+                    chain=self.plan.chain,
                     note=partial(self._note_lessons, name),
                 )  # fmt: skip
                 self.write_metrics()

@@ -128,9 +128,14 @@ def _write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def learning_curve(
-    folder: Path, city: City, calibration: Calibration, packed: bool, blocks: int = CURVE_BLOCKS
+    folder: Path,
+    city: City,
+    calibration: Calibration,
+    packed: bool,
+    blocks: int = CURVE_BLOCKS,
+    chain: str = "raw",
 ) -> dict[str, Any]:
-    """Generalized time and completion of actors on fresh days, next to zero hold.
+    """Generalized time and completion of actors behind a chain on fresh days, next to zero hold.
 
     Measures all final actors, and the snapshots of the final profile (or of the only learner).
     """
@@ -142,7 +147,7 @@ def learning_curve(
     actors: list[Any] = [load_file(path) for path in paths]
     outcomes: list[Any] = [None] * len(actors)
     for group in _of_one_size(actors):
-        found_here = evaluate(city, calibration, [actors[i] for i in group], cells, packed)
+        found_here = evaluate(city, calibration, [actors[i] for i in group], cells, packed, chain)
         for i, rows in zip(group, found_here, strict=True):
             outcomes[i] = rows
     world = FastWorld(city, calibration)

@@ -90,9 +90,9 @@ class Controller:
         """The decision of the look-ahead, with what it saves by the costs that it compared."""
         decision, costs = policy.weigh(batch, np.array(may_hold, np.bool_))
         answers = []
-        for hold_s, row in zip(decision.holds_s.tolist(), costs, strict=True):
-            saves_s = float(row[0] - np.interp(hold_s, policy.holds_s, row)) if hold_s else 0.0
-            answers.append(Answer(hold_s, saves_s))
+        for asked_s, hold_s, row in zip(*decision, costs, strict=True):
+            saves_s = float(row[0] - row[np.searchsorted(policy.holds_s, asked_s)])
+            answers.append(Answer(float(hold_s), saves_s))
         return answers
 
     def again(self, now_s: float, trip: int, raw: Array) -> float:

@@ -94,10 +94,11 @@ class Room(NamedTuple):
     behind_trip: I32
     cost: Array  # waiting and riding so far
     raw: Array
+    kept_s: Array  # what the chain and the operations leave of each hold
 
 
-def new_room(stops: int, buses: int) -> Room:
-    """Work space for services of at most so many stops and buses."""
+def new_room(stops: int, buses: int, holds: int) -> Room:
+    """Work space for services of at most so many stops and buses, and so many holds."""
     by_stop, by_bus = np.zeros((7, stops + 1)), np.zeros((2, buses))
     numbers = np.zeros((2, buses), np.int32)
     return Room(
@@ -110,6 +111,7 @@ def new_room(stops: int, buses: int) -> Room:
         numbers[1],
         np.zeros(2),
         np.zeros(len(event.RAW_FEATURES)),
+        np.zeros(holds),
     )
 
 
@@ -415,12 +417,20 @@ def try_holds(
     prior: float,
     price_s: float,
     behind: int,
+    chain: int,
     holds_s: Array,
     costs: Array,
 ) -> float:
-    """The cost of each hold of one bus, into `costs`; returns today's multiple of the demand."""
+    """The cost of asking for each hold of one bus, into `costs`; returns today's multiple of the
+    demand.
+
+    `room.kept_s` has what a chain and the operations leave of each.
+    """
     scale = _scale(f, seen, trip, raw, prior)
-    _costs(f, seen, room, trip, raw, scale, price_s, behind, holds_s, costs)
+    for n in range(holds_s.shape[0]):
+        kept_s = chained(chain, raw, holds_s[n], f.horizon_s)
+        room.kept_s[n] = _allowed_s(f, trip, raw, kept_s)
+    _costs(f, seen, room, trip, raw, scale, price_s, behind, room.kept_s, costs)
     return scale
 
 
@@ -447,18 +457,18 @@ def decide(
     proposals_s: Array,
     out_s: Array,
 ) -> None:
-    """The best hold of every bus of a moment, and what remains of it behind a chain.
+    """For every bus of a moment the proposal whose hold costs least, and that hold.
 
-    `costs` has a row of its own for each bus. A bus that may not be held is expected to drive on.
+    The hold is what a chain and the operations leave of the proposal. `costs` has a row of its own
+    for each bus. A bus that may not be held is expected to drive on.
     """
     for i in range(trips.shape[0]):
-        scale = _scale(f, seen, trips[i], raw[i], prior)
-        _costs(f, seen, room, trips[i], raw[i], scale, price_s, behind, holds_s, costs[i])
-        best, most_s = 0, _allowed_s(f, trips[i], raw[i], holds_s[-1])
+        scale = try_holds(
+            f, seen, room, trips[i], raw[i], prior, price_s, behind, chain, holds_s, costs[i]
+        )
+        best = 0
         for n in range(1, holds_s.shape[0]):
-            if costs[i, n] < costs[i, best] and holds_s[n] <= most_s:
+            if costs[i, n] < costs[i, best]:
                 best = n
-        proposals_s[i] = holds_s[best]
-        out_s[i] = chained(chain, raw[i], proposals_s[i], f.horizon_s)
-        out_s[i] = _allowed_s(f, trips[i], raw[i], out_s[i])
+        proposals_s[i], out_s[i] = holds_s[best], room.kept_s[best]
         _note(f, seen, trips[i], raw[i], out_s[i] if may_hold[i] else 0.0, scale)

@@ -175,7 +175,7 @@ class Lookahead:
         self.holds_s = np.append(np.arange(0.0, MAX_HOLD_S - 1e-9, self.step_s), MAX_HOLD_S)
         self._tried = np.empty(len(self.holds_s))
         stops = max(len(service.stops) for service in self.city.services)
-        self._room = new_room(stops, max(map(len, self.city.trips_of)))
+        self._room = new_room(stops, max(map(len, self.city.trips_of)), len(self.holds_s))
         self.begin()
 
     @property
@@ -275,10 +275,13 @@ class Lookahead:
     # Bus by bus, for a learner that chooses the holds itself.
 
     def costs(self, trip: int, raw: Array) -> Array:
-        """The cost of each hold in `holds_s` for a bus of the batch that is followed."""
+        """The cost of asking for each hold of `holds_s`, for a bus of the batch that is followed.
+
+        It is the cost of what the chain and the operations leave of the hold.
+        """
         self._demand = fluid.try_holds(
             self.forecast, self._seen, self._room, trip, raw, self.prior, self.price_s,
-            int(self.behind), self.holds_s, self._tried,
+            int(self.behind), self.chain, self.holds_s, self._tried,
         )  # fmt: skip
         return self._tried.copy()
 
