@@ -16,7 +16,10 @@ from evenline.city.tables import open_city
 from evenline.control import event
 from evenline.control.event import Batch
 from evenline.control.world import run_episode
+from evenline.policies.actor import ActorPolicy, random_tensors
+from evenline.policies.actor_formula import address_of_formula, numbers_of
 from evenline.policies.bundle import (
+    actor_spec,
     base_rule,
     chosen_base,
     contract_record,
@@ -35,7 +38,7 @@ from evenline.policies.lookahead import (
     forecast_tables,
 )
 from evenline.rules.chain import CHAINS, apply_chain
-from evenline.rules.policy import BEHAVIOURS, RulePolicy
+from evenline.rules.policy import BEHAVIOURS, RulePolicy, holds_at
 from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
 
@@ -394,7 +397,9 @@ def test_a_tuned_rule_can_be_the_base_and_keeps_its_constants(tmp_path: Path) ->
     )
     spec = read_policy(str(tmp_path / "look")).spec
     assert spec.base is not None and spec.base.startswith(tuned)
-    with pytest.raises(InputError, match="the buses of a forecast follow a rule; choose one"):
+    with pytest.raises(
+        InputError, match="the buses of a forecast follow a rule or an actor; choose one"
+    ):
         chosen_base(str(tmp_path / "look"))
 
 
@@ -406,6 +411,9 @@ def test_a_tuned_rule_can_be_the_base_and_keeps_its_constants(tmp_path: Path) ->
         ("forward:gain=0.1", "a bundle must give every constant: forward:slack_s=0:gain=0.1"),
         ("forward:pace=1", "rule forward: unknown constant 'pace'"),
         ("zero+reserve", "unknown chain 'reserve'"),
+        ("actor", r"tensor fuse0\.b: missing"),
+        ("actor+reserve", "unknown chain 'reserve'"),
+        ("actor:gain=1", "a bundle must give every constant: actor"),
     ],
 )
 def test_a_bundle_with_an_unknown_base_is_refused(tmp_path: Path, base: str, why: str) -> None:
@@ -414,6 +422,66 @@ def test_a_bundle_with_an_unknown_base_is_refused(tmp_path: Path, base: str, why
         save_bundle(
             tmp_path / "bad", changed(spec, base=base), dict(forecast_tables(TOWN, CALIBRATION))
         )
+
+
+def saved_actor(folder: Path, gate: float, chain: str = "raw") -> dict[str, np.ndarray]:
+    """A bundle of an untrained actor whose gate begins at a value."""
+    tensors = random_tensors(len(TOWN.services), 7)
+    tensors["out.b"] = np.array([gate, 0.0, 0.0], np.float32)
+    save_bundle(folder, actor_spec(TOWN, chain, {}), tensors)
+    return tensors
+
+
+def test_the_formula_of_an_actor_is_the_actor_deciding_for_one_bus(tmp_path: Path) -> None:
+    saved_actor(tmp_path / "actor", gate=0.0)
+    actor = open_policy(str(tmp_path / "actor"), TOWN)
+    assert isinstance(actor, ActorPolicy)
+    numbers, held = numbers_of(actor), 0
+    for batch in moments(CELLS[0], lookahead()):
+        for i in range(len(batch.trips)):
+            alone = Batch(batch.time_s, batch.trips[i : i + 1], batch.raw[i : i + 1])
+            found = np.empty(1)
+            holds_at(address_of_formula(), numbers, alone.raw, np.zeros(1), found)
+            assert found == pytest.approx(actor.decide(alone).proposals_s, abs=1e-4)
+            held += found[0] > 0.0
+    assert 0 < held < TOWN.decisions
+
+
+@pytest.mark.parametrize("rule", ["zero", "zero+candidate"])
+def test_an_actor_that_never_holds_is_a_base_like_the_rule_zero(tmp_path: Path, rule: str) -> None:
+    saved_actor(tmp_path / "actor", gate=-1e6, chain=rule.partition("+")[2] or "raw")
+    for name, base in (("one", str(tmp_path / "actor")), ("other", rule)):
+        export_bundle(tmp_path / name, "lookahead", TOWN, None, {}, CALIBRATION, base=base)
+    one, other = (open_policy(str(tmp_path / name), TOWN) for name in ("one", "other"))
+    for batch in moments(CELLS[0], lookahead()):
+        np.testing.assert_array_equal(one.decide(batch).holds_s, other.decide(batch).holds_s)
+
+
+def test_a_bundle_contains_the_actor_that_its_forecast_follows(tmp_path: Path) -> None:
+    tensors = saved_actor(tmp_path / "actor", 0.0, "candidate")
+    base = str(tmp_path / "actor")
+    export_bundle(tmp_path / "look", "lookahead", TOWN, None, {}, CALIBRATION, base=base)
+    bundle = read_policy(str(tmp_path / "look"))
+    assert bundle.spec.base == "actor+candidate"
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(bundle.tensors[f"base.{name}"], tensor)
+    days = [
+        FastWorld(TOWN, CALIBRATION).run_day(CELLS[0], open_policy(policy, TOWN, CALIBRATION))
+        for policy in (str(tmp_path / "look"), "lookahead")
+    ]
+    assert days[0].generalized_s != days[1].generalized_s
+    export_bundle(tmp_path / "back", str(tmp_path / "look"), TOWN, None, {}, base="zero")
+    assert not [name for name in read_policy(str(tmp_path / "back")).tensors if "base" in name]
+
+
+def test_an_actor_of_another_city_is_refused_as_a_base(tmp_path: Path) -> None:
+    saved_actor(tmp_path / "actor", 0.0)
+    city = open_city("city")
+    with pytest.raises(InputError, match="actor was made for a city with different services"):
+        export_bundle(
+            tmp_path / "look", "lookahead", city, None, {}, calibration_of(city),
+            base=str(tmp_path / "actor"),
+        )  # fmt: skip
 
 
 def test_only_a_look_ahead_has_a_base(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def export(
         str | None, typer.Option(help="raw, h16, parent or candidate (default: the policy's own).")
     ] = None,
     base: Annotated[
-        str | None, typer.Option(help="Base of a look-ahead: a rule such as zero+candidate.")
+        str | None,
+        typer.Option(help="Base of a look-ahead: a rule such as zero+candidate, or a bundle."),
     ] = None,
     onnx: Annotated[
         Path | None, typer.Option(help="Also write an actor and its chain as an ONNX graph.")

@@ -28,7 +28,8 @@ from evenline.experiments.compare import (
     difference,
 )
 from evenline.experiments.sensitivity import Guard, guarded_holds
-from evenline.policies.bundle import chosen_base, open_policy
+from evenline.policies.actor import ActorPolicy
+from evenline.policies.bundle import base_policy, chosen_base, open_policy
 from evenline.policies.lookahead import (
     ALIGHTING,
     LOOKAHEAD,
@@ -86,18 +87,16 @@ class Operator:
         self,
         changed: Tables,
         bin_s: int = RATE_BIN_S,
-        base: RulePolicy = USUAL_BASE,
+        base: RulePolicy | ActorPolicy = USUAL_BASE,
         **constants: float,
     ) -> Lookahead:
         """The look-ahead with some tables replaced."""
         forecast = forecast_of(self.opened.city, {**self.tables, **changed}, base, bin_s)
         return Lookahead(LOOKAHEAD, self.opened.city, forecast, 0, **constants)
 
-    def rule(self, name: str) -> RulePolicy:
+    def base(self, name: str) -> RulePolicy | ActorPolicy:
         """A base by its name."""
-        found = open_policy(chosen_base(name), self.opened.city, self.opened.fitted())
-        assert isinstance(found, RulePolicy)
-        return found
+        return base_policy(chosen_base(name), self.opened.city, self.opened.fitted())
 
     def world(self, keep_visits: bool = False) -> FastWorld:
         return self.opened.fast_world(keep_visits)
@@ -232,7 +231,7 @@ def with_reserve(operator: Operator, cell: Cell) -> Policy:
 
 def based(operator: Operator, cell: Cell, base: str) -> Policy:
     """The look-ahead with another rule for the buses of its forecast."""
-    return operator.look({}, base=operator.rule(base))
+    return operator.look({}, base=operator.base(base))
 
 
 # -- the clairvoyant ------------------------------------------------------------------------------
@@ -251,7 +250,7 @@ def clairvoyant(operator: Operator, cell: Cell) -> Policy:
     tried = [(world.run_day(cell, usual := operator.look({})).generalized_s, usual)]
     trip_run_s = day_running_times(operator, world.visits)
     for base in HINDSIGHT_BASES:
-        policy = operator.look(known, FINE_S, base=operator.rule(base))
+        policy = operator.look(known, FINE_S, base=operator.base(base))
         policy.forecast = policy.forecast._replace(trip_run_s=trip_run_s)
         tried.append((world.run_day(cell, policy).generalized_s, policy))
     return min(tried, key=lambda each: each[0])[1]

@@ -23,7 +23,7 @@ from evenline.city.model import City
 from evenline.city.ranges import DAYS_S, MOST_CAPACITY
 from evenline.control.event import RAW_FEATURES, Array, new_headways
 from evenline.control.state import contract_of
-from evenline.policies.actor import ActorPolicy, actor_of
+from evenline.policies.actor import ActorPolicy, actor_of, check_tensors
 from evenline.policies.lookahead import (
     LOOKAHEAD,
     USUAL_BASE,
@@ -64,6 +64,7 @@ from evenline.worlds.calibration import Calibration
 FORMAT = "evenline-policy-1"
 POLICY, TENSORS, HASHES = "policy.json", "tensors.safetensors", "hashes.json"
 TIMETABLE = "timetable_s"
+ACTOR, OF_BASE = "actor", "base."  # a base that is an actor, and the prefix of its tensors
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -90,7 +91,7 @@ class Spec(Record, kw_only=True):
     format: Word = FORMAT
     kind: Literal["rule", "actor", "lookahead", "own"]
     rule: Line | UnsetType = UNSET
-    base: Line | UnsetType = UNSET  # of a look-ahead: the rule that its forecast follows
+    base: Line | UnsetType = UNSET  # of a look-ahead: what the buses of its forecast follow
     code: Sha256 | UnsetType = UNSET
     constants: dict[Line, Number]  # the table of rules says which, and their ranges
     chain: Word
@@ -214,18 +215,40 @@ def _whole_name(bundle: Bundle) -> str:
     given = bundle.spec.constants.items()
     exact = {name: f"{value:g}" if float(f"{value:g}") == value else value for name, value in given}
     constants = "".join(f":{name}={value}" for name, value in exact.items())
-    chain = "" if bundle.spec.chain == "raw" else f"+{bundle.spec.chain}"
-    return f"{bundle.rule.name}{constants}{chain}"
+    return _chained(f"{bundle.rule.name}{constants}", bundle.spec.chain)
+
+
+def _chained(name: str, chain: str) -> str:
+    return name if chain == "raw" else f"{name}+{chain}"
 
 
 def chosen_base(source: str) -> Bundle:
-    """The base that a person chooses: by its name, or the tuned rule of a bundle."""
+    """The base that a person chooses: by its name, or the tuned rule or the actor of a bundle."""
     if (Path(source) / POLICY).is_file():
         bundle = load_bundle(Path(source))
+        if bundle.spec.kind == "actor":
+            return changed(bundle, name=_chained(ACTOR, bundle.spec.chain))
         if bundle.spec.kind != "rule":
-            raise InputError(f"base {source}: the buses of a forecast follow a rule; choose one")
+            raise InputError(
+                f"base {source}: the buses of a forecast follow a rule or an actor; choose one"
+            )
         source = _whole_name(bundle)
     return base_rule(source)
+
+
+def _named_base(spec: Spec, tensors: Tensors) -> Bundle:
+    """The base of a look-ahead with the tensors that its bundle has for it.
+
+    The tensors of an actor are there under names of their own; a rule may have its timetable.
+    """
+    parts = parse_source(str(spec.base))
+    if parts.place != ACTOR:
+        return changed(base_rule(str(spec.base)), tensors=tensors)
+    chain = parts.chain or "raw"
+    chain_code(chain)
+    own = {n.removeprefix(OF_BASE): t for n, t in tensors.items() if n.startswith(OF_BASE)}
+    actor = Spec(kind="actor", constants={}, chain=chain, contract=spec.contract)
+    return Bundle(_chained(ACTOR, chain), actor, own)
 
 
 def _rule_spec(
@@ -350,10 +373,7 @@ def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
         elif spec.kind == "rule" and RULES[str(spec.rule)].timed:
             _check_timetable(tensors, contract.stops)
         elif spec.kind == "lookahead":
-            own = {TIMETABLE} if base_rule(str(spec.base)).rule.timed else set()
-            if own:
-                _check_timetable({n: tensors[n] for n in own & tensors.keys()}, contract.stops)
-            tables = {n: table for n, table in tensors.items() if n not in own}
+            tables = _check_base(_named_base(spec, tensors), tensors, contract)
             check_tables(tables, sum(contract.stops), contract.horizon_s)
         elif tensors:
             raise InputError(
@@ -387,7 +407,7 @@ def _check_spec(spec: Spec) -> Contract:
     elif spec.kind == "lookahead":
         if lookahead_constants(spec.constants) != spec.constants:
             raise InputError("constants: a bundle must give every constant")
-        whole = base_rule(str(spec.base)).name
+        whole = _named_base(spec, {}).name
         if spec.base != whole:
             raise InputError(f"base {spec.base!r}: a bundle must give every constant: {whole}")
     elif spec.constants:
@@ -395,6 +415,18 @@ def _check_spec(spec: Spec) -> Contract:
             f"unexpected constant {min(spec.constants)!r}; a policy of kind {spec.kind} has none"
         )
     return spec.contract
+
+
+def _check_base(base: Bundle, tensors: Tensors, contract: Contract) -> Tensors:
+    """Check what a bundle has for the base of its look-ahead, and return the rest."""
+    if base.row is None:
+        check_tensors(base.tensors, len(contract.services))
+        return {n: table for n, table in tensors.items() if not n.startswith(OF_BASE)}
+    if base.row.timed:
+        own = {TIMETABLE} & tensors.keys()
+        _check_timetable({n: tensors[n] for n in own}, contract.stops)
+        return {n: table for n, table in tensors.items() if n not in own}
+    return tensors
 
 
 def _check_timetable(tensors: Tensors, stops: tuple[int, ...]) -> None:
@@ -419,14 +451,22 @@ def open_policy(
     spec, chain = bundle.spec, CHAINS[bundle.spec.chain]
     if isinstance(spec.contract, Contract):
         _agree(bundle.name, spec.contract, contract_record(city))
-    if spec.kind == "actor":
-        actor = actor_of(bundle.tensors, len(city.services))
-        return ActorPolicy(bundle.name, actor, contract_of(city), chain)
     if spec.kind == "lookahead":
         tables = bundle.tensors or forecast_tables(city, _needed(bundle, city, calibration))
-        base = changed(base_rule(str(spec.base)), tensors=bundle.tensors)
-        forecast = forecast_of(city, tables, _rule(base, city, calibration))
-        return Lookahead(bundle.name, city, forecast, chain, **spec.constants)
+        base = base_policy(_named_base(spec, bundle.tensors), city, calibration)
+        return Lookahead(
+            bundle.name, city, forecast_of(city, tables, base), chain, **spec.constants
+        )
+    return base_policy(bundle, city, calibration)
+
+
+def base_policy(
+    bundle: Bundle, city: City, calibration: Calibration | None
+) -> RulePolicy | ActorPolicy:
+    """A rule or an actor, ready for a city."""
+    if bundle.spec.kind == "actor":
+        actor = actor_of(bundle.tensors, len(city.services))
+        return ActorPolicy(bundle.name, actor, contract_of(city), CHAINS[bundle.spec.chain])
     return _rule(bundle, city, calibration)
 
 
@@ -503,13 +543,22 @@ def export_bundle(
         chain_code(chain)
         spec = replace(spec, chain=chain)
     tensors, timed = dict(bundle.tensors), bundle
-    if base is not None:
-        spec = replace(spec, base=chosen_base(base).name)
-        tensors.pop(TIMETABLE, None)
     if spec.kind == "lookahead":
-        timed = changed(base_rule(str(spec.base)), tensors=tensors)
         tensors = tensors or dict(forecast_tables(city, _needed(bundle, city, calibration)))
+        if base is not None:
+            spec, tensors = _with_base(spec, tensors, chosen_base(base))
+        timed = _named_base(spec, tensors)
     if timed.row is not None and timed.row.timed:
         tensors[TIMETABLE] = timetable_of(timed, city, calibration)
     save_bundle(folder, spec, tensors, force)
     return load_bundle(folder)
+
+
+def _with_base(spec: Spec, tensors: Tensors, base: Bundle) -> tuple[Spec, Tensors]:
+    """Give a look-ahead another base, with its tensors if it is an actor."""
+    kept = {n: t for n, t in tensors.items() if n != TIMETABLE and not n.startswith(OF_BASE)}
+    if base.spec.kind == "actor" and isinstance(spec.contract, Contract):
+        assert isinstance(base.spec.contract, Contract)
+        _agree(base.name, base.spec.contract, spec.contract)
+        kept |= {f"{OF_BASE}{name}": tensor for name, tensor in base.tensors.items()}
+    return replace(spec, base=base.name), kept

@@ -26,7 +26,7 @@ LOST_S = 1_200.0  # a bus that is so late at its next stop is no longer counted 
 
 
 class Base(NamedTuple):
-    """The rule that the buses of the forecast follow."""
+    """The formula that the buses of the forecast follow: a rule's or an actor's."""
 
     address: int
     constants: Array
@@ -344,6 +344,8 @@ def _costs(
     first = f.first_place[service]
     last, place = f.first_place[service + 1] - first - 1, first + stop
     room.raw[event.SERVICE] = service
+    room.raw[event.SYSTEM_WAITING] = raw[event.SYSTEM_WAITING]
+    room.raw[event.SYSTEM_ON_BOARD] = raw[event.SYSTEM_ON_BOARD]
     count = _before(f, seen, room, service, trip, stop, now, scale, behind + 1)
     off, on, free = _exchanged(f, trip, raw, place)
     for n in range(holds_s.shape[0]):

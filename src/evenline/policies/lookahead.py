@@ -21,6 +21,8 @@ from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import STOP, Array, Batch
 from evenline.control.operations import Bools, limits_of
 from evenline.policies import fluid
+from evenline.policies.actor import ActorPolicy
+from evenline.policies.actor_formula import address_of_formula, numbers_of
 from evenline.policies.fluid import Base, Forecast, Room, Seen, new_room
 from evenline.rules.policy import Decision, RulePolicy, set_rule
 from evenline.rules.table import Constant, values_of
@@ -107,10 +109,21 @@ def check_tables(tables: Tables, places: int, horizon_s: int) -> None:
             raise InputError(f"tensor {name}: must be numbers from 0 to {most:g}")
 
 
+def _followed(base: RulePolicy | ActorPolicy) -> Base:
+    """The base in the form of the computation."""
+    if isinstance(base, RulePolicy):
+        return Base(base.rule.address, base.constants, base.chain, base.first_visit, base.due_s)
+    none, numbers = np.zeros(0, np.int32), numbers_of(base)
+    return Base(address_of_formula(), numbers, base.chain, none, np.zeros(0))
+
+
 def forecast_of(
-    city: City, tables: Tables, base: RulePolicy = USUAL_BASE, bin_s: int = RATE_BIN_S
+    city: City,
+    tables: Tables,
+    base: RulePolicy | ActorPolicy = USUAL_BASE,
+    bin_s: int = RATE_BIN_S,
 ) -> Forecast:
-    """The tables of a bundle, the timetable and the base rule in the form of the computation."""
+    """The tables of a bundle, the timetable and the base in the form of the computation."""
     rate = np.ascontiguousarray(tables[RATE])
     vehicle = [city.vehicle_of(trip) for trip in range(len(city.trips))]
     starts_s = np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0]
@@ -139,7 +152,7 @@ def forecast_of(
         alights=np.ascontiguousarray(tables[ALIGHTING]),
         run_s=np.ascontiguousarray(tables[RUN]),
         trip_run_s=np.zeros((0, 0)),
-        base=Base(base.rule.address, base.constants, base.chain, base.first_visit, base.due_s),
+        base=_followed(base),
         first_visit=visit_offsets(city),
         limits=limits_of(city),
     )

@@ -1,0 +1,139 @@
+"""An actor as a compiled formula of one event, so that the buses of a forecast can follow it.
+
+The formula sees one bus at a time, as the state of a batch of one does. All that it needs is in one
+array of numbers: the sizes, the scale of the state, the weights, and work space at the end. Each
+forecast has an array of its own.
+"""
+
+import numpy as np
+
+from evenline.control.action import MAX_HOLD_S, NO_HOLD
+from evenline.control.event import (
+    BASE_DWELL,
+    BUS_AHEAD,
+    BUS_BEHIND,
+    CAPACITY,
+    HEADWAY_AHEAD,
+    HEADWAY_BEHIND,
+    ON_BOARD,
+    RATE,
+    SERVICE,
+    STOP,
+    SYSTEM_ON_BOARD,
+    SYSTEM_WAITING,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
+    TIME,
+    WAITING,
+    Array,
+)
+from evenline.control.state import PREFIX, prefix_features, slot_features
+from evenline.policies.actor import PLACE_COLUMNS, PLAIN_COLUMNS, VIEWS, ActorPolicy
+from evenline.support.compiled import formula_entry, inlined
+
+SIZES = 4  # services, widths of the slot network, the fused features and the head
+DENSE = ("fuse1", "head0", "head1")
+SAME_VIEWS = 3  # of a batch of one, the first views are its bus, and the others are empty
+PLAIN = len(PLAIN_COLUMNS)
+
+
+def numbers_of(policy: ActorPolicy) -> Array:
+    """All numbers of the formula of an actor."""
+    tensors, services = policy.actor.tensors, policy.actor.services
+    slot, fused, hidden = (len(tensors[f"{name}.b"]) for name in ("slot0", "fuse0", "head0"))
+    first = tensors["fuse0.w"]
+    views = first[PREFIX:].reshape(VIEWS, slot, fused)[:SAME_VIEWS].sum(axis=0)
+    parts = [
+        np.array([services, slot, fused, hidden], float),
+        policy.contract.scale,
+        *(tensors[name] for name in ("slot0.b", "slot0.w", "slot1.b", "slot1.w", "fuse0.b")),
+        first[:PREFIX],
+        views,
+        *(tensors[f"{name}.{part}"] for name in DENSE for part in "bw"),
+        tensors["out.b"],
+        np.ascontiguousarray(tensors["out.w"].T),
+        np.zeros(2 * max(slot, fused, hidden)),
+    ]
+    return np.concatenate([part.ravel() for part in parts])
+
+
+def address_of_formula() -> int:
+    """Where compiled code calls the formula."""
+    return int(formula_entry(hold_s, True).address)
+
+
+@inlined
+def _add(numbers: Array, to: int, weights: int, width: int, value: float) -> None:
+    """Add a multiple of one row of weights."""
+    for j in range(width):
+        numbers[to + j] += value * numbers[weights + j]
+
+
+@inlined
+def _layer(numbers: Array, at: int, here: int, there: int, before: int, after: int) -> int:
+    """A dense layer whose bias has been set already; returns where the next numbers are.
+
+    What is not positive after the layer before does not count.
+    """
+    for i in range(before):
+        if numbers[here + i] > 0.0:
+            _add(numbers, there, at + i * after, after, numbers[here + i])
+    return at + before * after
+
+
+@inlined
+def _bias(numbers: Array, at: int, to: int, width: int) -> int:
+    for j in range(width):
+        numbers[to + j] = numbers[at + j]
+    return at + width
+
+
+def hold_s(raw: Array, numbers: Array, late_s: float) -> float:
+    """The actor's proposal for a bus that decides alone."""
+    services, slot = int(numbers[0]), int(numbers[1])
+    fused, hidden = int(numbers[2]), int(numbers[3])
+    horizon_s, unit, last_stop = numbers[4], numbers[5], numbers[6 + int(raw[SERVICE])]
+    at = SIZES + 2 + services
+    size = (
+        (PLAIN + services + PLACE_COLUMNS + 1) * slot + (slot + 1) * slot
+        + (PREFIX + slot + 1) * fused + (fused + 1) * fused + (fused + 1) * hidden
+        + (hidden + 1) * hidden + 3 * (hidden + 1)
+    )  # fmt: skip
+    one = at + size
+    two = one + max(slot, fused, hidden)
+
+    at = _bias(numbers, at, one, slot)
+    _, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11 = slot_features(
+        raw[SERVICE], raw[STOP], raw[HEADWAY_AHEAD], raw[HEADWAY_BEHIND], raw[TARGET_AHEAD],
+        raw[TARGET_BEHIND], raw[WAITING], raw[ON_BOARD], raw[RATE], raw[BASE_DWELL],
+        raw[BUS_AHEAD], raw[BUS_BEHIND], raw[CAPACITY], last_stop,
+    )  # fmt: skip
+    inputs = (1.0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, NO_HOLD)
+    for i in range(PLAIN):
+        _add(numbers, one, at + i * slot, slot, inputs[i])
+    _add(numbers, one, at + (PLAIN + int(raw[SERVICE])) * slot, slot, 1.0)
+    _add(numbers, one, at + (PLAIN + services) * slot, slot, 1.0)  # it is the bus that decides
+    at += (PLAIN + services + PLACE_COLUMNS) * slot
+
+    at = _bias(numbers, at, two, slot)
+    at = _layer(numbers, at, one, two, slot, slot)
+    at = _bias(numbers, at, one, fused)
+    shared = prefix_features(
+        raw[TIME], 1.0, 0.0, raw[SYSTEM_WAITING], raw[SYSTEM_ON_BOARD], (horizon_s, unit)
+    )
+    for i in range(PREFIX):
+        _add(numbers, one, at + i * fused, fused, shared[i])
+    at = _layer(numbers, at + PREFIX * fused, two, one, slot, fused)
+    at = _bias(numbers, at, two, fused)
+    at = _layer(numbers, at, one, two, fused, fused)
+    at = _bias(numbers, at, one, hidden)
+    at = _layer(numbers, at, two, one, fused, hidden)
+    at = _bias(numbers, at, two, hidden)
+    at = _layer(numbers, at, one, two, hidden, hidden)
+
+    gate, mu = numbers[at], numbers[at + 1]
+    for i in range(hidden):
+        positive = max(numbers[two + i], 0.0)
+        gate += positive * numbers[at + 3 + i]
+        mu += positive * numbers[at + 3 + hidden + i]
+    return float(MAX_HOLD_S / (1.0 + np.exp(-mu))) if gate >= 0.0 else 0.0
