@@ -18,8 +18,10 @@ from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
 from evenline.control.visits import visit_table
 from evenline.control.world import run_episode
+from evenline.experiments.clairvoyant import Operator, clairvoyant
 from evenline.experiments.compare import (
     MEASURES,
+    Comparison,
     compare,
     difference,
     figure,
@@ -35,6 +37,7 @@ from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.sources import digest_of
 from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.open import open_city
 from small_actors import save_actor, town
 
 CELL = PURPOSES["development"].cells(1)[1]
@@ -145,6 +148,36 @@ def test_the_difference_of_a_day_is_to_the_same_day(tmp_path: Path) -> None:
     gaps = found.column("headway", "waiting_s") - found.column("zero", "waiting_s")
     assert found.difference("headway", "waiting_s").mean == pytest.approx(gaps.mean())
     assert figure(found).axes[0].get_title() == "Generalized time, s"
+
+
+def test_each_policy_has_its_share_of_the_clairvoyants_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = ["zero", "headway", "lookahead"]
+    found = compare("town", "fast", sources, 1, tmp_path / "out", clairvoyant=True)
+    operator = Operator(open_city("town"))
+    knows_s = [
+        operator.world().run_day(cell, clairvoyant(operator, cell)).generalized_s
+        for cell in found.cells
+    ]
+    zero, ahead = (found.column(policy, "generalized_s") for policy in ("zero", "lookahead"))
+    assert (np.array(knows_s) <= ahead).all()
+    assert found.clairvoyant_s == pytest.approx(float((zero - knows_s).mean()))
+    assert found.share("lookahead") == pytest.approx((zero - ahead).sum() / (zero - knows_s).sum())
+    assert found.share("zero") == 0.0
+
+    monkeypatch.delattr(module, "gains_s")  # its days are stored
+    again = compare("town", "fast", sources, 1, tmp_path / "out", clairvoyant=True)
+    assert again.as_json() == found.as_json()
+    share = round(100 * found.share("lookahead"))
+    assert text_table(found).splitlines()[-2].endswith(f"  {share}")
+
+
+def test_without_a_gain_there_is_no_share() -> None:
+    cell = Cell(1, 501, 1.0)
+    days = {policy: {cell: {"generalized_s": 900.0}} for policy in ("best", "zero")}
+    assert Comparison("town", "fast", (cell,), {}, days, (), 0.0).share("zero") is None
+    assert Comparison("town", "fast", (cell,), {}, days).share("zero") is None
 
 
 def noting(ran: list[Job], killed_after: int | None = None) -> Executor:

@@ -10,16 +10,18 @@ from door import door
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import RATE_BIN_S, realise
 from evenline.experiments import worth as module
-from evenline.experiments.worth import (
+from evenline.experiments.clairvoyant import (
     CLAIRVOYANT,
     FINE_S,
-    LATE_S,
-    UNSEEN_SHARE,
     Operator,
-    believed,
-    counted_once,
     day_running_times,
     day_tables,
+)
+from evenline.experiments.worth import (
+    LATE_S,
+    UNSEEN_SHARE,
+    believed,
+    counted_once,
     flat,
     from_leaders,
     late,

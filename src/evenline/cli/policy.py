@@ -254,6 +254,9 @@ def compare(
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
     shard: ShardOption = "1/1",
+    clairvoyant: Annotated[
+        bool, typer.Option(help="Also say what share of a clairvoyant's gain each policy reaches.")
+    ] = True,
 ) -> None:
     """Compare policies on the same days: means, differences with intervals over blocks, a
     figure.
@@ -266,6 +269,7 @@ def compare(
     found = run(
         city, world, named_policies(policies), blocks, folder,
         executor_of(executor, address, workers), docs, calibration, sumo, Shard.parse(shard), force,
+        clairvoyant,
     )  # fmt: skip
     if as_json:
         print(json.dumps(found.as_json(), sort_keys=True))

@@ -1,6 +1,7 @@
 """Compare policies on the same days, with paired differences and intervals over blocks.
 
-The first policy is the reference. The result is a folder with `comparison.json`, `comparison.txt`
+The first policy is the reference. Beside each policy stands the share that it reaches of the gain
+of a clairvoyant in the fast world. The result is a folder with `comparison.json`, `comparison.txt`
 and `comparison.png`; it also stores days that take long, so that an interrupted comparison can
 continue.
 """
@@ -9,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from evenline.city.demand import Cell, check_somebody
 from evenline.city.model import City, Floats, Ints
 from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
+from evenline.experiments.clairvoyant import gains_s
 from evenline.figures.document import insert
 from evenline.figures.measure import regularity
 from evenline.figures.plots import LIGHT, png
@@ -41,6 +44,7 @@ from evenline.support.files import (
 from evenline.support.own import load_own
 from evenline.support.progress import progress_bar
 from evenline.support.records import Number, Word, read_record
+from evenline.support.sources import closure, digest_of, file_hashes
 from evenline.worlds.calibration import calibration_digest
 from evenline.worlds.open import WORLDS, OpenCity, check_world_name, open_city
 from evenline.worlds.sumo.runtime import installed_version
@@ -49,6 +53,7 @@ PURPOSE = "development"
 CONFIDENCE = 0.95
 PLAN, RESULT = "plan.json", "comparison.json"
 TEXT, PICTURE = "comparison.txt", "comparison.png"
+SHARE = "Of the clairvoyant's gain, %"
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class Comparison:
     digests: dict[str, str]
     days: Days
     notes: tuple[str, ...] = ()
+    clairvoyant_s: float | None = None  # its mean gain over the reference, in the fast world
 
     @property
     def policies(self) -> list[str]:
@@ -155,6 +161,12 @@ class Comparison:
             self.cells, self.column(policy, name), self.column(self.policies[0], name)
         )
 
+    def share(self, policy: str) -> float | None:
+        """The share of the clairvoyant's gain that a policy reaches; None if there is no gain."""
+        if self.clairvoyant_s is None or self.clairvoyant_s <= 0:
+            return None
+        return -self.difference(policy, "generalized_s").mean / self.clairvoyant_s
+
     def as_json(self) -> dict[str, Any]:
         """All results, ready for a file."""
         return {
@@ -163,6 +175,7 @@ class Comparison:
             "evenline": evenline.__version__,
             "compared_with": self.policies[0],
             "blocks": len({(c.sumo_seed, c.demand_seed) for c in self.cells}),
+            "clairvoyant_gain_s": self.clairvoyant_s,
             "policies": [
                 {
                     "name": policy,
@@ -173,6 +186,7 @@ class Comparison:
                     "difference": {
                         m.name: asdict(self.difference(policy, m.name)) for m in self.measures
                     },
+                    "share_of_clairvoyant": self.share(policy),
                     "days": [asdict(cell) | self.days[policy][cell] for cell in self.cells],
                 }
                 for policy in self.policies
@@ -213,11 +227,14 @@ def compare(
     sumo: str | None = None,
     shard: Shard = WHOLE,
     force: bool = False,
+    clairvoyant: bool = False,
 ) -> Comparison:
     """Run the missing days, write the result's folder, and the document if one is named.
 
     A shard runs its part of the stored days; the result is written when all of them exist. Files
     that were changed since an earlier comparison wrote them are replaced only by `force`.
+    `clairvoyant` also runs the clairvoyant, if there is something to compare and the city has a
+    calibration.
     """
     check_world_name(world)
     refuse_foreign(out, PLAN, force=force)
@@ -245,9 +262,13 @@ def compare(
     ]
     found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
-    comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world))
+    gain_s = None
+    if clairvoyant and len(sources) > 1 and world in WORLDS and opened.calibration is not None:
+        gain_s = _clairvoyant_s(opened, sources[0], digests[sources[0]], cells, out)
+    comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world), gain_s)
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
+    command += "" if clairvoyant else " --no-clairvoyant"
     _write(comparison, out, docs, command, force)
     return comparison
 
@@ -298,6 +319,26 @@ def _days(
     return found
 
 
+def _clairvoyant_s(
+    opened: OpenCity, reference: str, policy: str, cells: Sequence[Cell], out: Path
+) -> float:
+    """The mean gain of the clairvoyant over the reference; its days are stored in the folder."""
+    fitted = calibration_digest(opened.fitted())
+    setting = (*library_versions().values(), _searcher(), digest(opened.city), fitted, policy)
+    kept = {cell: out / "days" / f"{_key(*setting, cell.name)}.json" for cell in cells}
+    todo = [cell for cell in cells if not kept[cell].exists()]
+    for cell, gain_s in zip(todo, gains_s(opened, reference, todo) if todo else (), strict=True):
+        write_text(kept[cell], to_json({"clairvoyant_gain_s": gain_s}))
+    found = [read_record(path, dict[Word, Number]) for path in kept.values()]
+    return float(np.mean([each["clairvoyant_gain_s"] for each in found]))
+
+
+@cache
+def _searcher() -> str:
+    """One hash of our source files that the clairvoyant's days depend on."""
+    return digest_of(file_hashes(closure("evenline.experiments.clairvoyant")))
+
+
 def _key(*parts: str) -> str:
     """The key of a day: a hash of everything it depends on."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
@@ -338,14 +379,32 @@ def _rows(comparison: Comparison, shown: Callable[[str, Measure], str]) -> list[
 
 
 def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
-    """Means of every policy, and differences of all but the first."""
+    """Means of every policy; differences of all but the first, and their shares of the
+    clairvoyant's gain where it is known. Each begins with its head.
+    """
     means = _rows(
         comparison, lambda p, m: number(m.scale * comparison.column(p, m.name).mean(), m.form)
     )
     deltas = _rows(
         comparison, lambda p, m: signed(comparison.difference(p, m.name), m.form, m.scale)
     )
-    return means, deltas[1:]
+    head = ["Policy", *(m.heading for m in comparison.measures)]
+    known = comparison.clairvoyant_s is not None
+    for row, policy in zip(deltas, comparison.policies, strict=True):
+        share = comparison.share(policy)
+        row += ["-" if share is None else number(round(100 * share), "d")] if known else []
+    return [head, *means], [[*head, *[SHARE] * known], *deltas[1:]]
+
+
+def _clairvoyant_line(comparison: Comparison) -> list[str]:
+    """What the clairvoyant gains, if it was asked."""
+    if comparison.clairvoyant_s is None:
+        return []
+    where = "" if comparison.world == "fast" else " in the fast world, on the same days"
+    return [
+        f"A clairvoyant that knows the day gains {number(comparison.clairvoyant_s, ',.1f')} s"
+        f"{where}."
+    ]
 
 
 def text_table(comparison: Comparison) -> str:
@@ -353,20 +412,20 @@ def text_table(comparison: Comparison) -> str:
     reference.
     """
     means, deltas = _tables(comparison)
-    head = ["policy", *(m.heading for m in comparison.measures)]
     base = Path(comparison.policies[0]).name
     titles = [f"{comparison.city}, {comparison.world}: mean of {len(comparison.cells)} days"]
     titles.append(f"difference from {base}, {CONFIDENCE:.0%} interval over blocks")
     lines: list[str] = []
     for title, rows in zip(titles, (means, deltas), strict=True):
-        if not rows:
+        if len(rows) == 1:
             continue
-        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines += ["", title] if lines else [title]
-        for row in (head, *rows):
+        for row in rows:
             cells = [value.rjust(width) for value, width in zip(row, widths, strict=True)]
             lines.append("  ".join([row[0].ljust(widths[0]), *cells[1:]]))
-    if not deltas:
+    lines += _clairvoyant_line(comparison)
+    if len(deltas) == 1:
         lines += ["", f"no differences: {base} is the only policy; name another one to compare"]
     return "\n".join([*(f"note: {note}" for note in comparison.notes), *lines]) + "\n"
 
@@ -375,12 +434,12 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
     """The result for a document in Markdown."""
     means, deltas = _tables(comparison)
     base = Path(comparison.policies[0]).name
-    head = ["Policy", *(m.heading for m in comparison.measures)]
     few = ("generalized_s", "waiting_s", "riding_s", "completion", "headway_cv", "excess_wait_s")
-    chosen = [i for i, m in enumerate(comparison.measures, 1) if m.name in few]
+    headings = {m.heading for m in comparison.measures if m.name in few} | {SHARE}
+    chosen = [i for i, heading in enumerate(deltas[0]) if heading in headings]
 
     def lines(rows: list[list[str]], columns: Sequence[int]) -> list[str]:
-        table = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+        table = [rows[0], ["---", *["---:"] * (len(rows[0]) - 1)], *rows[1:]]
         return ["| " + " | ".join(row[i] for i in (0, *columns)) + " |" for row in table]
 
     return "\n".join(
@@ -389,11 +448,12 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
             f"{len(comparison.cells)} days on the {PURPOSE} seeds.",
             *(f"Note: {note}." for note in comparison.notes),
             "",
-            *lines(means, range(1, len(head))),
+            *lines(means, range(1, len(means[0]))),
             "",
             f"Differences from {base} with {CONFIDENCE:.0%} intervals over blocks:",
             "",
             *lines(deltas, chosen),
+            *(["", *line] if (line := _clairvoyant_line(comparison)) else []),
             "",
             f"![Differences from {base} in generalized time and completion](images/{picture})",
         ]

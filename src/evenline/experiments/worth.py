@@ -11,25 +11,29 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from evenline.city.demand import DEMAND_LEVELS, RATE_BIN_S, Cell, realise
+from evenline.city.demand import DEMAND_LEVELS, RATE_BIN_S, Cell
 from evenline.city.embedded import CITY, CITY_TWO_PEAKS, embedded_city
 from evenline.control.event import BASE_DWELL, SERVICE, STOP, TIME, Array, Batch
 from evenline.control.outcome import Outcome
-from evenline.control.visits import Visit
 from evenline.control.world import Policy
+from evenline.experiments.clairvoyant import (
+    CLAIRVOYANT,
+    Operator,
+    clairvoyant,
+    day_tables,
+)
 from evenline.experiments.compare import (
     Difference,
     difference,
 )
 from evenline.experiments.sensitivity import Guard, guarded_holds
-from evenline.policies.actor import ActorPolicy
-from evenline.policies.bundle import base_policy, chosen_base, open_policy
+from evenline.policies.bundle import open_policy
 from evenline.policies.lookahead import (
     ALIGHTING,
     LOOKAHEAD,
@@ -37,17 +41,12 @@ from evenline.policies.lookahead import (
     RUN,
     USUAL_BASE,
     Lookahead,
-    Tables,
-    forecast_of,
     forecast_tables,
-    rates_of,
 )
-from evenline.rules.policy import RulePolicy
 from evenline.support.progress import progress_bar
-from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
-NOBODY, CLAIRVOYANT = "zero", "clairvoyant"
+NOBODY = "zero"
 CONTROLLER, KNOWLEDGE, BASE = "controller", "knowledge", "base of the forecast"
 LENGTH, PRICE, STEP = "buses behind", "price of a passenger left", "step between holds"
 CONTROLLERS = (
@@ -58,7 +57,6 @@ BASES = (
     "zero", "zero+candidate", "schedule", "virtual-schedule", "headway-0.2", "forward:gain=0.1",
     "two-way:gain=0.05", "two-way:gain=0.1", "two-way:gain=0.2",
 )  # fmt: skip
-HINDSIGHT_BASES = ("zero", "two-way:gain=0.05", "two-way:gain=0.1", "two-way:gain=0.2")
 LENGTHS = (0, 1, 2, 3, 6)
 STEPS_S = (15, 10, 5, 2, 1)
 RESERVED = f"{LOOKAHEAD}, reserve alone on top"
@@ -67,46 +65,9 @@ PRICES_S = (0, 500, 2_000, 10_000, 50_000)
 CERTAIN = 1e9  # people; no day changes what is believed so firmly
 UNSEEN_SHARE, LATE_S = 0.1, 30
 LEADER_TRUST = 0.3  # weight of a new running time in today's factor of a segment
-FINE_S = 60  # the clairvoyant knows people and running times by the minute
 
 
 # -- what is known --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Operator:
-    """A city as its operator knows it before the day."""
-
-    opened: OpenCity
-
-    @cached_property
-    def tables(self) -> Tables:
-        return forecast_tables(self.opened.city, self.opened.fitted())
-
-    def look(
-        self,
-        changed: Tables,
-        bin_s: int = RATE_BIN_S,
-        base: RulePolicy | ActorPolicy = USUAL_BASE,
-        **constants: float,
-    ) -> Lookahead:
-        """The look-ahead with some tables replaced."""
-        forecast = forecast_of(self.opened.city, {**self.tables, **changed}, base, bin_s)
-        return Lookahead(LOOKAHEAD, self.opened.city, forecast, 0, **constants)
-
-    def base(self, name: str) -> RulePolicy | ActorPolicy:
-        """A base by its name."""
-        return base_policy(chosen_base(name), self.opened.city, self.opened.fitted())
-
-    def world(self, keep_visits: bool = False) -> FastWorld:
-        return self.opened.fast_world(keep_visits)
-
-
-def day_tables(operator: Operator, cell: Cell, bin_s: int) -> Tables:
-    """The people of a day, counted by place and period."""
-    city = operator.opened.city
-    rate, alighting = rates_of(city, realise(city, cell), bin_s)
-    return {RATE: rate, ALIGHTING: alighting}
 
 
 def exact(operator: Operator, cell: Cell) -> Policy:
@@ -232,44 +193,6 @@ def with_reserve(operator: Operator, cell: Cell) -> Policy:
 def based(operator: Operator, cell: Cell, base: str) -> Policy:
     """The look-ahead with another rule for the buses of its forecast."""
     return operator.look({}, base=operator.base(base))
-
-
-# -- the clairvoyant ------------------------------------------------------------------------------
-
-
-def clairvoyant(operator: Operator, cell: Cell) -> Policy:
-    """Knows the day: its people by the minute, the running times of each trip, and how it ends.
-
-    It tries the same search with several bases on the very day, with and without this knowledge,
-    and keeps what turned out best. The luck of a trip does not depend on its holds, so the running
-    times are those of the same day under the look-ahead.
-    """
-    world, people = operator.world(keep_visits=True), day_tables(operator, cell, FINE_S)
-    usual_s = np.repeat(operator.tables[RUN], RATE_BIN_S // FINE_S, axis=1)
-    known = {**people, RUN: np.ascontiguousarray(usual_s[:, : people[RATE].shape[1]])}
-    tried = [(world.run_day(cell, usual := operator.look({})).generalized_s, usual)]
-    trip_run_s = day_running_times(operator, world.visits)
-    for base in HINDSIGHT_BASES:
-        policy = operator.look(known, FINE_S, base=operator.base(base))
-        policy.forecast = policy.forecast._replace(trip_run_s=trip_run_s)
-        tried.append((world.run_day(cell, policy).generalized_s, policy))
-    return min(tried, key=lambda each: each[0])[1]
-
-
-def day_running_times(operator: Operator, visits: Sequence[Visit]) -> Array:
-    """The running times of a day by trip and stop; the usual ones where a bus did not arrive."""
-    city, first = operator.opened.city, operator.look({}).forecast.first_place
-    most = max(len(service.stops) for service in city.services)
-    run_s = np.zeros((len(city.trips), most))
-    for row, trip in zip(run_s, city.trips, strict=True):
-        usual_s = operator.tables[RUN][first[trip.service] : first[trip.service + 1]]
-        row[: len(usual_s)] = usual_s.mean(1)
-    arrived = {(visit.trip, visit.position): visit.arrival_s for visit in visits}
-    for visit in visits:
-        then = arrived.get((visit.trip, visit.position + 1))
-        if then is not None:
-            run_s[visit.trip, visit.position] = then - visit.departure_s
-    return run_s
 
 
 # -- the days -------------------------------------------------------------------------------------
