@@ -263,7 +263,7 @@ def compare(
     found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
     gain_s = None
-    if clairvoyant and len(sources) > 1 and world in WORLDS and opened.calibration is not None:
+    if clairvoyant and len(sources) > 1 and opened.calibration is not None:
         gain_s = _clairvoyant_s(opened, sources[0], digests[sources[0]], cells, out)
     comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world), gain_s)
     named = ",".join(sources)
