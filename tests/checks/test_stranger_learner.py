@@ -58,5 +58,7 @@ def test_a_learner_of_ones_own_trains_is_measured_and_becomes_a_policy(
     assert compared.code == 0, compared.err
     for name, words in (("short", "tensor"), ("text", "must return a dictionary of tensors")):
         evenline(*asked, "--learner", f"mine.py:{name}", "--out", "other").refused(words)
+    behind = (*asked, "--learner", "mine.py:never", "--chain", "candidate", "--out", "other")
+    evenline(*behind).refused("learner mine.py:never: only lessons can be taken behind a chain")
     path.write_text(LEARNER + "# edited")
     evenline(*asked, "--learner", "mine.py:never", "--out", "run").refused("an earlier version")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,35 @@ def test_each_policy_has_its_share_of_the_clairvoyants_gain(
     assert again.as_json() == found.as_json()
     share = round(100 * found.share("lookahead"))
     assert text_table(found).splitlines()[-2].endswith(f"  {share}")
+
+
+def test_the_clairvoyants_days_are_kept_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, told = module.gains_s, []
+
+    def killed(*args: Any) -> Iterator[tuple[Cell, float]]:
+        told.append(len(args[2]))
+        for count, day in enumerate(whole(*args)):
+            if count == 1:
+                raise KeyboardInterrupt
+            yield day
+
+    monkeypatch.setattr(module, "gains_s", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            compare("town", "fast", ["zero", "headway"], 1, tmp_path / "out", clairvoyant=True)
+    assert told == [3, 2]
+
+
+def test_the_worst_level_is_the_one_with_the_least_gain() -> None:
+    cells = tuple(Cell(1, 501, level) for level in (0.75, 1.0, 1.25))
+    times_s = {"zero": (900.0, 950.0, 999.0), "mine": (890.0, 949.0, 900.0)}
+    days = {
+        policy: {cell: {"generalized_s": s} for cell, s in zip(cells, all_s, strict=True)}
+        for policy, all_s in times_s.items()
+    }
+    assert Comparison("town", "fast", cells, {}, days).worst_level_s("mine") == -1.0
 
 
 def test_without_a_gain_there_is_no_share() -> None:

@@ -20,6 +20,7 @@ from evenline.policies.actor import ActorPolicy, random_tensors
 from evenline.policies.actor_formula import address_of_formula, numbers_of
 from evenline.policies.bundle import (
     actor_spec,
+    base_policy,
     base_rule,
     chosen_base,
     contract_record,
@@ -304,13 +305,16 @@ def test_a_bus_that_falls_back_or_is_overtaken_does_not_end_the_day() -> None:
     assert policy.repeated_reports == falls == 1 and known == len(TOWN.trips)
 
 
-def test_a_bus_that_the_timetable_does_not_have_is_not_held() -> None:
-    knows, policy = lookahead(), lookahead()
+@pytest.mark.parametrize("trip", [-1, len(TOWN.trips)])
+def test_a_bus_that_the_timetable_does_not_have_follows_the_base(trip: int) -> None:
+    knows, policy, held = lookahead(), lookahead(), 0
     for _, batch in zip(range(40), moments(CELLS[1], lookahead()), strict=False):
-        trips = np.append(batch.trips, np.int32(len(TOWN.trips)))
+        trips = np.append(batch.trips, np.int32(trip))
         holds = policy(Batch(batch.time_s, trips, np.vstack([batch.raw, batch.raw[:1]])))
-        assert holds == [*knows(batch), 0.0]
-    assert policy.unknown_buses == 40 and knows.unknown_buses == 0
+        based = USUAL_BASE(Batch(batch.time_s, batch.trips[:1], batch.raw[:1]))
+        assert holds == [*knows(batch), *based]
+        held += based[0] > 0.0
+    assert policy.unknown_buses == 40 and knows.unknown_buses == 0 < held
 
 
 def test_the_rates_are_those_of_the_city_divided_among_the_services() -> None:
@@ -397,6 +401,10 @@ def test_a_tuned_rule_can_be_the_base_and_keeps_its_constants(tmp_path: Path) ->
     )
     spec = read_policy(str(tmp_path / "look")).spec
     assert spec.base is not None and spec.base.startswith(tuned)
+    assert spec.provenance == {"base": {}}
+    export_bundle(
+        tmp_path / "again", str(tmp_path / "look"), TOWN, None, {}, base=str(tmp_path / "tuned")
+    )
     with pytest.raises(
         InputError, match="the buses of a forecast follow a rule or an actor; choose one"
     ):
@@ -474,6 +482,28 @@ def test_a_bundle_contains_the_actor_that_its_forecast_follows(tmp_path: Path) -
     assert not [name for name in read_policy(str(tmp_path / "back")).tensors if "base" in name]
 
 
+def test_a_rule_with_a_timetable_of_its_own_keeps_it_as_a_base(tmp_path: Path) -> None:
+    export_bundle(tmp_path / "rule", "schedule", TOWN, None, {}, CALIBRATION)
+    bundle = read_policy(str(tmp_path / "rule"))
+    late = {"timetable_s": bundle.tensors["timetable_s"] + 500.0}
+    save_bundle(tmp_path / "late", bundle.spec, late)
+    base = str(tmp_path / "late")
+    export_bundle(tmp_path / "look", "lookahead", TOWN, None, {}, CALIBRATION, base=base)
+    found = read_policy(str(tmp_path / "look")).tensors["timetable_s"]
+    np.testing.assert_array_equal(found, late["timetable_s"])
+
+
+def test_folders_do_not_change_what_a_bundle_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    export_bundle(
+        tmp_path / "look", "lookahead", TOWN, None, {}, CALIBRATION, base="zero+candidate"
+    )
+    saved_actor(tmp_path / "zero+candidate", 0.0)
+    assert read_policy("look").spec.base == "zero+candidate"
+
+
 def test_an_actor_of_another_city_is_refused_as_a_base(tmp_path: Path) -> None:
     saved_actor(tmp_path / "actor", 0.0)
     city = open_city("city")
@@ -482,6 +512,8 @@ def test_an_actor_of_another_city_is_refused_as_a_base(tmp_path: Path) -> None:
             tmp_path / "look", "lookahead", city, None, {}, calibration_of(city),
             base=str(tmp_path / "actor"),
         )  # fmt: skip
+    with pytest.raises(InputError, match="actor was made for a city with different services"):
+        base_policy(chosen_base(str(tmp_path / "actor")), city, calibration_of(city))
 
 
 def test_only_a_look_ahead_has_a_base(tmp_path: Path) -> None:

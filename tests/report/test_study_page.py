@@ -388,6 +388,13 @@ def test_a_decision_of_the_look_ahead_is_told_with_the_cost_of_every_hold() -> N
     assert f"Held for {told['chosen_s']:.0f} s" in said and f"{-best:,.0f} s" in said
 
 
+def test_behind_a_chain_the_decision_tells_the_hold_that_is_left() -> None:
+    opened, cell = open_calibrated("town"), PURPOSES["development"].cells(1)[1]
+    told = decision_of(opened, "lookahead+candidate", cell)
+    assert told is not None
+    assert told["chosen_s"] < told["holds_s"][told["costs"].index(min(told["costs"]))]
+
+
 def test_holds_are_counted_where_no_reserve_acts() -> None:
     days = {
         "decisions": [["A", 0, 40], ["B", 0, 60]],

@@ -9,18 +9,32 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest
 from evenline.policies.actor import random_tensors
-from evenline.policies.bundle import actor_spec, policy_digest, save_bundle
+from evenline.policies.bundle import (
+    actor_spec,
+    export_bundle,
+    policy_digest,
+    read_policy,
+    save_bundle,
+)
 from evenline.runs.day import library_versions
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
 from evenline.trial import registration, used
 from evenline.trial.matrix import run
 from evenline.trial.records import Source, read_registered
-from evenline.trial.registration import deviate, journal, notices, open_trial, register
+from evenline.trial.registration import (
+    deviate,
+    is_stable,
+    journal,
+    notices,
+    open_trial,
+    register,
+)
 from evenline.trial.used import note_used, used_by_trials
 from made import finished_trial, made_up, plan_text, registered
 
@@ -83,6 +97,17 @@ def test_everything_the_claim_depends_on_is_in_the_file(tmp_path: Path) -> None:
 def test_jobs_that_behave_alike_are_not_merged(tmp_path: Path) -> None:
     trial = registered(tmp_path, methods='{ better = "zero", worse = "zero" }')
     assert len(trial.jobs()) == 24
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_a_look_ahead_over_an_actor_is_as_stable_as_the_actor(tmp_path: Path, stable: bool) -> None:
+    town = embedded_city("town")
+    spec = actor_spec(town, "raw", {"stable": stable})
+    save_bundle(tmp_path / "actor", spec, random_tensors(len(town.services), 1))
+    base, fitted = str(tmp_path / "actor"), calibration_of(town)
+    found = export_bundle(tmp_path / "look", "lookahead", town, None, {}, fitted, base=base)
+    assert is_stable(found.spec) is stable
+    assert is_stable(read_policy("lookahead").spec)
 
 
 def test_a_bundle_travels_with_the_trial_and_must_be_on_record_as_stable(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ def compare(
     found = run(
         city, world, named_policies(policies), blocks, folder,
         executor_of(executor, address, workers), docs, calibration, sumo, Shard.parse(shard), force,
-        clairvoyant,
+        clairvoyant, workers,
     )  # fmt: skip
     if as_json:
         print(json.dumps(found.as_json(), sort_keys=True))

@@ -5,8 +5,8 @@ people and running times by those of the very day.
 """
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -127,11 +127,20 @@ def gain_s(operator: Operator, reference: str, cell: Cell) -> float:
     return usual.generalized_s - hindsight(operator, cell)[0]
 
 
-def gains_s(opened: OpenCity, reference: str, cells: Sequence[Cell]) -> list[float]:
-    """The clairvoyant's gain on each day of the fast world.
+def gains_s(
+    opened: OpenCity, reference: str, cells: Sequence[Cell], workers: int | None = None
+) -> Iterator[tuple[Cell, float]]:
+    """The clairvoyant's gain on each day of the fast world, as the days end.
 
     Threads are enough: a day is almost only compiled code, which releases Python's lock.
     """
-    with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
-        days = pool.map(partial(gain_s, Operator(opened), reference), cells)
-        return list(bar.track(days, len(cells), description=f"{CLAIRVOYANT}, {opened.name}"))
+    gain = partial(gain_s, Operator(opened), reference)
+    with progress_bar() as bar, ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        task = bar.add_task(f"{CLAIRVOYANT}, {opened.name}", total=len(cells))
+        days = {pool.submit(gain, cell): cell for cell in cells}
+        try:
+            for day in as_completed(days):
+                yield days[day], day.result()
+                bar.advance(task)
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -53,7 +53,7 @@ PURPOSE = "development"
 CONFIDENCE = 0.95
 PLAN, RESULT = "plan.json", "comparison.json"
 TEXT, PICTURE = "comparison.txt", "comparison.png"
-SHARE = "Of the clairvoyant's gain, %"
+WORST, SHARE = "Time at the worst level, s", "Of the clairvoyant's gain, %"
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,14 @@ class Comparison:
             self.cells, self.column(policy, name), self.column(self.policies[0], name)
         )
 
+    def worst_level_s(self, policy: str) -> float:
+        """The change of generalized time at the demand level where it is worst."""
+        change = self.column(policy, "generalized_s") - self.column(
+            self.policies[0], "generalized_s"
+        )
+        levels = np.array([cell.demand for cell in self.cells])
+        return max(float(change[levels == level].mean()) for level in np.unique(levels))
+
     def share(self, policy: str) -> float | None:
         """The share of the clairvoyant's gain that a policy reaches; None if there is no gain."""
         if self.clairvoyant_s is None or self.clairvoyant_s <= 0:
@@ -186,6 +194,7 @@ class Comparison:
                     "difference": {
                         m.name: asdict(self.difference(policy, m.name)) for m in self.measures
                     },
+                    "worst_level_s": self.worst_level_s(policy),
                     "share_of_clairvoyant": self.share(policy),
                     "days": [asdict(cell) | self.days[policy][cell] for cell in self.cells],
                 }
@@ -228,13 +237,14 @@ def compare(
     shard: Shard = WHOLE,
     force: bool = False,
     clairvoyant: bool = False,
+    workers: int | None = None,
 ) -> Comparison:
     """Run the missing days, write the result's folder, and the document if one is named.
 
     A shard runs its part of the stored days; the result is written when all of them exist. Files
     that were changed since an earlier comparison wrote them are replaced only by `force`.
-    `clairvoyant` also runs the clairvoyant, if there is something to compare and the city has a
-    calibration.
+    `clairvoyant` also runs the clairvoyant, in as many threads as `workers`, if there is something
+    to compare and the city has a calibration.
     """
     check_world_name(world)
     refuse_foreign(out, PLAN, force=force)
@@ -264,7 +274,7 @@ def compare(
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
     gain_s = None
     if clairvoyant and len(sources) > 1 and opened.calibration is not None:
-        gain_s = _clairvoyant_s(opened, sources[0], digests[sources[0]], cells, out)
+        gain_s = _clairvoyant_s(opened, sources[0], digests[sources[0]], cells, out, workers)
     comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world), gain_s)
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
@@ -320,14 +330,19 @@ def _days(
 
 
 def _clairvoyant_s(
-    opened: OpenCity, reference: str, policy: str, cells: Sequence[Cell], out: Path
+    opened: OpenCity,
+    reference: str,
+    policy: str,
+    cells: Sequence[Cell],
+    out: Path,
+    workers: int | None,
 ) -> float:
     """The mean gain of the clairvoyant over the reference; its days are stored in the folder."""
     fitted = calibration_digest(opened.fitted())
     setting = (*library_versions().values(), _searcher(), digest(opened.city), fitted, policy)
     kept = {cell: out / "days" / f"{_key(*setting, cell.name)}.json" for cell in cells}
     todo = [cell for cell in cells if not kept[cell].exists()]
-    for cell, gain_s in zip(todo, gains_s(opened, reference, todo) if todo else (), strict=True):
+    for cell, gain_s in gains_s(opened, reference, todo, workers) if todo else ():
         write_text(kept[cell], to_json({"clairvoyant_gain_s": gain_s}))
     found = [read_record(path, dict[Word, Number]) for path in kept.values()]
     return float(np.mean([each["clairvoyant_gain_s"] for each in found]))
@@ -379,8 +394,8 @@ def _rows(comparison: Comparison, shown: Callable[[str, Measure], str]) -> list[
 
 
 def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
-    """Means of every policy; differences of all but the first, and their shares of the
-    clairvoyant's gain where it is known. Each begins with its head.
+    """Means of every policy; differences of all but the first, also at the worst demand level, and
+    their shares of the clairvoyant's gain where it is known. Each begins with its head.
     """
     means = _rows(
         comparison, lambda p, m: number(m.scale * comparison.column(p, m.name).mean(), m.form)
@@ -392,8 +407,9 @@ def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
     known = comparison.clairvoyant_s is not None
     for row, policy in zip(deltas, comparison.policies, strict=True):
         share = comparison.share(policy)
+        row.append(number(comparison.worst_level_s(policy), "+,.1f"))
         row += ["-" if share is None else number(round(100 * share), "d")] if known else []
-    return [head, *means], [[*head, *[SHARE] * known], *deltas[1:]]
+    return [head, *means], [[*head, WORST, *[SHARE] * known], *deltas[1:]]
 
 
 def _clairvoyant_line(comparison: Comparison) -> list[str]:
@@ -402,8 +418,8 @@ def _clairvoyant_line(comparison: Comparison) -> list[str]:
         return []
     where = "" if comparison.world == "fast" else " in the fast world, on the same days"
     return [
-        f"A clairvoyant that knows the day gains {number(comparison.clairvoyant_s, ',.1f')} s"
-        f"{where}."
+        f"A clairvoyant, which knows the day, gains {number(comparison.clairvoyant_s, ',.1f')} s "
+        f"against {Path(comparison.policies[0]).name}{where}."
     ]
 
 
@@ -435,7 +451,7 @@ def document(comparison: Comparison, command: str, picture: str) -> str:
     means, deltas = _tables(comparison)
     base = Path(comparison.policies[0]).name
     few = ("generalized_s", "waiting_s", "riding_s", "completion", "headway_cv", "excess_wait_s")
-    headings = {m.heading for m in comparison.measures if m.name in few} | {SHARE}
+    headings = {m.heading for m in comparison.measures if m.name in few} | {WORST, SHARE}
     chosen = [i for i, heading in enumerate(deltas[0]) if heading in headings]
 
     def lines(rows: list[list[str]], columns: Sequence[int]) -> list[str]:

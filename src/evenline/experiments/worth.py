@@ -2,8 +2,7 @@
 
 The same development days run with more or less knowledge, with other bases, lengths, steps and
 prices of a passenger who is left, under other controllers, and under a clairvoyant that knows the
-day.
-Everything is compared with no holding. `worth_page` writes the result.
+day. Everything is compared with no holding. `worth_page` writes the result.
 """
 
 from collections import deque
@@ -170,7 +169,8 @@ def from_leaders(operator: Operator, cell: Cell) -> Policy:
 
 def best_s(policy: Lookahead, trip: int, raw: Array) -> float:
     """The hold that the look-ahead would choose for a bus of the batch that it follows."""
-    return float(policy.holds_s[int(np.argmin(policy.costs(trip, raw)))])
+    best = int(np.argmin(policy.costs(trip, raw)))
+    return float(policy.kept_s[best])
 
 
 def with_reserve(operator: Operator, cell: Cell) -> Policy:
@@ -191,7 +191,7 @@ def with_reserve(operator: Operator, cell: Cell) -> Policy:
 
 
 def based(operator: Operator, cell: Cell, base: str) -> Policy:
-    """The look-ahead with another rule for the buses of its forecast."""
+    """The look-ahead with another base for the buses of its forecast."""
     return operator.look({}, base=operator.base(base))
 
 

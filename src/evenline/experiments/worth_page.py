@@ -31,7 +31,7 @@ from evenline.experiments.worth import (
 )
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import chosen_base, open_policy
+from evenline.policies.bundle import base_policy, chosen_base, open_policy
 from evenline.support.errors import InputError
 from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.worlds.calibration import calibration_digest
@@ -60,7 +60,7 @@ def worth(
     for name in policies:  # refused before any day
         open_policy(name, opened.city, opened.fitted())
     for name in bases:
-        chosen_base(name)
+        base_policy(chosen_base(name), opened.city, opened.fitted())
     asked = Question(city_name, calibration, tuple(policies), tuple(bases))
     _, listed = prepared(asked)
     found = worths(listed, cells, run_settings(asked, cells, workers))
@@ -114,7 +114,7 @@ def rows(found: Sequence[Worth], group: str) -> list[list[str]]:
 TITLES = {
     CONTROLLER: "Controllers, and the clairvoyant:",
     KNOWLEDGE: "The look-ahead with other knowledge:",
-    BASE: "The look-ahead with another base rule for the buses of its forecast:",
+    BASE: "The look-ahead with another base for the buses of its forecast:",
     LENGTH: "The look-ahead with more or fewer buses behind computed in full (`behind`):",
     PRICE: "The look-ahead with other prices of a passenger who is left (`price_s`):",
     STEP: "The look-ahead with a coarser or finer grid of holds (`step_s`):",

@@ -26,7 +26,6 @@ from evenline.control.event import (
 from evenline.control.operations import allowed_s, limits_of
 from evenline.control.state import MAX_SLOTS
 from evenline.policies.lookahead import Lookahead
-from evenline.rules.chain import apply_chain
 from evenline.rules.policy import ChainedPolicy
 
 OPEN, ACCEPTED, REJECTED, WITHDRAWN, DONE = "open", "accepted", "rejected", "withdrawn", "done"
@@ -97,14 +96,12 @@ class Controller:
 
     def again(self, now_s: float, trip: int, raw: Array) -> float:
         """The hold of a bus by what is known now; the policy keeps nothing of this question."""
-        policy, hold_s = self.policy, np.zeros(1)
-        if isinstance(policy, Lookahead):
-            hold_s[0] = policy.holds_s[int(np.argmin(policy.costs(trip, raw)))]
-            hold_s = apply_chain(policy.chain, raw[None], hold_s, policy.horizon_s)
-        else:
-            second = max(int(now_s), self._now_s, 0)
-            hold_s = policy.decide(Batch(second, np.array([trip], np.int32), raw[None])).holds_s
-        return self._allowed_s(trip, raw, float(hold_s[0]))
+        if isinstance(self.policy, Lookahead):
+            best = int(np.argmin(self.policy.costs(trip, raw)))
+            return float(self.policy.kept_s[best])
+        second = max(int(now_s), self._now_s, 0)
+        alone = Batch(second, np.array([trip], np.int32), raw[None])
+        return self._allowed_s(trip, raw, float(self.policy.decide(alone).holds_s[0]))
 
     def drives_on(self, trip: int, raw: Array) -> None:
         """A hold that was proposed is not advised: the forecast must not count on it."""

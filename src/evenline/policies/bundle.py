@@ -143,8 +143,15 @@ class Source:
 
 def parse_source(source: str) -> Source:
     """Split a policy's name into parts; the path of an existing folder is one part."""
-    if (Path(source) / POLICY).is_file():
-        return Source(source, {}, None)
+    return Source(source, {}, None) if _is_bundle(source) else _split(source)
+
+
+def _is_bundle(source: str) -> bool:
+    return (Path(source) / POLICY).is_file()
+
+
+def _split(source: str) -> Source:
+    """Split a name into parts, whatever the folders here are called."""
     rest, plus, chain = source.rpartition("+")
     if not plus or "/" in chain:  # a path may contain a plus sign
         rest, plus, chain = source, "", ""
@@ -170,23 +177,20 @@ def read_policy(source: str) -> Bundle:
     """Open a policy by name, with optional `:constant=value` and `+CHAIN`, or a bundle's folder."""
     parts = parse_source(source)
     chain = "raw" if parts.chain is None else parts.chain
-    if parts.place in (*BUILT_IN, "random"):
+    if parts.place == LOOKAHEAD:
         chain_code(chain)
-        if parts.place == LOOKAHEAD:
-            values = lookahead_constants(parts.constants)
-            spec = Spec(kind="lookahead", base=USUAL_BASE.name, constants=values, chain=chain)
-            return Bundle(source, spec)
-        name, constants = SETTINGS.get(parts.place, (parts.place, {}))
-        row = RULES[name]
-        constants = row.named(row.values(constants | parts.constants))
-        return Bundle(source, _rule_spec("rule", name, constants, chain), row=row)
+        values = lookahead_constants(parts.constants)
+        spec = Spec(kind="lookahead", base=USUAL_BASE.name, constants=values, chain=chain)
+        return Bundle(source, spec)
+    if parts.place in (*SETTINGS, "random"):
+        return _setting(source, parts)
     if is_own(parts.place):
         chain_code(chain)
         row, own = load_rule(parts.place)
         constants = row.named(row.values(parts.constants))
         spec = replace(_rule_spec("own", row.name, constants, chain), code=own.sha256)
         return Bundle(source, spec, own=own, row=row)
-    if (Path(parts.place) / POLICY).is_file():
+    if _is_bundle(parts.place):
         if parts.constants or parts.chain is not None:
             raise InputError(
                 f"policy {source!r}: a bundle says its own constants and chain; make another with: "
@@ -199,20 +203,34 @@ def read_policy(source: str) -> Bundle:
     )
 
 
+def _setting(source: str, parts: Source) -> Bundle:
+    """A rule of the table by its parts."""
+    chain = "raw" if parts.chain is None else parts.chain
+    chain_code(chain)
+    name, constants = SETTINGS.get(parts.place, (parts.place, {}))
+    row = RULES[name]
+    constants = row.named(row.values(constants | parts.constants))
+    return Bundle(source, _rule_spec("rule", name, constants, chain), row=row)
+
+
 def base_rule(source: str) -> Bundle:
     """The base of a look-ahead by its name: a rule of the table, with constants and a chain.
 
     A bundle may name it, so it must be neither a file nor code.
     """
-    if parse_source(source).place not in SETTINGS:
-        raise InputError(f"unknown base {source!r}; choose {choice(SETTINGS)}")
-    bundle = read_policy(source)
+    parts = _split(source)
+    if parts.place not in SETTINGS:
+        raise InputError(
+            f"unknown base {source!r}; choose {choice(SETTINGS)}, or name the bundle of a rule or "
+            "an actor"
+        )
+    bundle = _setting(source, parts)
     return changed(bundle, name=_whole_name(bundle))
 
 
 def _whole_name(bundle: Bundle) -> str:
     """The name of a rule with every constant, to the last digit, and its chain."""
-    given = bundle.spec.constants.items()
+    given = [(c.name, bundle.spec.constants[c.name]) for c in bundle.rule.constants]
     exact = {name: f"{value:g}" if float(f"{value:g}") == value else value for name, value in given}
     constants = "".join(f":{name}={value}" for name, value in exact.items())
     return _chained(f"{bundle.rule.name}{constants}", bundle.spec.chain)
@@ -224,16 +242,21 @@ def _chained(name: str, chain: str) -> str:
 
 def chosen_base(source: str) -> Bundle:
     """The base that a person chooses: by its name, or the tuned rule or the actor of a bundle."""
-    if (Path(source) / POLICY).is_file():
-        bundle = load_bundle(Path(source))
-        if bundle.spec.kind == "actor":
-            return changed(bundle, name=_chained(ACTOR, bundle.spec.chain))
-        if bundle.spec.kind != "rule":
-            raise InputError(
-                f"base {source}: the buses of a forecast follow a rule or an actor; choose one"
-            )
-        source = _whole_name(bundle)
-    return base_rule(source)
+    if not _is_bundle(source):
+        return base_rule(source)
+    bundle = load_bundle(Path(source))
+    if bundle.spec.kind == "actor":
+        return changed(bundle, name=_chained(ACTOR, bundle.spec.chain))
+    if bundle.spec.kind != "rule":
+        raise InputError(
+            f"base {source}: the buses of a forecast follow a rule or an actor; choose one"
+        )
+    return changed(bundle, name=_whole_name(bundle))
+
+
+def follows_actor(spec: Spec) -> bool:
+    """Whether the buses of a look-ahead's forecast follow an actor."""
+    return spec.base is not UNSET and _split(str(spec.base)).place == ACTOR
 
 
 def _named_base(spec: Spec, tensors: Tensors) -> Bundle:
@@ -241,10 +264,9 @@ def _named_base(spec: Spec, tensors: Tensors) -> Bundle:
 
     The tensors of an actor are there under names of their own; a rule may have its timetable.
     """
-    parts = parse_source(str(spec.base))
-    if parts.place != ACTOR:
+    if not follows_actor(spec):
         return changed(base_rule(str(spec.base)), tensors=tensors)
-    chain = parts.chain or "raw"
+    chain = _split(str(spec.base)).chain or "raw"
     chain_code(chain)
     own = {n.removeprefix(OF_BASE): t for n, t in tensors.items() if n.startswith(OF_BASE)}
     actor = Spec(kind="actor", constants={}, chain=chain, contract=spec.contract)
@@ -463,7 +485,9 @@ def open_policy(
 def base_policy(
     bundle: Bundle, city: City, calibration: Calibration | None
 ) -> RulePolicy | ActorPolicy:
-    """A rule or an actor, ready for a city."""
+    """A rule or an actor, ready for a city; refuse it if their contracts differ."""
+    if isinstance(bundle.spec.contract, Contract):
+        _agree(bundle.name, bundle.spec.contract, contract_record(city))
     if bundle.spec.kind == "actor":
         actor = actor_of(bundle.tensors, len(city.services))
         return ActorPolicy(bundle.name, actor, contract_of(city), CHAINS[bundle.spec.chain])
@@ -555,10 +579,14 @@ def export_bundle(
 
 
 def _with_base(spec: Spec, tensors: Tensors, base: Bundle) -> tuple[Spec, Tensors]:
-    """Give a look-ahead another base, with its tensors if it is an actor."""
+    """Give a look-ahead another base, with the base's own tensors and provenance."""
     kept = {n: t for n, t in tensors.items() if n != TIMETABLE and not n.startswith(OF_BASE)}
-    if base.spec.kind == "actor" and isinstance(spec.contract, Contract):
-        assert isinstance(base.spec.contract, Contract)
+    if isinstance(base.spec.contract, Contract) and isinstance(spec.contract, Contract):
         _agree(base.name, base.spec.contract, spec.contract)
-        kept |= {f"{OF_BASE}{name}": tensor for name, tensor in base.tensors.items()}
-    return replace(spec, base=base.name), kept
+    prefix = OF_BASE if base.spec.kind == "actor" else ""
+    kept |= {f"{prefix}{name}": tensor for name, tensor in base.tensors.items()}
+    told = dict(spec.provenance) if isinstance(spec.provenance, dict) else {}
+    told.pop("base", None)
+    if isinstance(base.spec.provenance, dict):
+        told["base"] = base.spec.provenance
+    return replace(spec, base=base.name, provenance=told), kept

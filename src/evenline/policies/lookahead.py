@@ -24,7 +24,8 @@ from evenline.policies import fluid
 from evenline.policies.actor import ActorPolicy
 from evenline.policies.actor_formula import address_of_formula, numbers_of
 from evenline.policies.fluid import Base, Forecast, Room, Seen, new_room
-from evenline.rules.policy import Decision, RulePolicy, set_rule
+from evenline.rules.chain import apply_chain
+from evenline.rules.policy import Decision, RulePolicy, holds_at, set_rule
 from evenline.rules.table import Constant, values_of
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
@@ -177,9 +178,8 @@ class Lookahead:
     _tried: Array = field(init=False)
     _seen: Seen = field(init=False)
     _room: Room = field(init=False)
-    repeated_reports: int = field(
-        init=False, default=0
-    )  # today, of a stop that was reported before
+    # Counted today: reports of a stop that was reported before.
+    repeated_reports: int = field(init=False, default=0)
     unknown_buses: int = field(init=False, default=0)  # decisions for trips not in the timetable
     _now_s: int = field(init=False, default=-1)
     _demand: float = field(init=False, default=1.0)
@@ -254,9 +254,9 @@ class Lookahead:
         """The holds of a moment and the costs that they were chosen by, bus by hold of `holds_s`.
 
         The forecast expects a bus that may not be held to drive on. A bus that the timetable does
-        not have is not held.
+        not have follows the base, as if it were on time, and costs nothing.
         """
-        known = batch.trips < len(self.city.trips)
+        known = (batch.trips >= 0) & (batch.trips < len(self.city.trips))
         if not known.all():
             return self._weigh_known(batch, may_hold, known)
         self.follow(batch)
@@ -270,12 +270,13 @@ class Lookahead:
         return Decision(proposals, holds), costs
 
     def _weigh_known(self, batch: Batch, may_hold: Bools, known: Bools) -> tuple[Decision, Array]:
-        buses = len(batch.trips)
-        proposals, holds, costs = (
-            np.zeros(buses),
-            np.zeros(buses),
-            np.zeros((buses, len(self.holds_s))),
-        )
+        buses, base = len(batch.trips), self.forecast.base
+        proposals, costs = np.zeros(buses), np.zeros((buses, len(self.holds_s)))
+        raw = np.ascontiguousarray(batch.raw[~known])
+        asked = np.empty(len(raw))
+        holds_at(base.address, base.constants, raw, np.zeros(len(raw)), asked)
+        proposals[~known] = apply_chain(base.chain, raw, asked, self.horizon_s)
+        holds = apply_chain(self.chain, batch.raw, proposals, self.horizon_s)
         if known.any():
             part = Batch(batch.time_s, batch.trips[known], batch.raw[known])
             (proposals[known], holds[known]), costs[known] = self.weigh(part, may_hold[known])
@@ -285,7 +286,7 @@ class Lookahead:
     def __call__(self, batch: Batch) -> list[float]:
         return [float(hold) for hold in self.decide(batch).holds_s]
 
-    # Bus by bus, for a learner that chooses the holds itself.
+    # Bus by bus, for those who choose the holds themselves.
 
     def costs(self, trip: int, raw: Array) -> Array:
         """The cost of asking for each hold of `holds_s`, for a bus of the batch that is followed.
@@ -297,6 +298,11 @@ class Lookahead:
             int(self.behind), self.chain, self.holds_s, self._tried,
         )  # fmt: skip
         return self._tried.copy()
+
+    @property
+    def kept_s(self) -> Array:
+        """What the chain and the operations leave of each hold whose cost was asked last."""
+        return self._room.kept_s
 
     def change(self, trip: int, raw: Array, hold_s: float) -> None:
         """Keep another hold of a bus than the one that was kept with its last event."""

@@ -18,7 +18,7 @@ from evenline.control.world import run_episode
 from evenline.figures.measure import column, headway_ratios
 from evenline.policies.bundle import open_policy, parse_source
 from evenline.policies.lookahead import Lookahead
-from evenline.rules.chain import ELEMENTS, apply_chain
+from evenline.rules.chain import ELEMENTS
 from evenline.rules.explain import HOUR_S, Witness, changes
 from evenline.support.own import is_own
 from evenline.worlds.open import CALIBRATION, OpenCity, open_city
@@ -112,17 +112,14 @@ def decision_of(opened: OpenCity, source: str, cell: Cell) -> dict[str, Any] | N
         for i, (trip, raw) in enumerate(zip(batch.trips.tolist(), batch.raw, strict=True)):
             costs = policy.costs(trip, raw)
             best = int(np.argmin(costs))
-            proposal = policy.holds_s[best : best + 1]
-            holds_s.append(
-                float(apply_chain(policy.chain, raw[None], proposal, policy.horizon_s)[0])
-            )
+            holds_s.append(float(policy.kept_s[best]))
             policy.note(trip, raw, holds_s[-1])
             between = raw[event.BUS_AHEAD] == raw[event.BUS_BEHIND] == 1.0
             if between and costs[0] - costs[best] > most:
                 most = float(costs[0] - costs[best])
                 found = _told(opened.city, policy, batch, i) | {
                     "costs": np.round(costs - costs[0]).tolist(),
-                    "chosen_s": float(policy.holds_s[best]),
+                    "chosen_s": holds_s[-1],
                 }
         batch = world.step(holds_s)
     return found

@@ -72,6 +72,7 @@ class Training(Record):
     device: Word = "cpu"
     diagnostic: bool = True
     centred: bool = False
+    chain: Word = "raw"  # behind which lessons are taken
     curve_blocks: Some = 3
 
     @property

@@ -141,6 +141,7 @@ def _train(study: Study) -> str:
         asked.curve_blocks,
         calibration_file=study.folder / CALIBRATION,
         centred=asked.centred,
+        chain=asked.chain,
     )
     curve = found["curve"]
     ends = [r["generalized_s"] for n, r in curve.items() if n != "zero" and "-at-" not in n]

@@ -19,7 +19,13 @@ from msgspec import structs
 import evenline
 from evenline.city.demand import Cell
 from evenline.city.tables import city_notes, digest, save_city
-from evenline.policies.bundle import Spec, open_policy, policy_digest, read_policy
+from evenline.policies.bundle import (
+    Spec,
+    follows_actor,
+    open_policy,
+    policy_digest,
+    read_policy,
+)
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job as Order
 from evenline.runs.staging import stage_own, stage_policy
@@ -250,8 +256,14 @@ def _freeze_policies(plan: Plan, opened: OpenCity, inputs: Path) -> tuple[Frozen
 
 
 def is_stable(spec: Spec) -> bool:
-    """Whether a policy's training is recorded as stable; an untrained policy counts as stable."""
+    """Whether a policy's training is recorded as stable; an untrained policy counts as stable.
+
+    The training of a look-ahead is that of the actor that its forecast follows, if it does.
+    """
     told = spec.provenance if isinstance(spec.provenance, dict) else {}
+    if spec.kind == "lookahead" and follows_actor(spec):
+        told = told.get("base", {})
+        return isinstance(told, dict) and told.get("stable") is True
     return spec.kind != "actor" or told.get("stable") is True
 
 
