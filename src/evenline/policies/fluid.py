@@ -92,7 +92,7 @@ class Room(NamedTuple):
     behind_load: Array
     behind_stop: I32
     behind_trip: I32
-    cost: Array  # waiting and riding so far
+    cost: Array  # waiting and riding so far, and the calls at stops that were ever computed
     raw: Array
     kept_s: Array  # what the chain and the operations leave of each hold
 
@@ -109,7 +109,7 @@ def new_room(stops: int, buses: int, holds: int) -> Room:
         by_bus[1],
         numbers[0],
         numbers[1],
-        np.zeros(2),
+        np.zeros(3),
         np.zeros(len(event.RAW_FEATURES)),
         np.zeros(holds),
     )
@@ -203,6 +203,7 @@ def _call(
     stops.queue[stop] = here - on
     stops.since_s[stop] = max(leaves, since_s)
     stops.reached_s[stop] = at
+    room.cost[2] += 1.0
     return load - off + on + late, leaves
 
 

@@ -223,6 +223,11 @@ class Lookahead:
         late = self._seen.due_s < self._now_s - fluid.LOST_S
         return int((late & (self._seen.position < last)).sum())
 
+    @property
+    def calls_computed(self) -> int:
+        """Calls of buses at stops that the forecast has computed so far."""
+        return int(self._room.cost[2])
+
     def follow(self, batch: Batch) -> None:
         """Begin a new day if a batch cannot belong to the day so far.
 
