@@ -29,6 +29,12 @@ BEGIN_S = 6 * 3600
 GAPS, TWICE, UNSEEN = 0.02, 0.02, 0.05
 NOISE_S = 12.0
 RECOVERY_S, MOST_LATE_S = 60, 40.0
+DOORS_S = {
+    "opening_s": 3.0,
+    "boarding_s_per_passenger": EXCHANGE_S,
+    "alighting_s_per_passenger": 1.25,
+    "crowding_s_per_passenger": 0.08,
+}
 RICH: dict[str, Any] = {
     "hours": np.array([1.0, 1.1, 0.95, 1.05, 1.0, 1.0]),
     "pace": 0.05,
@@ -103,6 +109,12 @@ def rich_calibration(city: City) -> Calibration:
     )
 
 
+def city_with_doors() -> City:
+    """The same with doors that open slowly, let people off quickly and are crowded."""
+    city, doors = true_city(), {k: v for k, v in DOORS_S.items() if k[:8] != "boarding"}
+    return replace(city, vehicle=replace(city.vehicle, **doors))  # type: ignore[arg-type]
+
+
 def shared_city() -> City:
     """The same with two vehicles for each route, which hardly come back in time."""
     city = true_city()
@@ -121,6 +133,7 @@ MADE = {
     "": (true_city, true_calibration),
     "rich": (true_city, rich_calibration),
     "shared": (shared_city, shared_calibration),
+    "doors": (city_with_doors, true_calibration),
 }
 
 

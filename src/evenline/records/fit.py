@@ -97,7 +97,11 @@ def fit(built: Built, sources: dict[str, str]) -> Fitted:
 def city_with(city: City, doors: Doors, starts: Starts) -> City:
     """A city whose buses have these doors and, where vehicles are recorded, these layovers."""
     vehicle = replace(
-        city.vehicle, min_dwell_s=doors.least_s, exchange_s_per_passenger=doors.each_s
+        city.vehicle,
+        exchange_s_per_passenger=doors.boarding_s,
+        opening_s=doors.opening_s,
+        alighting_s_per_passenger=doors.alighting_s,
+        crowding_s_per_passenger=doors.crowding_s,
     )
     rest = starts.recovery_s
     operations = Operations() if rest is None else Operations(duties=True, recovery_s=rest)
@@ -113,8 +117,8 @@ def calibrate(
     reaction, reactions = react(steps, runs, means_of(runs, city)[0], city)
     runs = without(runs, steps, reaction, means_of(runs, city)[0], city)
     mean, estimates = means_of(runs, city)
-    first = steps.begins
-    stands = doors.dwell_s(steps.here[first]).mean() if first.any() else 0.0
+    first = steps.only(steps.begins).people(second=False)
+    stands = doors.dwell_s(*first).mean() if steps.begins.any() else 0.0
     leaving = doors.stamp == "departure" or bool(np.isfinite(steps.stood_s).any())
     found = fit_runs(city, runs, -round(float(stands)) if leaving else 0, sources, mean, False)
     found = split_pace(found, runs, mean, city)

@@ -33,9 +33,10 @@ def runs_of(steps: Steps, city: City, doors: Doors) -> Runs:
     leaves, arrives = steps.from_s, steps.to_s
     if doors.stamp == "arrival":
         known = steps.begins & np.isfinite(steps.stood_s)
-        leaves = leaves + np.where(known, steps.stood_s, doors.dwell_s(steps.here))
+        stood_s = doors.dwell_s(*steps.people(second=False))
+        leaves = leaves + np.where(known, steps.stood_s, stood_s)
     else:
-        arrives = arrives - doors.dwell_s(steps.there)
+        arrives = arrives - doors.dwell_s(*steps.people(second=True))
     return Runs(
         steps.place.astype(float),
         steps.trip.astype(float),

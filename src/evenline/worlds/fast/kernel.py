@@ -437,24 +437,20 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
 @inlined
 def _base_dwell_s(s: Static, d: Day, trip: int, boarding: int, alighting: int) -> int:
     """The kernel's form of `Vehicle.base_dwell_s`."""
-    opening_ms, board_ms, alight_ms = _doors_ms(s, d, trip)
-    stands_ms = board_ms * boarding + alight_ms * alighting
-    if boarding + alighting > 0:
-        stands_ms += opening_ms
-    return int(max(d.trip[trip].min_dwell_s, (stands_ms + 999) // 1000))
+    bus, people = d.trip[trip], boarding + alighting
+    stands_ms = int(bus.exchange_ms) * people
+    if s.doors.shape[0] and people > 0:
+        opening_ms, board_ms, alight_ms = _doors_ms(s, d, trip)
+        stands_ms = opening_ms + board_ms * boarding + alight_ms * alighting
+    return int(max(bus.min_dwell_s, (stands_ms + 999) // 1000))
 
 
 @inlined
 def _doors_ms(s: Static, d: Day, trip: int) -> tuple[int, int, int]:
     """The milliseconds to open the doors, of one who boards, and of one who alights."""
-    bus = d.trip[trip]
-    opening_ms, board_ms = 0, int(bus.exchange_ms)
-    alight_ms = board_ms
-    if s.doors.shape[0]:
-        more_ms = int(s.doors[trip, 2]) * int(bus.load) // 1000
-        opening_ms, board_ms = int(s.doors[trip, 0]), board_ms + more_ms
-        alight_ms = int(s.doors[trip, 1]) + more_ms
-    return opening_ms, board_ms, alight_ms
+    bus, own = d.trip[trip], s.doors[trip]
+    more_ms = int(own[2]) * int(bus.load) // 1000
+    return int(own[0]), int(bus.exchange_ms) + more_ms, int(own[1]) + more_ms
 
 
 @inlined
@@ -584,8 +580,10 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     until the doors are open.
     """
     bus, num = d.trip[trip], d.num[0]
-    capacity = bus.capacity
-    opening_ms, board_ms, alight_ms = _doors_ms(s, d, trip)
+    capacity, board_ms = bus.capacity, int(bus.exchange_ms)
+    opening_ms, alight_ms = 0, board_ms
+    if s.doors.shape[0]:
+        opening_ms, board_ms, alight_ms = _doors_ms(s, d, trip)
     now, visit, place = num.now_s, bus.first_visit + stop, bus.first_place + stop
     load = aboard = bus.load
     alighting, changing = int(d.alighting[visit]), d.visit[visit].changing
