@@ -41,6 +41,7 @@ RICH: dict[str, Any] = {
     "follow": 0.2,
     "late_s": 90.0,
     "close_s": 20.0,
+    "close_within_s": 150.0,
     "recover": 0.3,
     "late_follow": 0.25,
 }
@@ -104,6 +105,7 @@ def rich_calibration(city: City) -> Calibration:
         follow=RICH["follow"],
         lateness_s=np.tile(RICH["late_s"] * np.linspace(-1.7, 1.7, LATE_QUANTILES), (2, 1)),
         close_s=RICH["close_s"],
+        close_within_s=RICH["close_within_s"],
         recover=RICH["recover"],
         late_follow=RICH["late_follow"],
     )

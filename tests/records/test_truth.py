@@ -220,6 +220,8 @@ def test_what_trips_have_beside_their_means_is_found_again(tmp_path: Path) -> No
     found, truth = made.fitted.calibration, rich_calibration(city)
     low, _, high = estimate(made, "extra run right behind another bus, s")
     assert low <= RICH["close_s"] <= high, (low, high)
+    low, _, high = estimate(made, "headway at which a bus is close, s")
+    assert low <= RICH["close_within_s"] <= high, (low, high)
     low, _, high = estimate(made, "share of a late start that is made up")
     assert low <= RICH["recover"] <= high, (low, high)
     low, _, high = estimate(made, "correlation of lateness with the next trip")

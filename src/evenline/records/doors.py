@@ -13,9 +13,10 @@ from evenline.city.model import City, Floats, Ints
 from evenline.records.clean import Mask
 from evenline.records.estimates import Estimate, Z, estimate, numbered, robust, unsure, within
 from evenline.records.patterns import Driven
-from evenline.worlds.calibration import HOUR_S
+from evenline.worlds.calibration import HOUR_S, closeness
 
 LONG_RUN_S, LONG_DWELL_S = 1_800.0, 300.0
+CLOSE_WITHIN_S = 120.0  # so close a bus is slow whatever its people do
 ROUNDINGS = 3  # times that the fit is corrected for dwells of whole seconds
 LEAST_ERROR_S = np.array([0.15, 0.02, 0.02, 0.002])  # clocks show whole seconds
 OPENING, BOARDING, ALIGHTING, CROWDING = (
@@ -48,11 +49,16 @@ class Steps:
     load: Floats  # when it left the first
     stood_s: Floats  # recorded dwell at the first stop, or NaN
     begins: Mask  # whether it is the first of the service
-    close: Floats  # how close the bus was behind another one stop earlier, or NaN
+    headway_s: Floats  # behind another bus one stop earlier, or NaN
     late_s: Floats  # how late its trip started, or NaN
 
     def only(self, rows: Mask | Ints) -> "Steps":
         return Steps(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+    def close(self, within_s: float) -> Floats:
+        """How close each bus was behind another one stop earlier; 0 if that is not known."""
+        gaps = np.nan_to_num(self.headway_s, nan=within_s).tolist()
+        return np.array([closeness(gap, within_s) for gap in gaps], float)
 
     def people(self, second: bool) -> tuple[Floats, Floats, Floats]:
         """Who boards and who alights at the first or the second stop, and who comes on board."""
@@ -90,8 +96,8 @@ def _columns(on: Floats, off: Floats, load: Floats) -> Floats:
     return np.stack([np.minimum(people, 1.0), on, off, people * load], axis=1)
 
 
-def steps_of(driven: Driven, city: City, close: Floats) -> Steps:
-    """The steps of all trips between neighbouring stops; `close` has a number for each visit."""
+def steps_of(driven: Driven, city: City, headway_s: Floats) -> Steps:
+    """The steps of all trips between neighbouring stops, from the headway of each visit."""
     follows = (driven.trip[1:] == driven.trip[:-1]) & (np.diff(driven.position) == 1)
     row = np.flatnonzero(follows)
     on, off = np.nan_to_num(driven.boarded), np.nan_to_num(driven.alighted)
@@ -112,7 +118,7 @@ def steps_of(driven: Driven, city: City, close: Floats) -> Steps:
         np.nan_to_num(driven.load[row]),
         driven.departure_s[row] - driven.time_s[row],
         driven.position[row] == 0,
-        np.where(again, close[before], np.nan),
+        np.where(again, headway_s[before], np.nan),
         np.full(len(row), np.nan),
     )
 
@@ -143,7 +149,7 @@ def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
         x = columns
         if stamp == "departure":
             x = columns - _came_meanwhile(columns, used, group) * apart[:, None]
-        close = within(np.nan_to_num(used.close), group)
+        close = within(used.close(CLOSE_WITHIN_S), group)
         x = np.stack([_beside(within(each, group), close) for each in x.T], axis=1)
         source = "from stop to stop, with a prior"
         of_doors = _four(_beside(apart, close), columns, x, used.trip, source)

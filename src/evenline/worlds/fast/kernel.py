@@ -510,7 +510,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
         d.left_s[trip] = leaves
     behind = 0.0
     if s.close_s > 0.0 and d.raw[i, event.BUS_AHEAD] > 0.0:
-        behind = closeness(d.raw[i, event.HEADWAY_AHEAD], d.raw[i, event.TARGET_AHEAD])
+        behind = closeness(d.raw[i, event.HEADWAY_AHEAD], s.close_within_s)
     at = leaves + _run_s(s, d, trip, stop, leaves, behind)
     if d.disrupted.shape[0]:
         at = _pass_closed(s, d, trip, stop, leaves, at)

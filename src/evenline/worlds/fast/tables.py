@@ -73,6 +73,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         late_coins=round(calibration.late_follow * layout.COINS),
         made_up=_made_up(city, calibration),
         close_s=float(calibration.close_s),
+        close_within_s=float(calibration.close_within_s),
         doors=doors_of(city),
         again=queues.again,
     )
