@@ -18,7 +18,8 @@ from evenline.worlds.calibration import HOUR_S, closeness
 LONG_RUN_S, LONG_DWELL_S = 1_800.0, 300.0
 CLOSE_WITHIN_S = 120.0  # so close a bus is slow whatever its people do
 ROUNDINGS = 3  # times that the fit is corrected for dwells of whole seconds
-LEAST_ERROR_S = np.array([0.15, 0.02, 0.02, 0.002])  # clocks show whole seconds
+EXACT_S = 0.5  # clocks show whole seconds, so where dwells fit better, errors are at least:
+LEAST_ERROR_S = np.array([0.15, 0.02, 0.02, 0.002])
 OPENING, BOARDING, ALIGHTING, CROWDING = (
     "opening_s",
     "boarding_s_per_passenger",
@@ -212,4 +213,5 @@ def _fitted(
         stands = columns @ value
         rounded = np.ceil(stands) - stands
         value, error = robust(y - rounded, x, trip, (mean, sd))
-    return value, np.maximum(error, LEAST_ERROR_S)
+    exact = len(y) and float(np.median(np.abs(y - rounded - x @ value))) < EXACT_S
+    return value, np.maximum(error, LEAST_ERROR_S) if exact else error
