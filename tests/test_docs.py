@@ -19,7 +19,7 @@ import pytest
 import typer.main
 
 from evenline.city.embedded import embedded_city
-from evenline.city.ranges import COLUMNS
+from evenline.city.ranges import COLUMNS, VEHICLE
 from evenline.cli.main import app
 from evenline.support.own import is_own
 
@@ -73,9 +73,11 @@ def test_the_tables_of_a_city_are_those_that_are_read() -> None:
     shown = re.findall(r"^\| `(\w+\.csv)` \| `(.*)` \|$", text, re.MULTILINE)
     assert {name: tuple(columns.split(", ")) for name, columns in shown} == COLUMNS
     vehicle = dict(re.findall(r"^\| `(\w+)` \| ([\d.]+) \|$", text, re.MULTILINE))
-    assert {name: float(value) for name, value in vehicle.items()} == asdict(
-        embedded_city("town").vehicle
-    )
+    town = asdict(embedded_city("town").vehicle)
+    assert {name: float(value) for name, value in vehicle.items()} == {
+        name: town.pop(name) for name in VEHICLE
+    }
+    assert len(town) == 3 and all(f"`{name}`" in text for name in town), "optional ones"
 
 
 # -- commands -------------------------------------------------------------------------------------

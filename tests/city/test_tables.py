@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,19 @@ def test_a_city_comes_back_from_disk_as_it_was(name: str, tmp_path: Path) -> Non
         ours, theirs = getattr(again.journeys, column), getattr(city.journeys, column)
         assert ours.dtype == theirs.dtype and ours.tolist() == theirs.tolist()
     assert again.journeys.leg_carriers.tolist() == city.journeys.leg_carriers.tolist()
+
+
+def test_doors_are_written_only_where_a_bus_type_has_them(tmp_path: Path) -> None:
+    city = embedded_city("town")
+    for doors in ({"alighting_s_per_passenger": 0.0}, {"opening_s": 2.5}):
+        own = replace(city, vehicle=replace(city.vehicle, **doors))  # type: ignore[arg-type]
+        save_city(own, tmp_path / "saved")
+        assert load_city(tmp_path / "saved").vehicle == own.vehicle
+        written = json.loads((tmp_path / "saved" / "manifest.json").read_text())["vehicle"]
+        assert written.items() >= doors.items() and len(written) == 8
+    further = replace(city, more_vehicles=(replace(city.vehicle, opening_s=2.5),))
+    with pytest.raises(InputError, match="only the bus type of the manifest may have opening_s"):
+        save_city(further, tmp_path / "saved")
 
 
 def test_the_same_city_is_written_as_the_same_bytes(tmp_path: Path) -> None:

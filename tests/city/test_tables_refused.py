@@ -74,6 +74,14 @@ def test_a_row_of_the_wrong_width_is_named_by_its_number(hamlet: Path, name: str
         ),
         ({"vehicle": MANIFEST["vehicle"] | {"wheels": 6}}, "manifest.json: vehicle: unknown key"),
         ({"vehicle": MANIFEST["vehicle"] | {"capacity": 0}}, "vehicle: capacity 0 must be"),
+        (
+            {"vehicle": MANIFEST["vehicle"] | {"opening_s": -1.0}},
+            "manifest.json: vehicle.opening_s",
+        ),
+        (
+            {"vehicle": MANIFEST["vehicle"] | {"crowding_s_per_passenger": "much"}},
+            "manifest.json: vehicle.crowding_s_per_passenger",
+        ),
         ({"files": {}}, "nodes.csv: does not match the SHA-256"),
         ({"horizon_s": 0}, "horizon_s 0: must be later than the first trip at 0 s"),
         ({"horizon_s": -5}, "horizon_s -5: must be later than the first trip at 0 s"),

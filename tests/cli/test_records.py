@@ -29,8 +29,8 @@ def test_a_city_of_records_says_what_it_was_fitted_to(run: Door, tmp_path: Path)
     assert note in made
     document = tmp_path / "page.md"
     shown = run("records", "show", "--city", city, "--docs", document).done()
-    assert note in shown and "exchange_s_per_passenger" in shown
-    assert "| min_dwell_s | " in document.read_text()
+    assert note in shown and "boarding_s_per_passenger" in shown
+    assert "| opening_s | " in document.read_text()
     audit = ("audit", "records", "--city", city, "--records", records, "--days", "2026-03-02")
     run(*audit).refused("2026-03-02", "the city was fitted to it")
     run("city", "import", "records", records, "--routes", "9", "--out", city).refused("'9'")

@@ -185,6 +185,7 @@ def calibration_of(city: City) -> dict[str, Any]:
         "residuals": {"runs": 1.0},
         "lateness_s": [[0.0] * calibration.LATE_QUANTILES] * 2,
         "close_s": 4.5,
+        "close_within_s": 90.0,
         "recover": 0.2,
         "late_follow": 0.1,
     }

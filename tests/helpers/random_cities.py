@@ -156,6 +156,22 @@ def cities(draw: Draw, most_services: int = 4) -> City:
 
 
 @st.composite
+def with_own_doors(draw: Draw, city: City) -> City:
+    """The same city with doors that open slowly, let people off in other times, and are crowded."""
+    quarter = st.integers(0, 40).map(lambda each: each / 4)
+    kinds = tuple(
+        replace(
+            each,
+            opening_s=draw(quarter),
+            alighting_s_per_passenger=draw(st.none() | quarter),
+            crowding_s_per_passenger=draw(st.sampled_from([0.0, 0.0137, 0.4, 2.5])),
+        )
+        for each in city.vehicles
+    )
+    return replace(city, vehicle=kinds[0], more_vehicles=kinds[1:])
+
+
+@st.composite
 def operated(draw: Draw, city: City) -> City:
     """The same city with a schedule, limits of holds, drivers, disruptions and duties."""
     lengths = [len(city.services[trip.service].stops) for trip in city.trips]

@@ -29,12 +29,19 @@ BEGIN_S = 6 * 3600
 GAPS, TWICE, UNSEEN = 0.02, 0.02, 0.05
 NOISE_S = 12.0
 RECOVERY_S, MOST_LATE_S = 60, 40.0
+DOORS_S = {
+    "opening_s": 3.0,
+    "boarding_s_per_passenger": EXCHANGE_S,
+    "alighting_s_per_passenger": 1.25,
+    "crowding_s_per_passenger": 0.08,
+}
 RICH: dict[str, Any] = {
     "hours": np.array([1.0, 1.1, 0.95, 1.05, 1.0, 1.0]),
     "pace": 0.05,
     "follow": 0.2,
     "late_s": 90.0,
     "close_s": 20.0,
+    "close_within_s": 150.0,
     "recover": 0.3,
     "late_follow": 0.25,
 }
@@ -98,9 +105,16 @@ def rich_calibration(city: City) -> Calibration:
         follow=RICH["follow"],
         lateness_s=np.tile(RICH["late_s"] * np.linspace(-1.7, 1.7, LATE_QUANTILES), (2, 1)),
         close_s=RICH["close_s"],
+        close_within_s=RICH["close_within_s"],
         recover=RICH["recover"],
         late_follow=RICH["late_follow"],
     )
+
+
+def city_with_doors() -> City:
+    """The same with doors that open slowly, let people off quickly and are crowded."""
+    city, doors = true_city(), {k: v for k, v in DOORS_S.items() if k[:8] != "boarding"}
+    return replace(city, vehicle=replace(city.vehicle, **doors))  # type: ignore[arg-type]
 
 
 def shared_city() -> City:
@@ -121,6 +135,7 @@ MADE = {
     "": (true_city, true_calibration),
     "rich": (true_city, rich_calibration),
     "shared": (shared_city, shared_calibration),
+    "doors": (city_with_doors, true_calibration),
 }
 
 

@@ -298,7 +298,7 @@ class ReferenceWorld:
         self.durations.append(self.now - bus.reached_s[0])
         vehicle = self.city.vehicle_of(bus.trip)
         leaving = len(self._leaving(bus))
-        base_s = math.ceil(max(vehicle.min_dwell_s, vehicle.exchange_s_per_passenger * leaving))
+        base_s = math.ceil(max(vehicle.min_dwell_s, self._doors_s(bus, 0, leaving)))
         leaves = self._exchange(bus, base_s, 0)
         for number, trip in enumerate(self.city.trips):
             if number not in self.not_run and self._earlier(number) == bus.trip:
@@ -410,24 +410,28 @@ class ReferenceWorld:
     def _exchange(self, bus: Bus, base_s: int, hold_s: float) -> int:
         """Let people on and off, one at a time through one door; the second the bus leaves.
 
-        Whoever waits goes before whoever alights, as long as there is room. Everyone takes the
-        door for some time and, except for the very first, is through up to a second before it is
-        free again, at a whole second. People who come before all this is done are let on as well,
-        which takes longer; people who come during the hold are let on too, which does not.
+        Whoever waits goes before whoever alights, as long as there is room. The first waits until
+        the door is open. Everyone takes it for some time and, except for the very first, is through
+        up to a second before it is free again, at a whole second. People who come before all this
+        is done are let on as well, which takes longer; people who come during the hold are let on
+        too, which does not.
         """
         arrived, vehicle = self.now, self.city.vehicle_of(bus.trip)
-        each, load, boarded = Fraction(vehicle.exchange_s_per_passenger), len(bus.riders), 0
+        load, boarded = len(bus.riders), 0
+        opening, boards, alights = self._at_the_door(bus)
         leaving = self._leaving(bus)  # in order of boarding; the last on is the first off
         alighting = len(leaving)
-        free, done = Fraction(arrived), arrived + math.ceil(vehicle.min_dwell_s)
+        free, done = arrived + opening, arrived + math.ceil(vehicle.min_dwell_s)
         while True:
             at, first = max(arrived, math.ceil(free - 1)), self._first_in_line(bus, done)
             if first is not None and (first.since_s <= at or not leaving):
                 at = max(at, first.since_s)
                 self._board(bus, first, at)
                 boarded += 1
+                each = boards
             elif leaving:
                 self._alight(bus, leaving.pop(), at)
+                each = alights
             else:
                 break
             free = (free if free > at - 1 else at) + each
@@ -439,7 +443,7 @@ class ReferenceWorld:
                 break
             self._board(bus, first, at)
             boarded += 1
-            free = (free if free > at - 1 else at) + each
+            free = (free if free > at - 1 else at) + boards
         full = len(bus.riders) == vehicle.capacity
         behind = sum(full and person.since_s <= leaves for person in self._eligible(bus))
         self.visits.append(
@@ -457,6 +461,23 @@ class ReferenceWorld:
             )
         )
         return leaves
+
+    def _at_the_door(self, bus: Bus) -> tuple[Fraction, Fraction, Fraction]:
+        """Seconds to open, to board and to alight; crowding adds whole milliseconds, rounded down.
+
+        Who is on board when the bus comes is in everybody's way.
+        """
+        vehicle = self.city.vehicle_of(bus.trip)
+        boards, alights = vehicle.exchange_s_per_passenger, vehicle.alighting_s_per_passenger
+        crowd = Fraction(str(vehicle.crowding_s_per_passenger)) * len(bus.riders)
+        slower = Fraction(math.floor(1000 * crowd), 1000)
+        alone = Fraction(boards), Fraction(boards if alights is None else alights)
+        return Fraction(vehicle.opening_s), alone[0] + slower, alone[1] + slower
+
+    def _doors_s(self, bus: Bus, boarding: int, alighting: int) -> Fraction:
+        """How long the doors are in use."""
+        opening, boards, alights = self._at_the_door(bus)
+        return bool(boarding + alighting) * opening + boarding * boards + alighting * alights
 
     def _first_in_line(self, bus: Bus, before_s: int) -> Person | None:
         """Who may get on next, of those who come before a second; nobody if the bus is full."""
@@ -506,7 +527,7 @@ class ReferenceWorld:
         waiting = sum(p.since_s <= self.now for p in self._eligible(bus))
         alighting = len(self._leaving(bus))
         boarding = min(waiting, vehicle.capacity - len(bus.riders) + alighting)
-        exchange = vehicle.exchange_s_per_passenger * (alighting + boarding)
+        exchange = self._doors_s(bus, boarding, alighting)
         behind = self._behind(bus)
         return [
             bus.service,

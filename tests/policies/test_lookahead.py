@@ -1,5 +1,6 @@
 """The look-ahead: its costs are those of a plain reading of the model, and looking ahead pays."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -119,7 +120,13 @@ class PlainDay:
         self.cost += 2 * (self.queue[stop] * max(at - self.since[stop], 0.0) + waited)
         free = max(self.f.capacity[trip] - load + off, 0.0)
         on = min(self.queue[stop] + came, free)
-        dwell = max(self.f.min_dwell_s[trip], self.f.exchange_s[trip] * (on + off))
+        bus = self.city.vehicle_of(trip)
+        on_s, off_s = bus.exchange_s_per_passenger, bus.alighting_s_per_passenger
+        off_s = on_s if off_s is None else off_s
+        crowd_s = bus.crowding_s_per_passenger * load
+        at_doors = (on_s + crowd_s) * on + (off_s + crowd_s) * off
+        at_doors += bus.opening_s * (1 - math.exp(-on - off))  # unless nobody comes
+        dwell = max(bus.min_dwell_s, at_doors)
         rate = self.demand * self.rate(self.f.rate, stop, at)
         here = {event.WAITING: self.queue[stop] + came, event.ON_BOARD: load, event.RATE: rate}
         here |= {event.STOP: stop, event.TIME: at, event.BASE_DWELL: dwell}
@@ -180,11 +187,18 @@ def with_vans(city: City) -> City:
     return replace(city, trips=trips, more_vehicles=(van,))
 
 
+def with_doors(city: City) -> City:
+    """Doors that open slowly, let people off quickly and are soon crowded."""
+    doors = {"opening_s": 4.0, "alighting_s_per_passenger": 1.5, "crowding_s_per_passenger": 0.05}
+    return replace(city, vehicle=replace(city.vehicle, min_dwell_s=2, **doors))
+
+
 @pytest.mark.parametrize(
     ("name", "city"),
     [
         ("zero", TOWN),
         ("two-way:gain=0.1", TOWN),
+        ("two-way:gain=0.1", with_doors(TOWN)),
         ("virtual-schedule+candidate", with_vans(TOWN)),
     ],
 )

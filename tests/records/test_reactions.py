@@ -12,6 +12,7 @@ from evenline.city.demand import Cell
 from evenline.city.model import City
 from evenline.city.operations import Operations
 from evenline.rules.policy import BEHAVIOURS
+from evenline.support.errors import InputError
 from evenline.worlds.calibration import (
     LATE_QUANTILES,
     Calibration,
@@ -45,10 +46,9 @@ def run(city: City, calibration: Calibration, seed: int = 3) -> tuple[FastWorld,
 
 
 def test_a_bus_right_behind_another_runs_slower(city: City, still: Calibration) -> None:
-    close = replace(still, close_s=40.0)
+    close = replace(still, close_s=40.0, close_within_s=150.0)
     world, arrived = run(city, close)
     service = np.array([trip.service for trip in city.trips])
-    target, _ = city.headway_targets()
     slowed = 0
     for visit in world.visits:
         if visit.position == STOPS - 1 or arrived[visit.trip, visit.position + 1] < 0:
@@ -57,7 +57,7 @@ def test_a_bus_right_behind_another_runs_slower(city: City, still: Calibration) 
         ahead = others[(others >= 0) & (others < visit.arrival_s)]
         behind = 0.0
         if len(ahead):
-            behind = closeness(float(visit.arrival_s - ahead.max()), float(target[visit.trip]))
+            behind = closeness(float(visit.arrival_s - ahead.max()), 150.0)
         usual = close.mean_s[STOPS * service[visit.trip] + visit.position, 0]
         took = arrived[visit.trip, visit.position + 1] - visit.departure_s
         if (others == visit.arrival_s).sum() == 1:  # together, the order decides
@@ -121,6 +121,11 @@ def test_numbers_without_effect_are_not_written(
     noted = replace(still, note="fitted to nothing")
     assert not {"close_s", "recover", "late_follow"} & set(calibration_text(noted).split('"'))
     path = tmp_path / "calibration.json"
-    path.write_text(calibration_text(replace(noted, close_s=4.5, recover=0.2, late_follow=0.1)))
+    given = replace(noted, close_s=4.5, close_within_s=90.0, recover=0.2, late_follow=0.1)
+    path.write_text(calibration_text(given))
     found = load_calibration(path, city)
     assert (found.close_s, found.recover, found.late_follow) == (4.5, 0.2, 0.1)
+    assert found.close_within_s == 90.0
+    path.write_text(calibration_text(replace(given, close_within_s=0.0)))
+    with pytest.raises(InputError, match="close_s needs close_within_s"):
+        load_calibration(path, city)

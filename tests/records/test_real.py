@@ -30,7 +30,9 @@ def test_the_times_of_geneva_turn_out_to_be_departures(tmp_path: Path) -> None:
         DATA / "geneva", "21", "7-12", "2012-10-01..02", tmp_path / "geneva", "geneva"
     )
     assert made.fitted.doors.stamp == "departure"
-    assert 0.2 < made.fitted.doors.each_s < 2.0, "many doors: about a second for everybody"
+    doors = made.fitted.doors
+    assert 0.1 < doors.alighting_s < doors.boarding_s < 2.0, "many doors: less than a second each"
+    assert 2.0 < doors.opening_s < 10.0, "to brake, open, close and pull out"
     assert len(made.fitted.city.services) == 2
     assert patterns_of(made.fitted.city, made.records)[0].line.route == "21"
 
@@ -39,7 +41,8 @@ def test_the_times_of_geneva_turn_out_to_be_departures(tmp_path: Path) -> None:
 def test_chicago_has_schedules_and_arrivals(tmp_path: Path) -> None:
     made = import_records(DATA / "chicago-20", "", "5-11", "2019-09-03", tmp_path / "c", "c")
     assert made.fitted.doors.stamp == "arrival"
-    assert 2.0 < made.fitted.doors.each_s < 4.0, "one door: about three seconds for everybody"
+    doors = made.fitted.doors
+    assert 3.0 < doors.boarding_s < 4.5 and 1.0 < doors.alighting_s < 2.0, "people pay at one door"
     assert made.fitted.city.operations.duties, "blocks are recorded"
     assert 0 <= made.fitted.city.operations.recovery_s < 60
     assert any("the timetable is the schedule" in note for note in made.fitted.city.notes)

@@ -1,5 +1,6 @@
 """Reading TIDES tables: formats, types, and one line for what is malformed."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,26 @@ def test_times_in_utc_are_said(form: str, tmp_path: Path) -> None:
     assert said in check_folder(folder).problems
     _, found = open_records(write_tides(tmp_path / "local"))
     assert not any(each.name == "times in UTC" for each in found)
+
+
+@pytest.mark.parametrize(("zone", "hour"), [("Europe/Zurich", 9), ("America/Chicago", 2)])
+def test_times_in_utc_are_turned_to_the_time_zone_of_the_feed(
+    zone: str, hour: int, tmp_path: Path
+) -> None:
+    folder = write_tides(tmp_path, stop_visits=VISITS.replace("+01:00", "Z"))
+    agency = f"agency_name,agency_url,agency_timezone\nA,http://a,{zone}\n"
+    with zipfile.ZipFile(folder / "gtfs.zip", "w") as feed:
+        feed.writestr("agency.txt", agency)
+        feed.writestr("trips.txt", "route_id,service_id,trip_id\n")
+        feed.writestr("stop_times.txt", "trip_id,stop_id,stop_sequence\n")
+    records, found = open_records(folder)
+    assert records.visits.arrival_s[0] == hour * 3600
+    said = next(each for each in found if each.name == "times in UTC")
+    assert zone in said.done and said in check_folder(folder).problems
+    with zipfile.ZipFile(folder / "gtfs.zip", "w") as feed:
+        feed.writestr("agency.txt", agency.replace(zone, "Europe/Nowhere"))
+    with pytest.raises(InputError, match="there is no time zone 'Europe/Nowhere'"):
+        open_records(folder)
 
 
 def test_a_time_counts_from_the_midnight_of_its_own_clock(tmp_path: Path) -> None:

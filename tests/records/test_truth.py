@@ -19,6 +19,7 @@ from evenline.support.errors import InputError
 from evenline.worlds.open import open_city
 from recorded_truth import (
     DAYS,
+    DOORS_S,
     EXCHANGE_S,
     MOST_LATE_S,
     RECOVERY_S,
@@ -75,9 +76,32 @@ def test_the_bad_rows_are_found(made: Import) -> None:
 
 
 def test_the_doors_are_found_again(made: Import) -> None:
-    low, value, high = estimate(made, "exchange_s_per_passenger")
     assert made.fitted.doors.stamp == "arrival"
-    assert low <= EXCHANGE_S <= high and abs(value - EXCHANGE_S) < 0.15, (low, value, high)
+    for name in ("boarding_s_per_passenger", "alighting_s_per_passenger"):
+        low, value, high = estimate(made, name)
+        assert low <= EXCHANGE_S <= high and abs(value - EXCHANGE_S) < 0.15, (low, value, high)
+    low, _, high = estimate(made, "opening_s")
+    assert low <= 0.0 <= high and made.fitted.city.vehicle.crowding_s_per_passenger == 0.0
+
+
+@pytest.mark.parametrize("stamp", ["arrival", "departure"])
+def test_doors_that_differ_are_found_again(stamp: str, tmp_path: Path) -> None:
+    """From recorded dwells, and from stop to stop where only departures are recorded."""
+    write_records(tmp_path / "records", stamp, "doors")
+    made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "doors")
+    assert made.fitted.doors.stamp == stamp
+    for name, truth in DOORS_S.items():
+        low, value, high = estimate(made, name)
+        if stamp == "arrival":
+            assert low <= truth <= high and high - low < 0.25 * truth, (name, low, value, high)
+        else:  # boarding includes those who came while the bus stood for others
+            near = name == "boarding_s_per_passenger" and value < 1.2 * truth
+            assert near or low <= truth <= high, (name, low, value, high)
+    vehicle = open_city(str(tmp_path / "city")).city.vehicle
+    assert vehicle == made.fitted.city.vehicle and not vehicle.plain_doors
+    known = true_calibration(true_city()).mean_s[:7, 0]
+    apart = np.abs(made.fitted.calibration.mean_s[:7, 1:4].mean(axis=1) - known).max()
+    assert apart < (2.5 if stamp == "arrival" else 6.0), "a dwell that is not known is less sure"
 
 
 def test_the_running_times_are_found_again_within_their_intervals(
@@ -176,7 +200,7 @@ def test_a_fit_to_trips_drawn_again_differs_a_little(made: Import) -> None:
     apart = np.abs(again.mean_s - made.fitted.calibration.mean_s)
     assert 0.05 < apart.mean() < 5.0
     own, usual = city.vehicle, made.fitted.city.vehicle
-    assert abs(own.exchange_s_per_passenger - usual.exchange_s_per_passenger) < 0.5
+    assert 0 < abs(own.exchange_s_per_passenger - usual.exchange_s_per_passenger) < 0.5
     drawn = city.variation
     assert drawn is not None and 0.02 < drawn.day_sd < 0.51 and 0.01 < drawn.line_sd < 0.3
     assert (again.lateness_s != made.fitted.calibration.lateness_s).any()
@@ -185,7 +209,7 @@ def test_a_fit_to_trips_drawn_again_differs_a_little(made: Import) -> None:
 def test_times_of_departures_are_recognised(tmp_path: Path) -> None:
     write_records(tmp_path / "records", stamp="departure")
     made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "late")
-    low, value, high = estimate(made, "exchange_s_per_passenger")
+    low, value, high = estimate(made, "boarding_s_per_passenger")
     assert made.fitted.doors.stamp == "departure"
     assert low <= EXCHANGE_S <= high, (low, value, high)
 
@@ -196,6 +220,8 @@ def test_what_trips_have_beside_their_means_is_found_again(tmp_path: Path) -> No
     found, truth = made.fitted.calibration, rich_calibration(city)
     low, _, high = estimate(made, "extra run right behind another bus, s")
     assert low <= RICH["close_s"] <= high, (low, high)
+    low, _, high = estimate(made, "headway at which a bus is close, s")
+    assert low <= RICH["close_within_s"] <= high, (low, high)
     low, _, high = estimate(made, "share of a late start that is made up")
     assert low <= RICH["recover"] <= high, (low, high)
     low, _, high = estimate(made, "correlation of lateness with the next trip")

@@ -15,13 +15,23 @@ from hypothesis import strategies as st
 
 from evenline.city.demand import realise
 from evenline.city.embedded import embedded_city
+from evenline.city.model import Vehicle
 from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.support.errors import InputError
 from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld
-from random_cities import Day, cells, days, holds, small_city, steady
+from random_cities import (
+    Day,
+    Person,
+    cells,
+    days,
+    holds,
+    small_city,
+    steady,
+    with_own_doors,
+)
 from reference_simulator import ReferenceWorld
 from side_by_side import CELL, Ride, assert_same_day, examples, fast_world, in_turn, rides, run
 
@@ -34,6 +44,33 @@ def test_features_charges_visits_and_outcome_are_those_of_the_reference(
     day: Day, some_holds: list[float]
 ) -> None:
     assert_same_day(day, some_holds)
+
+
+@examples(80)
+@given(days(), st.data(), holds())
+def test_doors_of_every_kind_are_those_of_the_reference(
+    day: Day, data: st.DataObject, some_holds: list[float]
+) -> None:
+    city = data.draw(with_own_doors(day.city))
+    fast, _ = assert_same_day(replace(day, city=city), some_holds)
+    for visit in fast.visits:
+        if visit.hold_s == 0 and visit.boarded + visit.alighted == 0:
+            least_s = city.vehicle_of(visit.trip).min_dwell_s
+            assert visit.departure_s - visit.arrival_s == math.ceil(least_s)
+
+
+def test_a_bus_stands_for_its_doors_and_everybody_at_them() -> None:
+    """Three wait, four of five on board get off: 2 + 3 * (1 + 5 / 5) + 4 * (0.5 + 5 / 5) = 14."""
+    doors = {"opening_s": 2.0, "alighting_s_per_passenger": 0.5, "crowding_s_per_passenger": 0.2}
+    bus = Vehicle(min_dwell_s=0, exchange_s_per_passenger=1, **doors)  # type: ignore[arg-type]
+    people = [Person(0, [(0, to, (0,))]) for to in (1, 1, 1, 1, 2)]
+    people += [Person(0, [(1, 2, (0,))]) for _ in range(3)]
+    city = small_city([[0, 1, 2]], [(0, 100)], people, vehicle=bus)
+    world = FastWorld(city, steady(city), keep_visits=True)
+    run(world, CELL)
+    stood = [(v.base_dwell_s, v.departure_s - v.arrival_s) for v in world.visits]
+    assert stood == [(7, 7), (14, 14), (8, 8)], "and 2 + 4 * (0.5 + 4 / 5) = 7.2 at the end"
+    assert bus.base_dwell_s(3, 4, 5) == 14 and bus.base_dwell_s(0, 0, 9) == 0
 
 
 @examples(20)

@@ -282,6 +282,12 @@ def test_fractions_of_a_second_round_dwell_up_as_in_sumo(
             assert max(1, visit.departure_s - visit.arrival_s) == dwell
 
 
+def test_doors_that_sumo_does_not_know_are_refused() -> None:
+    city = embedded_city("town")
+    with pytest.raises(InputError, match="which SUMO does not know; use the fast world"):
+        SumoWorld(replace(city, vehicle=replace(city.vehicle, opening_s=2.0)))
+
+
 def test_every_bus_stands_and_fills_up_as_its_own_type(
     open_world: OpenWorld, tmp_path: Path
 ) -> None:

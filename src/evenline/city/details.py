@@ -4,7 +4,7 @@ A city writes one of them only if it has something to say there.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -45,7 +45,7 @@ def optional_tables(city: City) -> dict[str, str]:
             if road.shape
         ],
         "stop_details.csv": [(stop.id, stop.lane) for stop in city.stops if stop.lane],
-        "vehicles.csv": [tuple(asdict(vehicle).values()) for vehicle in city.more_vehicles],
+        "vehicles.csv": [_vehicle_row(vehicle) for vehicle in city.more_vehicles],
         "trip_details.csv": [
             (trip.id, trip.vehicle, trip.block) for trip in city.trips if trip.vehicle or trip.block
         ],
@@ -180,6 +180,15 @@ def _points(row: Row) -> tuple[tuple[float, float], ...]:
         raise InputError(
             f"{row.where}: points must be {RANGES['road_shapes.csv']['points']}"
         ) from None
+
+
+def _vehicle_row(vehicle: Vehicle) -> tuple[object, ...]:
+    if not vehicle.plain_doors:
+        raise InputError(
+            "vehicles.csv: only the bus type of the manifest may have opening_s, "
+            "alighting_s_per_passenger or crowding_s_per_passenger"
+        )
+    return tuple(getattr(vehicle, key) for key in VEHICLE)
 
 
 def _vehicle(row: Row) -> Vehicle:

@@ -97,7 +97,10 @@ class Trip:
 
 @dataclass(frozen=True)
 class Vehicle:
-    """A bus type."""
+    """A bus type.
+
+    Everybody needs as long at the door, unless one of the last three says more of the doors.
+    """
 
     capacity: int = 50
     min_dwell_s: float = 12
@@ -106,15 +109,39 @@ class Vehicle:
     max_speed_mps: float = 13.9
     accel_mps2: float = 1.2
     decel_mps2: float = 2.5
+    opening_s: float = 0.0  # to open and close the doors, when anybody gets on or off
+    alighting_s_per_passenger: float | None = None  # where the exchange is only boarding
+    crowding_s_per_passenger: float = 0.0  # added for each person on board when the bus comes
 
     @property
     def exchange_ms(self) -> int:
         """The milliseconds that one person needs at the door; SUMO counts in them too."""
         return round(1000 * self.exchange_s_per_passenger)
 
-    def base_dwell_s(self, people: int) -> int:
-        """The seconds to let people on and off, rounded up: buses leave at whole seconds."""
-        return max(math.ceil(self.min_dwell_s), -(-self.exchange_ms * people // 1000))
+    @property
+    def alighting_ms(self) -> int:
+        """The milliseconds of one person who gets off."""
+        own = self.alighting_s_per_passenger
+        return self.exchange_ms if own is None else round(1000 * own)
+
+    @property
+    def plain_doors(self) -> bool:
+        """Whether the doors are those that SUMO has too."""
+        return self.alighting_s_per_passenger is None and not (
+            self.opening_s or self.crowding_s_per_passenger
+        )
+
+    def base_dwell_s(self, boarding: int, alighting: int = 0, load: int = 0) -> int:
+        """The seconds to let people on and off, rounded up: buses leave at whole seconds.
+
+        `load` is how many are on board when the bus comes.
+        """
+        people = boarding + alighting
+        stands_ms = self.exchange_ms * boarding + self.alighting_ms * alighting
+        if people:
+            more_ms = round(1e6 * self.crowding_s_per_passenger) * load // 1000
+            stands_ms += round(1000 * self.opening_s) + more_ms * people
+        return max(math.ceil(self.min_dwell_s), -(-stands_ms // 1000))
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,6 +341,19 @@ def streets_of_routes(city: City) -> list[tuple[list[tuple[float, float]], set[s
             )
             street[1].add(service.route)
     return list(found.values())
+
+
+def doors_of(city: City) -> Ints:
+    """Milliseconds to open the doors of each trip's bus and of one who alights, and microseconds of
+    crowding; no rows if all doors are plain.
+    """
+    if all(vehicle.plain_doors for vehicle in city.vehicles):
+        return np.zeros((0, 3), np.int32)
+    rows = [
+        (round(1000 * v.opening_s), v.alighting_ms, round(1e6 * v.crowding_s_per_passenger))
+        for v in map(city.vehicle_of, range(len(city.trips)))
+    ]
+    return np.array(rows, np.int32)
 
 
 def visit_offsets(city: City) -> Ints:

@@ -34,7 +34,7 @@ from evenline.city.model import (
     Vehicle,
 )
 from evenline.city.operations import Operations
-from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, Range
+from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, VEHICLE, Range
 from evenline.city.rows import Row, csv_text, numbers, read_content, read_table
 from evenline.support.errors import InputError, choice
 from evenline.support.files import listing_of, new_folder, refuse_changed, sha256, to_json
@@ -57,7 +57,7 @@ NETWORK = "network.net.xml.gz"
 T = TypeVar("T")
 
 
-class VehicleTable(Record):
+class VehicleTable(Record, omit_defaults=True):
     """The bus type; numbers stay whole or decimal as written, because hashes depend on it."""
 
     capacity: int | float
@@ -67,6 +67,9 @@ class VehicleTable(Record):
     max_speed_mps: int | float
     accel_mps2: int | float
     decel_mps2: int | float
+    opening_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 0.0
+    alighting_s_per_passenger: Annotated[float, Meta(ge=0.0, le=600.0)] | None = None
+    crowding_s_per_passenger: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.0
 
 
 class OriginTable(Record):
@@ -206,7 +209,7 @@ def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
         format=FORMAT,
         name=city.name,
         horizon_s=city.horizon_s,
-        vehicle=VehicleTable(**asdict(city.vehicle)),
+        vehicle=_vehicle_table(city.vehicle),
         files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         origin=OriginTable(**asdict(city.origin)) if city.origin else None,
         clock=ClockTable(**asdict(city.clock)) if city.clock else None,
@@ -223,6 +226,14 @@ def _manifest(city: City, files: dict[str, bytes]) -> Manifest:
         operations=_operations_table(city.operations),
         variation=VariationTable(**asdict(city.variation)) if city.variation else None,
     )
+
+
+def _vehicle_table(vehicle: Vehicle) -> VehicleTable:
+    """The bus type without what is as usual about its doors, so that older cities keep their
+    digest.
+    """
+    values, usual = asdict(vehicle), asdict(Vehicle())
+    return VehicleTable(**{k: v for k, v in values.items() if k in VEHICLE or v != usual[k]})
 
 
 def _operations_table(operations: Operations) -> OperationsTable | None:

@@ -55,13 +55,15 @@ class People:
         off = self._alights[place] * load
         return off, min(waiting, max(self.city.vehicle_of(trip).capacity - load + off, 0.0))
 
-    def arrives(self, trip: int, place: int, second: float, headway_s: float, load: float) -> float:
-        """Let a bus take the people of a stop; returns how many pass its doors."""
+    def arrives(
+        self, trip: int, place: int, second: float, headway_s: float, load: float
+    ) -> tuple[float, float]:
+        """Let a bus take the people of a stop; returns how many alight and board."""
         waiting = self.waiting(place, second, headway_s)
         off, on = self.exchange(trip, place, waiting, load)
         self._load[trip], self._left[place] = load - off + on, waiting - on
         self._since_s[place] = max(second, self._since_s[place])
-        return off + on
+        return off, on
 
     def leaves(self, place: int, second: float) -> None:
         """Those who come from now on wait for the next bus."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evenline.city.model import Ints
+from evenline.city.model import Ints, Vehicle
 from evenline.control.event import Array, headway_behind, new_headways
 from evenline.live.events import ARRIVES, Event, Fix, Track, Tracks
 from evenline.live.feed import Snapshot
@@ -49,6 +49,12 @@ class Question(NamedTuple):
     stop: int
     at_s: float
     track: Track
+
+
+def _dwell_s(vehicle: Vehicle, off: float, on: float, load: float) -> int:
+    """How long a bus stands for people whose numbers are expected."""
+    alighting = round(off)
+    return vehicle.base_dwell_s(round(off + on) - alighting, alighting, round(load))
 
 
 class Situation:
@@ -135,8 +141,8 @@ class Situation:
         h.visited_s[visit] = second
         h.last_s[place] = max(second, int(h.last_s[place]))
         load = self.people.on_board(trip, occupied)
-        moved = self.people.arrives(trip, place, second, self.targets_s[trip][0], load)
-        self._leaves[trip] = second + self.city.vehicle_of(trip).base_dwell_s(round(moved))
+        people = self.people.arrives(trip, place, second, self.targets_s[trip][0], load)
+        self._leaves[trip] = second + _dwell_s(self.city.vehicle_of(trip), *people, load)
         expected_s = self._expected.pop((trip, stop), None)
         if expected_s is not None:
             errors = self._errors.setdefault(service, deque(maxlen=MOST_ERRORS))
@@ -237,7 +243,7 @@ class Situation:
         return (
             self.city.trips[trip].service, stop, max(round(at_s), 0), max(ahead_s, 0.0),
             max(behind_s, 0.0), *target_s, round(waiting), round(load),
-            people.rate[place, people.half_hour(at_s)], vehicle.base_dwell_s(round(off + on)),
+            people.rate[place, people.half_hour(at_s)], _dwell_s(vehicle, off, on, load),
             ahead_s >= 0, behind_s >= 0, vehicle.capacity, 0.0, queue.on_board,
         )  # fmt: skip
 

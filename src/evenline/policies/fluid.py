@@ -59,6 +59,7 @@ class Forecast(NamedTuple):
     base: Base
     first_visit: I32  # offset of each trip in the table of visits
     limits: Limits  # what the operations allow of a hold
+    doors_s: Array  # trip: to open, of one who alights, of crowding; no rows if doors are plain
 
 
 class Seen(NamedTuple):
@@ -176,6 +177,16 @@ def _allowed_s(f: Forecast, trip: int, raw: Array, hold_s: float) -> float:
 
 
 @inlined
+def _doors_s(f: Forecast, trip: int, on: float, off: float, load: float) -> float:
+    """How long people need at the doors, which open if anybody of so many on average comes."""
+    if f.doors_s.shape[0] == 0:
+        return float(f.exchange_s[trip] * (on + off))
+    doors_s, people = f.doors_s[trip], on + off
+    stands_s = f.exchange_s[trip] * on + doors_s[1] * off + doors_s[2] * load * people
+    return float(stands_s - doors_s[0] * np.expm1(-people))
+
+
+@inlined
 def _call(
     f: Forecast,
     room: Room,
@@ -195,7 +206,7 @@ def _call(
     room.cost[0] += stops.queue[stop] * max(at - since_s, 0.0) + scale * waited
     free = max(f.capacity[trip] - load + off, 0.0)
     on, rate = min(here, free), scale * f.rate[place, _half(f, at)]
-    dwell = max(f.min_dwell_s[trip], f.exchange_s[trip] * (on + off))
+    dwell = max(f.min_dwell_s[trip], _doors_s(f, trip, on, off, load))
     room.raw[event.WAITING], room.raw[event.ON_BOARD], room.raw[event.RATE] = here, load, rate
     room.raw[event.CAPACITY] = f.capacity[trip]
     leaves = at + dwell + _base_s(f, room, trip, stop, at, dwell, stops.reached_s[stop])

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S, Passengers, service_stop_offsets
-from evenline.city.model import City, service_positions, visit_offsets
+from evenline.city.model import City, doors_of, service_positions, visit_offsets
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import STOP, Array, Batch
 from evenline.control.operations import Bools, limits_of
@@ -156,6 +156,7 @@ def forecast_of(
         base=_followed(base),
         first_visit=visit_offsets(city),
         limits=limits_of(city),
+        doors_s=doors_of(city) * np.array([1e-3, 1e-3, 1e-6]),
     )
 
 

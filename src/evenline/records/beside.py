@@ -7,13 +7,16 @@ visits a stop several times, its visits are counted.
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
 from evenline.city.importers.feed import Feed, open_feed
+from evenline.city.importers.gtfs import time_zone
 from evenline.city.importers.timetable import seconds_of
 from evenline.records.clean import Found, Records
 from evenline.records.tides import FEED
+from evenline.support.errors import InputError
 
 
 def with_feed(records: Records, folder: Path) -> tuple[Records, list[Found]]:
@@ -48,6 +51,16 @@ def with_feed(records: Records, folder: Path) -> tuple[Records, list[Found]]:
     )
     trips = replace(trips, block=blocks)
     return replace(records, trips=trips, visits=replace(visits, due_s=due_s)), [found]
+
+
+def zone_beside(folder: Path) -> ZoneInfo | None:
+    """The time zone that the feed of a folder names, if there is one."""
+    path = folder / FEED
+    name = time_zone(open_feed(path)) if path.is_file() else ""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError):
+        raise InputError(f"{path}: agency.txt: there is no time zone {name!r}") from None
 
 
 def _blocks(feed: Feed, wanted: set[str]) -> dict[str, str]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from evenline.records.beside import with_feed
 from evenline.records.clean import EARTH_M, FASTEST_MPS, Found, Records, Visits, clean, said
-from evenline.records.read import of_clocks, records_of
-from evenline.records.tides import NAMES, Field, Table, fields_of, read_folder
+from evenline.records.read import local_tables, records_of
+from evenline.records.tides import NAMES, Field, Table, fields_of
 
 DRIFT_PEOPLE, DRIFT_SHARE = 3.0, 0.1
 KEPT = "kept as it is"
@@ -47,13 +47,13 @@ class Checked:
 
 def check_folder(folder: Path) -> Checked:
     """Read a folder of records and list what is wrong."""
-    tables = read_folder(folder)
+    tables, clocks = local_tables(folder)
     raw, filled = with_feed(records_of(folder, tables), folder)
     cleaned, found = clean(raw)
     trips = np.unique(cleaned.visits.trip)
     by_day = np.bincount(cleaned.trips.day[trips], minlength=len(raw.days))
     problems = (
-        *of_clocks(tables),
+        *clocks,
         *filled,
         *found,
         *_of_schemas(tables),

@@ -11,17 +11,27 @@ import numpy as np
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats, Ints
 from evenline.records.clean import Mask
-from evenline.records.estimates import HUBER, Estimate, Z, estimate, numbered, robust, within
+from evenline.records.estimates import Estimate, Z, estimate, numbered, robust, unsure, within
 from evenline.records.patterns import Driven
-from evenline.worlds.calibration import HOUR_S
+from evenline.worlds.calibration import HOUR_S, closeness
 
-PRIOR_EXCHANGE_S, PRIOR_SD_S = 4.0, 2.0  # the doors' model of `Vehicle`, and how sure it is
 LONG_RUN_S, LONG_DWELL_S = 1_800.0, 300.0
-LEAST_TRIED_S = tuple(float(second) for second in range(21))
-EACH_TRIED_S = tuple(float(each) for each in np.geomspace(0.2, 8.0, 14))
-MOST_TRIED = 20_000
-RESOLUTION_S = 0.01  # of the values that are tried
-LIKELY = 1.92  # of the log-likelihood: half of chi-square's 95 % point
+CLOSE_WITHIN_S = 120.0  # so close a bus is slow whatever its people do
+ROUNDINGS = 3  # times that the fit is corrected for dwells of whole seconds
+EXACT_S = 0.5  # clocks show whole seconds, so where dwells fit better, errors are at least:
+LEAST_ERROR_S = np.array([0.15, 0.02, 0.02, 0.002])
+OPENING, BOARDING, ALIGHTING, CROWDING = (
+    "opening_s",
+    "boarding_s_per_passenger",
+    "alighting_s_per_passenger",
+    "crowding_s_per_passenger",
+)
+PRIOR_S = {  # mean and standard deviation of what doors usually need
+    OPENING: (3.0, 3.0),
+    BOARDING: (4.0, 2.0),
+    ALIGHTING: (4.0, 2.0),
+    CROWDING: (0.0, 0.05),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,30 +50,55 @@ class Steps:
     load: Floats  # when it left the first
     stood_s: Floats  # recorded dwell at the first stop, or NaN
     begins: Mask  # whether it is the first of the service
-    close: Floats  # how close the bus was behind another one stop earlier, or NaN
+    headway_s: Floats  # behind another bus one stop earlier, or NaN
     late_s: Floats  # how late its trip started, or NaN
 
     def only(self, rows: Mask | Ints) -> "Steps":
         return Steps(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
+    def close(self, within_s: float) -> Floats:
+        """How close each bus was behind another one stop earlier; 0 if that is not known."""
+        gaps = np.nan_to_num(self.headway_s, nan=within_s).tolist()
+        return np.array([closeness(gap, within_s) for gap in gaps], float)
+
+    def people(self, second: bool) -> tuple[Floats, Floats, Floats]:
+        """Who boards and who alights at the first or the second stop, and who comes on board."""
+        if second:
+            return self.boards_there, self.there - self.boards_there, self.load
+        off = self.here - self.boards
+        return self.boards, off, np.maximum(self.load - self.boards + off, 0.0)
+
 
 @dataclass(frozen=True)
 class Doors:
-    """How long a bus stands: `least_s`, or `each_s` for everybody who gets on or off.
+    """How long a bus stands; see `evenline.city.model.Vehicle`.
 
     `stamp` says what the recorded time of a visit is: the bus's arrival or its departure.
     """
 
-    least_s: float
-    each_s: float
+    opening_s: float
+    boarding_s: float
+    alighting_s: float
+    crowding_s: float
     stamp: str
 
-    def dwell_s(self, people: Floats) -> Floats:
-        return np.maximum(np.ceil(self.least_s), np.ceil(self.each_s * people))
+    def dwell_s(self, on: Floats, off: Floats, load: Floats) -> Floats:
+        each = _columns(on, off, load) @ self.seconds
+        return np.asarray(np.ceil(each.round(6)))
+
+    @property
+    def seconds(self) -> Floats:
+        return np.array([self.opening_s, self.boarding_s, self.alighting_s, self.crowding_s])
 
 
-def steps_of(driven: Driven, city: City, close: Floats) -> Steps:
-    """The steps of all trips between neighbouring stops; `close` has a number for each visit."""
+def _columns(on: Floats, off: Floats, load: Floats) -> Floats:
+    """How often each of the four numbers counts at a stop."""
+    people = on + off
+    return np.stack([np.minimum(people, 1.0), on, off, people * load], axis=1)
+
+
+def steps_of(driven: Driven, city: City, headway_s: Floats) -> Steps:
+    """The steps of all trips between neighbouring stops, from the headway of each visit."""
     follows = (driven.trip[1:] == driven.trip[:-1]) & (np.diff(driven.position) == 1)
     row = np.flatnonzero(follows)
     on, off = np.nan_to_num(driven.boarded), np.nan_to_num(driven.alighted)
@@ -84,7 +119,7 @@ def steps_of(driven: Driven, city: City, close: Floats) -> Steps:
         np.nan_to_num(driven.load[row]),
         driven.departure_s[row] - driven.time_s[row],
         driven.position[row] == 0,
-        np.where(again, close[before], np.nan),
+        np.where(again, headway_s[before], np.nan),
         np.full(len(row), np.nan),
     )
 
@@ -92,70 +127,91 @@ def steps_of(driven: Driven, city: City, close: Floats) -> Steps:
 def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
     """How long buses stand for people, and whether times are arrivals or departures.
 
-    With recorded departures, from the dwells; otherwise from the time to the next stop. If that
-    depends on the people at the next stop rather than at this one, the recorded times are
-    departures, unless `stamp` says what they are. Only differences within a segment and hour count,
-    so that a stop where every bus is slow does not look like people. Buses wait at their first
-    stop, so it does not count either.
+    With recorded departures, from the dwells of stops where anybody gets on or off; otherwise from
+    the time to the next stop. If that depends on the people at the next stop rather than at this
+    one, the recorded times are departures, unless `stamp` says what they are. Without dwells, only
+    differences within a segment and hour count, so that a stop where every bus is slow does not
+    look like people. Buses wait at their first stop, so it does not count either.
     """
     known = bool(np.isfinite(steps.stood_s).mean() > 0.5)
     used = steps.only(~steps.begins & ((steps.stood_s < LONG_DWELL_S) | (not known)))
     group = numbered(used.place.astype(np.int64) * 48 + (used.from_s // HOUR_S).astype(int))
-    y = within(used.stood_s if known else used.to_s - used.from_s, group)
-
-    def slopes(*columns: Floats) -> tuple[Floats, Floats]:
-        return robust(y, np.stack([within(x, group) for x in columns], axis=1), used.trip)
-
-    both, errors = slopes(used.here, used.there)
+    y = used.stood_s if known else used.to_s - used.from_s
+    apart = within(y, group)
+    beside = np.stack([within(each, group) for each in (used.here, used.there)], axis=1)
+    both, errors = robust(apart, beside, used.trip)
     if not stamp:
         stamp = "departure" if not known and both[1] > both[0] else "arrival"
-    late = stamp == "departure"
-    people, boards = (used.there, used.boards_there) if late else (used.here, used.boards)
-    least, each, error, low, high = _doors(y, people, group, used.trip)
-    split, apart = slopes(boards, people - boards)
-    crowded, wrong = slopes(people, people * (used.load - used.load.mean() if len(y) else 0.0))
-    source = "recorded dwells" if known else "from stop to stop, with the doors' model as prior"
-    one, load = (f"not used: the fast world's doors {why}" for why in (
-        "need as long for one who boards as for one who alights", "do not depend on the load"
-    ))  # fmt: skip
+    columns = _columns(*used.people(stamp == "departure"))
+    if known:
+        some = columns[:, 0] > 0
+        of_doors = _four(y[some], columns[some], columns[some], used.trip[some], "recorded dwells")
+    else:
+        x = columns
+        if stamp == "departure":
+            x = columns - _came_meanwhile(columns, used, group) * apart[:, None]
+        close = within(used.close(CLOSE_WITHIN_S), group)
+        x = np.stack([_beside(within(each, group), close) for each in x.T], axis=1)
+        source = "from stop to stop, with a prior"
+        of_doors = _four(_beside(apart, close), columns, x, used.trip, source)
     what, n = "what the recorded time is", len(y)
-    return Doors(least, each, stamp), [
-        estimate("exchange_s_per_passenger", each, error, n, source),
-        Estimate("min_dwell_s", least, low, high, n, source),
-        estimate("boarding_s_per_passenger", split[0], apart[0], n, one),
-        estimate("alighting_s_per_passenger", split[1], apart[1], n, one),
-        estimate("crowding_s_per_passenger_and_load", crowded[1], wrong[1], n, load),
+    return Doors(*of_doors[0], stamp), [
+        *of_doors[1],
         estimate("people_here_s", both[0], errors[0], n, what),
         estimate("people_at_next_stop_s", both[1], errors[1], n, what),
     ]
 
 
-def _doors(
-    y: Floats, people: Floats, group: Ints, trip: Ints
-) -> tuple[float, float, float, float, float]:
-    """The least dwell and the seconds for each person that explain the times best.
+def _beside(values: Floats, other: Floats) -> Floats:
+    """What another column does not explain: a close follower is slow and finds few people."""
+    return np.asarray(values - other * (other @ values) / max(float(other @ other), 1e-9))
 
-    Returns both, the standard error of the second, and the interval of the first: values that are
-    not much worse. Dwells are whole seconds, as in the fast world.
+
+def _came_meanwhile(columns: Floats, used: Steps, group: Ints) -> Floats:
+    """What one more second on the way adds to each column at the stop that follows.
+
+    A bus that is late for any reason finds more people there; that is not what they cost.
     """
-    some = slice(None, None, max(1, len(y) // MOST_TRIED))
-    y, people, group, trip = y[some], people[some], numbered(group[some]), trip[some]
-    scale = max(1.4826 * float(np.median(np.abs(y))), 1e-6)
+    people = np.bincount(group, columns[:, 1]) / (HOUR_S * len(np.unique(used.day)))
+    rate, used_doors = people[group], np.bincount(group, columns[:, 0]) / np.bincount(group)
+    none = np.zeros(len(group))
+    return np.stack([rate * (1 - used_doors[group]), rate, none, rate * used.load], axis=1)
 
-    def loss(least: float, each: float) -> float:
-        dwell = Doors(least, each, "").dwell_s(people)
-        rest = np.abs(y - within(dwell, group)) / scale
-        huber = np.where(rest <= HUBER, rest**2 / 2, HUBER * (rest - HUBER / 2)).sum()
-        return float(huber + ((each - PRIOR_EXCHANGE_S) / PRIOR_SD_S) ** 2 / 2)
 
-    tried = {(m, e): loss(m, e) for m in LEAST_TRIED_S for e in EACH_TRIED_S}
-    best = min(tried, key=tried.__getitem__)
-    for width in (0.4, 0.1, 0.03, 0.01):
-        near = best[1] * (1 + np.linspace(-width, width, 9))
-        tried |= {(best[0], float(e)): loss(best[0], float(e)) for e in near}
-        best = min(tried, key=tried.__getitem__)
-    profile = {m: min(v for (own, _), v in tried.items() if own == m) for m in LEAST_TRIED_S}
-    near_best = [m for m, value in profile.items() if value - tried[best] < LIKELY]
-    _, error = robust(y, within(np.maximum(best[0], best[1] * people), group)[:, None], trip)
-    wide = max(float(error[0]) * best[1], RESOLUTION_S / Z)
-    return best[0], round(best[1], 3), wide, max(min(near_best) - 1, 0.0), max(near_best) + 1
+def _four(
+    y: Floats, columns: Floats, x: Floats, trip: Ints, source: str
+) -> tuple[tuple[float, float, float, float], list[Estimate]]:
+    """The four numbers of the doors, fitted together; `x` is what the columns tell of the times.
+
+    A number that is not positive is taken as 0, and so is crowding that may be 0.
+    """
+    mean = np.array([usual for usual, _ in PRIOR_S.values()])
+    value, error = _fitted(y, columns, x, trip, mean)
+    kept = value > np.array([0.0, 0.0, 0.0, Z * error[3]])
+    used, less = _fitted(y, columns * kept, x * kept, trip, mean * kept)
+    estimates = []
+    for i, name in enumerate(PRIOR_S):
+        if not np.abs(x[:, i]).max(initial=0.0) > 0:
+            why = f"not identifiable; assumed {used[i]:g}"
+            estimates.append(unsure(name, float(used[i]), len(y), why))
+        elif kept[i]:
+            estimates.append(estimate(name, used[i], less[i], len(y), source))
+        else:
+            why = "may be 0" if value[i] > 0 else "not positive"
+            estimates.append(estimate(name, value[i], error[i], len(y), f"{why}; assumed 0"))
+    opening, boarding, alighting, crowding = (used * kept).round(4).tolist()
+    return (opening, boarding, alighting, crowding), estimates
+
+
+def _fitted(
+    y: Floats, columns: Floats, x: Floats, trip: Ints, mean: Floats
+) -> tuple[Floats, Floats]:
+    """A robust fit of dwells that are rounded up to whole seconds, as in the fast world."""
+    sd = np.array([sd for _, sd in PRIOR_S.values()])
+    value, error = robust(y, x, trip, (mean, sd))
+    for _ in range(ROUNDINGS):
+        stands = columns @ value
+        rounded = np.ceil(stands) - stands
+        value, error = robust(y - rounded, x, trip, (mean, sd))
+    exact = len(y) and float(np.median(np.abs(y - rounded - x @ value))) < EXACT_S
+    return value, np.maximum(error, LEAST_ERROR_S) if exact else error

@@ -13,6 +13,7 @@ from evenline.records.people import spread_of
 
 Z = 1.96
 HUBER = 1.345
+ROUNDS = 20
 NAN = float("nan")
 
 
@@ -64,18 +65,26 @@ def numbered(group: Ints) -> Ints:
     return np.unique(group, return_inverse=True)[1].astype(np.int32)
 
 
-def robust(y: Floats, x: Floats, cluster: Ints, rounds: int = 20) -> tuple[Floats, Floats]:
-    """Slopes without intercept by Huber's weights, and their standard errors over clusters."""
+def robust(
+    y: Floats, x: Floats, cluster: Ints, prior: tuple[Floats, Floats] | None = None
+) -> tuple[Floats, Floats]:
+    """Slopes without intercept by Huber's weights, and their standard errors over clusters.
+
+    `prior` gives means and standard deviations that the slopes are believed to have beforehand.
+    """
+    mean, sd = prior or (np.zeros(x.shape[1]), np.full(x.shape[1], np.inf))
     weight: Floats = np.ones(len(y))
     slope: Floats = np.zeros(x.shape[1])
     inverse: Floats = np.eye(x.shape[1])
-    for _ in range(rounds):
-        inverse = np.asarray(np.linalg.pinv(x.T @ (weight[:, None] * x)), np.float64)
-        slope = inverse @ (x.T @ (weight * y))
+    belief: Floats = np.zeros(x.shape[1])
+    for _ in range(ROUNDS):
+        inverse = np.asarray(np.linalg.pinv(x.T @ (weight[:, None] * x) + np.diag(belief)))
+        slope = inverse @ (x.T @ (weight * y) + belief * mean)
         rest = y - x @ slope
         scale = max(1.4826 * float(np.median(np.abs(rest))) if len(rest) else 1.0, 1e-6)
+        belief = (scale / sd) ** 2
         weight = np.minimum(1.0, HUBER / np.maximum(np.abs(rest) / scale, 1e-9))
     rest, group = (y - x @ slope) * weight, numbered(cluster)
     score = np.stack([np.bincount(group, rest * column) for column in x.T], axis=1)
-    meat = score.T @ score
+    meat = score.T @ score + np.diag(belief * scale**2)
     return slope, np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0.0))

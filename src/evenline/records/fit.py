@@ -18,7 +18,7 @@ from evenline.records.estimates import Estimate, estimate, unsure
 from evenline.records.people import Spread
 from evenline.records.runs import (
     all_places,
-    closeness_of,
+    headways_of,
     means_of,
     react,
     runs_of,
@@ -63,12 +63,7 @@ class Fitted:
 
 def observe(built: Built, stamp: str = "") -> Observed:
     """The steps, doors and starts of a city built from records."""
-    ahead_s, _ = built.city.headway_targets()
-    target = np.zeros(int(built.driven.trip.max()) + 1)
-    for number, row in enumerate(built.order):
-        target[list(built.planned.seen[row])] = ahead_s[number]
-    close = closeness_of(built.driven, target[built.driven.trip], built.city)
-    steps = steps_of(built.driven, built.city, close)
+    steps = steps_of(built.driven, built.city, headways_of(built.driven, built.city))
     doors, estimates = fit_doors(steps, stamp)
     starts, more = starts_of(built, doors)
     steps = replace(steps, late_s=starts.late_of(steps.trip))
@@ -97,7 +92,11 @@ def fit(built: Built, sources: dict[str, str]) -> Fitted:
 def city_with(city: City, doors: Doors, starts: Starts) -> City:
     """A city whose buses have these doors and, where vehicles are recorded, these layovers."""
     vehicle = replace(
-        city.vehicle, min_dwell_s=doors.least_s, exchange_s_per_passenger=doors.each_s
+        city.vehicle,
+        exchange_s_per_passenger=doors.boarding_s,
+        opening_s=doors.opening_s,
+        alighting_s_per_passenger=doors.alighting_s,
+        crowding_s_per_passenger=doors.crowding_s,
     )
     rest = starts.recovery_s
     operations = Operations() if rest is None else Operations(duties=True, recovery_s=rest)
@@ -105,16 +104,19 @@ def city_with(city: City, doors: Doors, starts: Starts) -> City:
 
 
 def calibrate(
-    city: City, seen: Observed, sources: dict[str, str]
+    city: City, seen: Observed, sources: dict[str, str], within_s: float = 0.0
 ) -> tuple[Calibration, list[Estimate]]:
-    """The running times and the lateness of a city whose doors are known."""
+    """The running times and the lateness of a city whose doors are known.
+
+    `within_s` gives the headways at which buses are close, if that is not to be fitted.
+    """
     steps, doors = seen.steps, seen.doors
     runs = runs_of(steps, city, doors)
-    reaction, reactions = react(steps, runs, means_of(runs, city)[0], city)
+    reaction, reactions = react(steps, runs, means_of(runs, city)[0], city, within_s)
     runs = without(runs, steps, reaction, means_of(runs, city)[0], city)
     mean, estimates = means_of(runs, city)
-    first = steps.begins
-    stands = doors.dwell_s(steps.here[first]).mean() if first.any() else 0.0
+    first = steps.only(steps.begins).people(second=False)
+    stands = doors.dwell_s(*first).mean() if steps.begins.any() else 0.0
     leaving = doors.stamp == "departure" or bool(np.isfinite(steps.stood_s).any())
     found = fit_runs(city, runs, -round(float(stands)) if leaving else 0, sources, mean, False)
     found = split_pace(found, runs, mean, city)
@@ -123,6 +125,7 @@ def calibrate(
         noise_s=all_places(found.noise_s),
         lateness_s=lateness_of(seen.starts, len(city.services)).round(1),
         close_s=reaction.close_s,
+        close_within_s=reaction.within_s if reaction.close_s else 0.0,
         recover=reaction.recover,
         late_follow=late_follow(seen.starts),
     ), [*reactions, *estimates]
@@ -155,7 +158,7 @@ def resampled(
     city = replace(city, vehicle=vehicle, variation=_variation_again(built, rng))
     share, error = best.residuals["correlation_of_followers"], _error_of_followers(seen, best)
     follow = round(share_copied(share + error * float(rng.standard_normal())), 4)
-    return city, replace(calibrate(city, other, {})[0], follow=follow)
+    return city, replace(calibrate(city, other, {}, best.close_within_s)[0], follow=follow)
 
 
 def _error_of_followers(seen: Observed, found: Calibration) -> float:

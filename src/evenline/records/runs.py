@@ -12,9 +12,9 @@ import numpy as np
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats, Ints
 from evenline.records.doors import LONG_RUN_S, Doors, Steps
-from evenline.records.estimates import Estimate, Z, estimate, robust, unsure
+from evenline.records.estimates import HUBER, Estimate, Z, estimate, robust, unsure
 from evenline.records.patterns import Driven
-from evenline.worlds.calibration import HOUR_S, Calibration, Runs, closeness, quantile_levels
+from evenline.worlds.calibration import HOUR_S, Calibration, Runs, quantile_levels
 
 FEW = 5.0  # runs at which a segment's own mean weighs as much as the line's speed
 LINE_FEW = 50.0  # runs at which a line's hour weighs as much as its day
@@ -22,6 +22,9 @@ HOUR_FEW = 20.0
 FAR = 5.0  # standard deviations
 PACE_FEW = 20.0  # trips at which a service's own spread weighs as much as that of all
 VERY_LATE_S = 900.0  # such a start is a breakdown, not lateness that a driver makes up
+REACTIONS = ("extra run right behind another bus, s", "share of a late start that is made up")
+CLOSE_TRIED_S = (30.0, 45.0, 60.0, 80.0, 100.0, 125.0, 150.0, 180.0, 220.0, 300.0)
+LIKELY = 1.92  # of the log-likelihood: half of chi-square's 95 % point
 LEAST_SEEN = 100  # runs of close followers or of late trips, to say anything of them
 
 
@@ -33,9 +36,10 @@ def runs_of(steps: Steps, city: City, doors: Doors) -> Runs:
     leaves, arrives = steps.from_s, steps.to_s
     if doors.stamp == "arrival":
         known = steps.begins & np.isfinite(steps.stood_s)
-        leaves = leaves + np.where(known, steps.stood_s, doors.dwell_s(steps.here))
+        stood_s = doors.dwell_s(*steps.people(second=False))
+        leaves = leaves + np.where(known, steps.stood_s, stood_s)
     else:
-        arrives = arrives - doors.dwell_s(steps.there)
+        arrives = arrives - doors.dwell_s(*steps.people(second=True))
     return Runs(
         steps.place.astype(float),
         steps.trip.astype(float),
@@ -171,51 +175,73 @@ class Reaction:
     """How runs depend on other buses and on the timetable: see `Calibration`."""
 
     close_s: float
+    within_s: float
     recover: float
 
 
-def closeness_of(driven: Driven, targets_s: Floats, city: City) -> Floats:
-    """How close each visit was behind the service's one before, by the trip's target headway."""
+def headways_of(driven: Driven, city: City) -> Floats:
+    """How long each visit was behind the service's one before; NaN if it was the first."""
     place = service_stop_offsets(city)[driven.service] + driven.position
     order = np.lexsort((driven.time_s, place, driven.day))
     same = (np.diff(place[order]) == 0) & (np.diff(driven.day[order]) == 0)
     found = np.full(len(driven), np.nan)
-    row = order[1:][same]
-    gap_s = np.diff(driven.time_s[order])[same]
-    found[row] = [
-        closeness(float(gap), float(target)) if target > 0 else np.nan
-        for gap, target in zip(gap_s, targets_s[row], strict=True)
-    ]
+    found[order[1:][same]] = np.diff(driven.time_s[order])[same]
     return found
 
 
-def react(steps: Steps, runs: Runs, mean: Floats, city: City) -> tuple[Reaction, list[Estimate]]:
-    """Fit how much slower close followers run, and how much of a late start is made up.
+def react(
+    steps: Steps, runs: Runs, mean: Floats, city: City, within_s: float = 0.0
+) -> tuple[Reaction, list[Estimate]]:
+    """Fit how runs depend on the headway, and how much of a late start is made up.
 
     The headway is that of one stop earlier: an error in the time of this stop would make the
     headway longer and the run shorter. The first segment does not count, since a start is late also
-    where only its first record is.
+    where only its first record is. Without `within_s`, what explains the runs best is close.
     """
-    place, hour = runs.place.astype(int), _hour(runs, mean)
-    rest = runs.seconds - mean[place, hour]
-    parts = _parts(mean, city)[place]
-    late_s = np.where(np.abs(steps.late_s) < VERY_LATE_S, steps.late_s, np.nan)
-    both = np.stack([np.nan_to_num(steps.close), -np.nan_to_num(late_s) * parts], axis=1)
-    used = ~steps.begins & np.isfinite(steps.close)
-    x = np.column_stack([both, np.ones(len(rest))])[used]
-    slope, error = robust(rest[used], x, runs.trip[used].astype(np.int32))
-    found, estimates = [], []
-    names = ("extra run right behind another bus, s", "share of a late start that is made up")
-    for name, value, wrong, column in zip(names, slope, error, x.T, strict=False):
-        seen = int((column != 0).sum())
-        if seen < LEAST_SEEN:
-            estimates.append(unsure(name, 0.0, seen, "too few such runs; assumed 0"))
-            found.append(0.0)
-            continue
-        note = "" if value > 0 else "not positive; assumed 0"
-        estimates.append(estimate(name, value, wrong, seen, note))
-        found.append(round(max(float(value), 0.0), 4))
-    return Reaction(found[0], min(found[1], 1.0)), estimates
+    place = runs.place.astype(int)
+    rest = runs.seconds - mean[place, _hour(runs, mean)]
+    used = ~steps.begins & np.isfinite(steps.headway_s)
+    hurry = -_late_s(steps) * _parts(mean, city)[place]
+    y, some, fits = rest[used], steps.only(used), {}
+    beside = np.column_stack([hurry[used], np.ones(len(y))])
+    spread = max(1.4826 * float(np.median(np.abs(y))), 1e-6) if len(y) else 1.0
+    for tried in (within_s,) if within_s else CLOSE_TRIED_S:
+        x = np.column_stack([some.close(tried), beside])
+        slope, error = robust(y, x, some.trip)
+        fits[tried] = (_loss((y - x @ slope) / spread), slope, error, (x != 0).sum(axis=0))
+    enough = [tried for tried, fit in fits.items() if fit[3][0] >= LEAST_SEEN] or list(fits)[-1:]
+    best_s = min(enough, key=lambda tried: fits[tried][0])
+    least, slope, error, seen = fits[best_s]
+    found = [_positive(REACTIONS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
+    close_s, recover = (round(max(each.value, 0.0), 4) if each.sure else 0.0 for each in found)
+    if close_s and not within_s:
+        likely = [tried for tried in enough if fits[tried][0] - least < LIKELY]
+        found.append(_likely("headway at which a bus is close, s", best_s, likely, len(y)))
+    return Reaction(close_s, best_s, min(recover, 1.0)), found
+
+
+def _loss(rest: Floats) -> float:
+    """Huber's loss in units of the spread, which is a log-likelihood if nothing is far out."""
+    far = np.abs(rest)
+    return float(np.where(far <= HUBER, far**2 / 2, HUBER * (far - HUBER / 2)).sum())
+
+
+def _positive(name: str, value: float, error: float, seen: int) -> Estimate:
+    if seen < LEAST_SEEN:
+        return unsure(name, 0.0, seen, "too few such runs; assumed 0")
+    return estimate(name, value, error, seen, "" if value > 0 else "not positive; assumed 0")
+
+
+def _likely(name: str, value: float, likely: list[float], count: int) -> Estimate:
+    """The best of some values that were tried, with an interval that ends at the next ones."""
+    low = max((each for each in CLOSE_TRIED_S if each < min(likely)), default=0.0)
+    high = min((each for each in CLOSE_TRIED_S if each > max(likely)), default=2 * value)
+    return Estimate(name, value, low, high, count, "the best of some that were tried")
+
+
+def _late_s(steps: Steps) -> Floats:
+    """How late trips started; 0 where that is not known."""
+    return np.nan_to_num(np.where(np.abs(steps.late_s) < VERY_LATE_S, steps.late_s, 0.0))
 
 
 def _parts(mean: Floats, city: City) -> Floats:
@@ -227,9 +253,8 @@ def _parts(mean: Floats, city: City) -> Floats:
 
 def without(runs: Runs, steps: Steps, reaction: Reaction, mean: Floats, city: City) -> Runs:
     """The runs as they would be without other buses and on time."""
-    late_s = np.where(np.abs(steps.late_s) < VERY_LATE_S, steps.late_s, 0.0)
-    extra = reaction.close_s * np.nan_to_num(steps.close)
-    extra -= reaction.recover * np.nan_to_num(late_s) * _parts(mean, city)[runs.place.astype(int)]
+    extra = reaction.close_s * steps.close(reaction.within_s)
+    extra -= reaction.recover * _late_s(steps) * _parts(mean, city)[runs.place.astype(int)]
     return replace(runs, seconds=np.maximum(runs.seconds - extra, 1.0))
 
 

@@ -97,7 +97,8 @@ def _came_s(built: Built, doors: Doors, day: Mapping[int, int]) -> dict[int, flo
     first = driven.first_rows()
     last = np.append(first[1:], len(driven)) - 1
     stops = np.array([len(pattern.places) for pattern in built.patterns])
-    stands = doors.dwell_s(np.nan_to_num(driven.alighted[last]))
+    off = np.nan_to_num(driven.alighted[last])
+    stands = doors.dwell_s(np.zeros(len(last)), off, off)
     end_s = driven.time_s[last] + (0.0 if doors.stamp == "departure" else stands)
     whole = driven.position[last] == stops[driven.service[last]] - 1
     ended = dict(zip(driven.trip[last[whole]].tolist(), end_s[whole].tolist(), strict=True))

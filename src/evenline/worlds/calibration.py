@@ -44,7 +44,7 @@ RANGES = {  # of the numbers in a file
     "pace": (-1.0, 1000.0),
     "lateness_s": (-86_400.0, 86_400.0),
 }
-OPTIONAL = ("note", "close_s", "recover", "late_follow")  # not written where they have no effect
+OPTIONAL = ("note", "close_s", "close_within_s", "recover", "late_follow")  # written with effect
 HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
 
@@ -66,6 +66,7 @@ class Calibration:
     lateness_s: Floats | None = None  # service, quantile: how late trips reach their first stop
     note: str = ""  # what every result of the fast world must say of it
     close_s: float = 0.0  # what a run takes longer right behind another bus; see `closeness`
+    close_within_s: float = 0.0  # headways from which on another bus is not close
     recover: float = 0.0  # share of a late start that a trip makes up on its way
     late_follow: float = 0.0  # share of trips that start as late as the previous trip
 
@@ -261,9 +262,9 @@ def _least(place: Any, y: Floats, places: int) -> Floats:
 
 
 @shared
-def closeness(headway_s: float, target_s: float) -> float:
-    """How close a bus is behind another: 1 right behind it, 0 from half the target headway on."""
-    return max(1.0 - 2.0 * headway_s / target_s, 0.0) if target_s > 0.0 else 0.0
+def closeness(headway_s: float, within_s: float) -> float:
+    """How close a bus is behind another: 1 right behind it, 0 from `within_s` on."""
+    return max(1.0 - headway_s / within_s, 0.0) if within_s > 0.0 else 0.0
 
 
 def share_copied(correlation: float) -> float:
@@ -323,6 +324,7 @@ class _File(Record, kw_only=True):
     lateness_s: Table | None = None
     note: Line = ""
     close_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 0.0
+    close_within_s: Annotated[float, Meta(ge=0.0, le=3_600.0)] = 0.0
     recover: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
     late_follow: Annotated[float, Meta(ge=0.0, le=0.5)] = 0.0
 
@@ -363,6 +365,8 @@ def load_calibration(path: Path, city: City) -> Calibration:
             f"{path} was fitted to other streets, stops, timetable or vehicle than those of "
             f"{city.name}; fit one with: evenline calibrate"
         )
+    if found.close_s and not found.close_within_s:
+        raise InputError(f"{path}: close_s needs close_within_s; import the records again")
     first_s = min(trip.departure_s for trip in city.trips) + found.start_delay_s
     if not 0 <= first_s < city.horizon_s:
         when = "a bus before the day begins" if first_s < 0 else "every bus after the day ends"
@@ -389,6 +393,7 @@ def load_calibration(path: Path, city: City) -> Calibration:
         residuals=found.residuals,
         note=found.note,
         close_s=found.close_s,
+        close_within_s=found.close_within_s,
         recover=found.recover,
         late_follow=found.late_follow,
         mean_s=tables["mean_s"],

@@ -120,7 +120,7 @@ def mean_dwells(city: City) -> Floats:
     """The seconds that a bus is expected to stand at each service-stop, at demand 1.00.
 
     A leg that several services carry counts for each by its share of trips. A service has the
-    doors of its first bus.
+    doors of its first bus. As many alight as board, and crowding is left out.
     """
     first = service_stop_offsets(city)
     people, place = np.zeros(int(first[-1])), service_positions(city.services)
@@ -135,9 +135,10 @@ def mean_dwells(city: City) -> Floats:
             for service in services:
                 for stop in (int(journeys.leg_board[leg]), int(journeys.leg_alight[leg])):
                     people[first[service] + place[service, stop]] += share
-    least, each = np.zeros(len(people)), np.zeros(len(people))
+    least, each, opening = np.zeros((3, len(people)))
     for service, own in enumerate(city.trips_of):
         vehicle = city.vehicle_of(own[0]) if own else city.vehicle
         here = slice(first[service], first[service + 1])
-        least[here], each[here] = vehicle.min_dwell_s, vehicle.exchange_s_per_passenger
-    return np.maximum(least, each * people)
+        least[here], opening[here] = vehicle.min_dwell_s, vehicle.opening_s
+        each[here] = (vehicle.exchange_ms + vehicle.alighting_ms) / 2000
+    return np.maximum(least, each * people + opening * -np.expm1(-people))

@@ -252,7 +252,7 @@ def arrivals(s: Static, d: Day, h: Headways, now: int) -> int:
             first = bus.first_visit
             d.num[0].trips_done += 1
             d.num[0].trip_seconds += now - d.visit[first].visited_s
-            base = _base_dwell_s(d, trip, d.alighting[first + stop])
+            base = _base_dwell_s(s, d, trip, 0, d.alighting[first + stop])
             leaves = _exchange(s, d, trip, stop, base, 0.0)
             if d.onward.shape[0]:
                 _turn_round(s, d, trip, leaves)
@@ -426,7 +426,7 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
     raw[event.WAITING] = waiting
     raw[event.ON_BOARD] = bus.load
     raw[event.RATE] = s.times[d.num[0].level, half_hour(s, now), place].rate_per_s
-    raw[event.BASE_DWELL] = _base_dwell_s(d, trip, alighting + boarding)
+    raw[event.BASE_DWELL] = _base_dwell_s(s, d, trip, boarding, alighting)
     raw[event.BUS_AHEAD] = 1.0 if gap >= 0 else 0.0
     raw[event.BUS_BEHIND] = 1.0 if behind >= 0 else 0.0
     raw[event.CAPACITY] = bus.capacity
@@ -435,10 +435,22 @@ def _describe(s: Static, d: Day, h: Headways, i: int, now: int) -> None:
 
 
 @inlined
-def _base_dwell_s(d: Day, trip: int, people: int) -> int:
+def _base_dwell_s(s: Static, d: Day, trip: int, boarding: int, alighting: int) -> int:
     """The kernel's form of `Vehicle.base_dwell_s`."""
-    bus = d.trip[trip]
-    return int(max(bus.min_dwell_s, (int(bus.exchange_ms) * people + 999) // 1000))
+    bus, people = d.trip[trip], boarding + alighting
+    stands_ms = int(bus.exchange_ms) * people
+    if s.doors.shape[0] and people > 0:
+        opening_ms, board_ms, alight_ms = _doors_ms(s, d, trip)
+        stands_ms = opening_ms + board_ms * boarding + alight_ms * alighting
+    return int(max(bus.min_dwell_s, (stands_ms + 999) // 1000))
+
+
+@inlined
+def _doors_ms(s: Static, d: Day, trip: int) -> tuple[int, int, int]:
+    """The milliseconds to open the doors, of one who boards, and of one who alights."""
+    bus, own = d.trip[trip], s.doors[trip]
+    more_ms = int(own[2]) * int(bus.load) // 1000
+    return int(own[0]), int(bus.exchange_ms) + more_ms, int(own[1]) + more_ms
 
 
 @inlined
@@ -498,7 +510,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
         d.left_s[trip] = leaves
     behind = 0.0
     if s.close_s > 0.0 and d.raw[i, event.BUS_AHEAD] > 0.0:
-        behind = closeness(d.raw[i, event.HEADWAY_AHEAD], d.raw[i, event.TARGET_AHEAD])
+        behind = closeness(d.raw[i, event.HEADWAY_AHEAD], s.close_within_s)
     at = leaves + _run_s(s, d, trip, stop, leaves, behind)
     if d.disrupted.shape[0]:
         at = _pass_closed(s, d, trip, stop, leaves, at)
@@ -564,14 +576,18 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     One person passes the door at a time. Waiting people board before anyone alights, while there is
     room. People who come before the bus has finished board too, and extend its stop. The hold is
     added after that; people who come during the hold board without delaying the bus. Those who
-    boarded last alight first; only passengers who change have an identity.
+    boarded last alight first; only passengers who change have an identity. The first person waits
+    until the doors are open.
     """
     bus, num = d.trip[trip], d.num[0]
-    capacity, exchange_ms = bus.capacity, int(bus.exchange_ms)
+    capacity, board_ms = bus.capacity, int(bus.exchange_ms)
+    opening_ms, alight_ms = 0, board_ms
+    if s.doors.shape[0]:
+        opening_ms, board_ms, alight_ms = _doors_ms(s, d, trip)
     now, visit, place = num.now_s, bus.first_visit + stop, bus.first_place + stop
     load = aboard = bus.load
     alighting, changing = int(d.alighting[visit]), d.visit[visit].changing
-    free_ms, done, boarded = 1000 * int(now), now + int(bus.min_dwell_s), 0
+    free_ms, done, boarded = 1000 * int(now) + opening_ms, now + int(bus.min_dwell_s), 0
     leaves = done
     holding = False
     while True:
@@ -586,9 +602,11 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
             _board(s, d, trip, place, best, at)
             aboard += 1
             boarded += 1
+            each_ms = board_ms
         elif alighting > 0:
             alighting -= 1
             aboard -= 1
+            each_ms = alight_ms
             if changing >= 0 and d.rider[changing].number == alighting:
                 _count(d, s.horizon_s, at, 1, -1)
                 _join(s, d, changing + 1, at)
@@ -603,7 +621,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
             continue
         if free_ms <= 1000 * (at - 1):
             free_ms = 1000 * at
-        free_ms += exchange_ms
+        free_ms += each_ms
         if not holding:
             done = max(done, (free_ms + 999) // 1000)
     left = _left_behind(s, d, place, leaves) if aboard >= capacity else 0

@@ -122,6 +122,8 @@ class Static(NamedTuple):
     late_coins: int  # of COINS: how often a trip is as late as the previous trip
     made_up: F64  # place: what a run makes up of each second of a late start; or no rows
     close_s: float  # what a run takes longer right behind another bus
+    close_within_s: float  # headways from which on another bus is not close
+    doors: I32  # trip: milliseconds to open, of one who alights, microseconds of crowding; or none
     again: I32  # the class of those whom a bus left at a place; no rows if none breaks down
 
 

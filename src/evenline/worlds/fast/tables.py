@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
-from evenline.city.model import City, Service, service_positions
+from evenline.city.model import City, Service, doors_of, service_positions
 from evenline.city.operations import BREAKDOWN, CLOSED, SLOW
 from evenline.control.event import RAW_FEATURES, Headways, new_headways
 from evenline.control.operations import disruptions_of, limits_of
@@ -73,6 +73,8 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         late_coins=round(calibration.late_follow * layout.COINS),
         made_up=_made_up(city, calibration),
         close_s=float(calibration.close_s),
+        close_within_s=float(calibration.close_within_s),
+        doors=doors_of(city),
         again=queues.again,
     )
 

@@ -59,6 +59,11 @@ class SumoWorld:
                 f"{city.name}: its buses come with its SUMO scenario, which has no duties and no "
                 "disruptions of ours; use the fast world"
             )
+        if not all(vehicle.plain_doors for vehicle in city.vehicles):
+            raise InputError(
+                f"{city.name}: its buses have opening_s, alighting_s_per_passenger or "
+                "crowding_s_per_passenger, which SUMO does not know; use the fast world"
+            )
         self.executed_s = np.zeros(0)
         self._tables = OwnTables(city) if city.own_buses else Tables(city)
         self._limits, self._first_visit = limits_of(city), visit_offsets(city)
