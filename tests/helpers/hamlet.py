@@ -151,6 +151,13 @@ def write_hamlet(folder: Path, tables: dict[str, bytes] | None = None) -> Path:
     return folder
 
 
+DOORS = {
+    "opening_s": 2.0,
+    "alighting_s_per_passenger": 1.5,
+    "crowding_s_per_passenger": 0.02,
+}
+
+
 def write_detailed(folder: Path) -> Path:
     """The hamlet with everything that a city may say."""
     details = {name: text.encode() for name, text in DETAILS.items()}
@@ -174,6 +181,7 @@ def seal_whole(folder: Path) -> None:
         origin={"lat": 46.2, "lon": 6.1},
         clock={"date": "2012-10-01", "start_s": 21_600, "zone": "Europe/Zurich"},
         notes=["demand is synthetic"],
+        vehicle=MANIFEST["vehicle"] | DOORS,
         variation={"days": 1.5, "day_sd": 0.1, "line_sd": 0.0},
         operations={
             "hold_at": "terminals",

@@ -95,7 +95,7 @@ def test_doors_that_differ_are_found_again(stamp: str, tmp_path: Path) -> None:
         if stamp == "arrival":
             assert low <= truth <= high and high - low < 0.25 * truth, (name, low, value, high)
         else:  # boarding includes those who came while the bus stood for others
-            near = name == "boarding_s_per_passenger" and value < 1.2 * truth
+            near = name == "boarding_s_per_passenger" and abs(value - truth) < 0.2 * truth
             assert near or low <= truth <= high, (name, low, value, high)
     vehicle = open_city(str(tmp_path / "city")).city.vehicle
     assert vehicle == made.fitted.city.vehicle and not vehicle.plain_doors
