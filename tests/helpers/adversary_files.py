@@ -188,6 +188,8 @@ def calibration_of(city: City) -> dict[str, Any]:
         "close_within_s": 90.0,
         "recover": 0.2,
         "late_follow": 0.1,
+        "jam_near": 0.9,
+        "jam_far": 0.3,
     }
 
 

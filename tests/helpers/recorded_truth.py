@@ -45,6 +45,8 @@ RICH: dict[str, Any] = {
     "recover": 0.3,
     "late_follow": 0.25,
 }
+JAM = {"jam_near": 0.9, "jam_far": 0.4}
+LONG_S = 240.0  # the longest delay of a jam; every tenth bus is in one
 
 
 def true_city() -> City:
@@ -111,6 +113,15 @@ def rich_calibration(city: City) -> Calibration:
     )
 
 
+def jammed_calibration(city: City) -> Calibration:
+    """A few long delays, in which the buses behind are held up, too; starts that differ."""
+    plain = true_calibration(city)
+    noise_s = plain.noise_s.copy()
+    noise_s[:, -NOISE_QUANTILES // 10 :] = np.linspace(60.0, LONG_S, NOISE_QUANTILES // 10 + 1)
+    late_s = np.tile(150.0 * np.linspace(-1.0, 1.0, LATE_QUANTILES), (2, 1))
+    return replace(plain, noise_s=noise_s, lateness_s=late_s, **JAM)
+
+
 def city_with_doors() -> City:
     """The same with doors that open slowly, let people off quickly and are crowded."""
     city, doors = true_city(), {k: v for k, v in DOORS_S.items() if k[:8] != "boarding"}
@@ -136,6 +147,7 @@ MADE = {
     "rich": (true_city, rich_calibration),
     "shared": (shared_city, shared_calibration),
     "doors": (city_with_doors, true_calibration),
+    "jams": (true_city, jammed_calibration),
 }
 
 

@@ -18,6 +18,7 @@ from evenline.worlds.calibration import (
     Calibration,
     calibration_text,
     closeness,
+    jam_share,
     load_calibration,
 )
 from evenline.worlds.fast.world import FastWorld
@@ -64,6 +65,39 @@ def test_a_bus_right_behind_another_runs_slower(city: City, still: Calibration) 
             assert took == int(usual + 40.0 * behind + 0.5)
             slowed += behind > 0
     assert slowed > 20
+
+
+def test_a_jam_holds_up_the_next_bus_by_a_share_that_falls_with_the_headway(
+    city: City, still: Calibration
+) -> None:
+    """The draws of a day do not depend on jams, so a day without them tells the noise."""
+    stop, service = 3, np.array([trip.service for trip in city.trips])
+    noise_s = still.noise_s.copy()
+    noise_s[[stop, STOPS + stop]] = np.linspace(0.0, 200.0, noise_s.shape[1])
+    free = replace(still, noise_s=noise_s)
+    runs = []
+    for jams in ({}, {"jam_near": 0.9, "jam_far": 0.3}):
+        world, arrived = run(city, replace(free, **jams))
+        left = {v.trip: v for v in world.visits if v.position == stop}
+        on = [trip for trip in left if arrived[trip, stop + 1] >= 0]
+        took = {trip: arrived[trip, stop + 1] - left[trip].departure_s for trip in on}
+        runs.append((left, took))
+    (_, usual), (left, took) = runs
+    held_up = 0
+    for own in (0, 1):
+        before, delayed = None, 0.0
+        for trip in sorted(left, key=lambda trip: (left[trip].arrival_s, trip)):
+            if service[trip] != own or trip not in took or trip not in usual:
+                continue
+            mean_s = still.mean_s[STOPS * own + stop, 0]
+            gap = np.inf if before is None else left[trip].arrival_s - before
+            extra = jam_share(float(gap), 0.9, 0.3) * max(delayed - 30.0, 0.0)
+            assert took[trip] == pytest.approx(usual[trip] + extra, abs=1.5)
+            before, delayed = left[trip].arrival_s, usual[trip] - mean_s + extra
+            held_up += extra > 20
+    assert held_up > 10
+    assert jam_share(0.0, 0.9, 0.3) == pytest.approx(0.9) and jam_share(450.0, 0.9, 0.3) == 0.3
+    assert jam_share(1_200.0, 0.9, 0.3) == 0.0
 
 
 def test_a_late_start_is_made_up_in_part(city: City, still: Calibration) -> None:
@@ -119,13 +153,15 @@ def test_numbers_without_effect_are_not_written(
     city: City, still: Calibration, tmp_path: Path
 ) -> None:
     noted = replace(still, note="fitted to nothing")
-    assert not {"close_s", "recover", "late_follow"} & set(calibration_text(noted).split('"'))
+    optional = {"close_s", "recover", "late_follow", "jam_near", "jam_far"}
+    assert not optional & set(calibration_text(noted).split('"'))
     path = tmp_path / "calibration.json"
     given = replace(noted, close_s=4.5, close_within_s=90.0, recover=0.2, late_follow=0.1)
+    given = replace(given, jam_near=0.9, jam_far=0.3)
     path.write_text(calibration_text(given))
     found = load_calibration(path, city)
     assert (found.close_s, found.recover, found.late_follow) == (4.5, 0.2, 0.1)
-    assert found.close_within_s == 90.0
+    assert (found.close_within_s, found.jam_near, found.jam_far) == (90.0, 0.9, 0.3)
     path.write_text(calibration_text(replace(given, close_within_s=0.0)))
     with pytest.raises(InputError, match="close_s needs close_within_s"):
         load_calibration(path, city)

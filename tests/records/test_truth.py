@@ -21,6 +21,7 @@ from recorded_truth import (
     DAYS,
     DOORS_S,
     EXCHANGE_S,
+    JAM,
     MOST_LATE_S,
     RECOVERY_S,
     RICH,
@@ -212,6 +213,18 @@ def test_times_of_departures_are_recognised(tmp_path: Path) -> None:
     low, value, high = estimate(made, "boarding_s_per_passenger")
     assert made.fitted.doors.stamp == "departure"
     assert low <= EXCHANGE_S <= high, (low, value, high)
+
+
+def test_what_buses_share_of_long_delays_is_found_again(tmp_path: Path) -> None:
+    write_records(tmp_path / "records", kind="jams")
+    made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "jams")
+    low, _, high = estimate(made, "share of a long delay right behind it")
+    assert low <= JAM["jam_near"] <= high, (low, high)
+    low, _, high = estimate(made, "share of a long delay farther behind")
+    assert low <= JAM["jam_far"] <= high, (low, high)
+    found = made.fitted.calibration
+    assert found.jam_near == pytest.approx(JAM["jam_near"], abs=0.15)
+    assert found.follow < 0.05, "nothing else is shared"
 
 
 def test_what_trips_have_beside_their_means_is_found_again(tmp_path: Path) -> None:

@@ -66,11 +66,16 @@ def numbered(group: Ints) -> Ints:
 
 
 def robust(
-    y: Floats, x: Floats, cluster: Ints, prior: tuple[Floats, Floats] | None = None
+    y: Floats,
+    x: Floats,
+    cluster: Ints,
+    prior: tuple[Floats, Floats] | None = None,
+    huber: float = HUBER,
 ) -> tuple[Floats, Floats]:
     """Slopes without intercept by Huber's weights, and their standard errors over clusters.
 
     `prior` gives means and standard deviations that the slopes are believed to have beforehand.
+    With an infinite `huber` these are least squares.
     """
     mean, sd = prior or (np.zeros(x.shape[1]), np.full(x.shape[1], np.inf))
     weight: Floats = np.ones(len(y))
@@ -83,7 +88,7 @@ def robust(
         rest = y - x @ slope
         scale = max(1.4826 * float(np.median(np.abs(rest))) if len(rest) else 1.0, 1e-6)
         belief = (scale / sd) ** 2
-        weight = np.minimum(1.0, HUBER / np.maximum(np.abs(rest) / scale, 1e-9))
+        weight = np.minimum(1.0, huber / np.maximum(np.abs(rest) / scale, 1e-9))
     rest, group = (y - x @ slope) * weight, numbered(cluster)
     score = np.stack([np.bincount(group, rest * column) for column in x.T], axis=1)
     meat = score.T @ score + np.diag(belief * scale**2)

@@ -19,11 +19,13 @@ from evenline.records.people import Spread
 from evenline.records.runs import (
     all_places,
     headways_of,
+    jams_of,
     means_of,
     react,
     runs_of,
     split_pace,
     without,
+    without_jams,
 )
 from evenline.records.starts import (
     Starts,
@@ -104,16 +106,20 @@ def city_with(city: City, doors: Doors, starts: Starts) -> City:
 
 
 def calibrate(
-    city: City, seen: Observed, sources: dict[str, str], within_s: float = 0.0
+    city: City, seen: Observed, sources: dict[str, str], best: Calibration | None = None
 ) -> tuple[Calibration, list[Estimate]]:
     """The running times and the lateness of a city whose doors are known.
 
-    `within_s` gives the headways at which buses are close, if that is not to be fitted.
+    How buses depend on those ahead is taken from the best fit, if that is not to be fitted.
     """
     steps, doors = seen.steps, seen.doors
     runs = runs_of(steps, city, doors)
+    within_s = best.close_within_s if best else 0.0
     reaction, reactions = react(steps, runs, means_of(runs, city)[0], city, within_s)
     runs = without(runs, steps, reaction, means_of(runs, city)[0], city)
+    shares = (best.jam_near, best.jam_far) if best else None
+    jams, of_jams = jams_of(runs, means_of(runs, city)[0], shares)
+    runs = without_jams(runs, jams)
     mean, estimates = means_of(runs, city)
     first = steps.only(steps.begins).people(second=False)
     stands = doors.dwell_s(*first).mean() if steps.begins.any() else 0.0
@@ -128,7 +134,9 @@ def calibrate(
         close_within_s=reaction.within_s if reaction.close_s else 0.0,
         recover=reaction.recover,
         late_follow=late_follow(seen.starts),
-    ), [*reactions, *estimates]
+        jam_near=jams.near,
+        jam_far=jams.far,
+    ), [*reactions, *of_jams, *estimates]
 
 
 # -- again ----------------------------------------------------------------------------------------
@@ -158,7 +166,7 @@ def resampled(
     city = replace(city, vehicle=vehicle, variation=_variation_again(built, rng))
     share, error = best.residuals["correlation_of_followers"], _error_of_followers(seen, best)
     follow = round(share_copied(share + error * float(rng.standard_normal())), 4)
-    return city, replace(calibrate(city, other, {}, best.close_within_s)[0], follow=follow)
+    return city, replace(calibrate(city, other, {}, best)[0], follow=follow)
 
 
 def _error_of_followers(seen: Observed, found: Calibration) -> float:

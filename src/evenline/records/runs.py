@@ -2,7 +2,8 @@
 
 The run is what a step leaves once the dwell of the doors' model is taken off, so a door that opens
 slowly makes a longer run. Running times by place and hour shrink towards the line's where a segment
-has few records. A bus close behind another is slower, and one that started late is faster.
+has few records. A bus close behind another is slower, one that started late is faster, and one
+behind a bus in a jam is in it too.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,15 @@ from evenline.city.model import City, Floats, Ints
 from evenline.records.doors import LONG_RUN_S, Doors, Steps
 from evenline.records.estimates import HUBER, Estimate, Z, estimate, robust, unsure
 from evenline.records.patterns import Driven
-from evenline.worlds.calibration import HOUR_S, Calibration, Runs, quantile_levels
+from evenline.worlds.calibration import (
+    HOUR_S,
+    JAM_FAR_S,
+    JAM_NEAR_S,
+    JAM_S,
+    Calibration,
+    Runs,
+    quantile_levels,
+)
 
 FEW = 5.0  # runs at which a segment's own mean weighs as much as the line's speed
 LINE_FEW = 50.0  # runs at which a line's hour weighs as much as its day
@@ -23,6 +32,7 @@ FAR = 5.0  # standard deviations
 PACE_FEW = 20.0  # trips at which a service's own spread weighs as much as that of all
 VERY_LATE_S = 900.0  # such a start is a breakdown, not lateness that a driver makes up
 REACTIONS = ("extra run right behind another bus, s", "share of a late start that is made up")
+JAMS = ("share of a long delay right behind it", "share of a long delay farther behind")
 CLOSE_TRIED_S = (30.0, 45.0, 60.0, 80.0, 100.0, 125.0, 150.0, 180.0, 220.0, 300.0)
 LIKELY = 1.92  # of the log-likelihood: half of chi-square's 95 % point
 LEAST_SEEN = 100  # runs of close followers or of late trips, to say anything of them
@@ -220,6 +230,42 @@ def react(
     return Reaction(close_s, best_s, min(recover, 1.0)), found
 
 
+@dataclass(frozen=True, eq=False)
+class Jams:
+    """How much of a bus's long delay on a segment the next one has, too: see `Calibration`."""
+
+    near: float
+    far: float
+    delay_s: Floats  # of each run, by the jam of the run before
+
+
+def jams_of(
+    runs: Runs, mean: Floats, known: tuple[float, float] | None = None
+) -> tuple[Jams, list[Estimate]]:
+    """Fit what buses share of long delays, by least squares: in a robust fit they would not count.
+
+    `known` gives both shares, if they are not to be fitted.
+    """
+    place = runs.place.astype(int)
+    rest = runs.seconds - mean[place, _hour(runs, mean)]
+    order = np.lexsort((runs.leaves_s, place, runs.day))
+    gap_s = np.diff(runs.leaves_s[order])
+    next_to = (np.diff(place[order]) == 0) & (np.diff(runs.day[order]) == 0)
+    next_to &= (gap_s > 0) & (gap_s < JAM_FAR_S)
+    first, second = order[:-1][next_to], order[1:][next_to]
+    long_s = np.maximum(rest[first] - JAM_S, 0.0)
+    near = np.maximum(1 - gap_s[next_to] / JAM_NEAR_S, 0.0)
+    parts = np.column_stack([near * long_s, (1 - near) * long_s])
+    x = np.column_stack([parts, np.ones(len(parts))])
+    slope, error = robust(rest[second], x, runs.trip[second].astype(np.int32), huber=np.inf)
+    seen = (parts > 0).sum(axis=0)
+    found = [_positive(JAMS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
+    shares = known or tuple(min(max(e.value, 0.0), 1.0) if e.sure else 0.0 for e in found)
+    delay_s = np.zeros(len(rest))
+    delay_s[second] = parts @ np.array(shares)
+    return Jams(round(shares[0], 4), round(shares[1], 4), delay_s), found
+
+
 def _loss(rest: Floats) -> float:
     """Huber's loss in units of the spread, which is a log-likelihood if nothing is far out."""
     far = np.abs(rest)
@@ -249,6 +295,11 @@ def _parts(mean: Floats, city: City) -> Floats:
     first, usual = service_stop_offsets(city), mean.mean(axis=1)
     usual[first[1:] - 1] = 0.0
     return np.asarray(usual / np.repeat(np.add.reduceat(usual, first[:-1]), np.diff(first)))
+
+
+def without_jams(runs: Runs, jams: Jams) -> Runs:
+    """The runs as they would be without the jams of the buses before."""
+    return replace(runs, seconds=np.maximum(runs.seconds - jams.delay_s, 1.0))
 
 
 def without(runs: Runs, steps: Steps, reaction: Reaction, mean: Floats, city: City) -> Runs:

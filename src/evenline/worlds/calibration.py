@@ -44,7 +44,11 @@ RANGES = {  # of the numbers in a file
     "pace": (-1.0, 1000.0),
     "lateness_s": (-86_400.0, 86_400.0),
 }
-OPTIONAL = ("note", "close_s", "close_within_s", "recover", "late_follow")  # written with effect
+OPTIONAL = (  # written with effect
+    "note", "close_s", "close_within_s", "recover", "late_follow", "jam_near", "jam_far",
+)  # fmt: skip
+JAM_S = 30.0  # a bus that is delayed by more is in a jam, in which others will be, too
+JAM_NEAR_S, JAM_FAR_S = 450.0, 1_200.0  # headways from which on it is far, and over
 HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
 
@@ -69,6 +73,8 @@ class Calibration:
     close_within_s: float = 0.0  # headways from which on another bus is not close
     recover: float = 0.0  # share of a late start that a trip makes up on its way
     late_follow: float = 0.0  # share of trips that start as late as the previous trip
+    jam_near: float = 0.0  # what a bus has of the jam of the bus ahead: see `jam_share`
+    jam_far: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +273,14 @@ def closeness(headway_s: float, within_s: float) -> float:
     return max(1.0 - headway_s / within_s, 0.0) if within_s > 0.0 else 0.0
 
 
+@shared
+def jam_share(headway_s: float, near: float, far: float) -> float:
+    """What a bus has of the jam of the bus ahead: most right behind it, `far` from 450 s on."""
+    if headway_s >= JAM_FAR_S:
+        return 0.0
+    return far + (near - far) * closeness(headway_s, JAM_NEAR_S)
+
+
 def share_copied(correlation: float) -> float:
     """The share c of copies that gives followers this correlation: c (1 - c), at most a quarter."""
     return float((1 - np.sqrt(1 - 4 * min(max(correlation, 0.0), 0.25))) / 2)
@@ -327,6 +341,8 @@ class _File(Record, kw_only=True):
     close_within_s: Annotated[float, Meta(ge=0.0, le=3_600.0)] = 0.0
     recover: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
     late_follow: Annotated[float, Meta(ge=0.0, le=0.5)] = 0.0
+    jam_near: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    jam_far: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -396,6 +412,8 @@ def load_calibration(path: Path, city: City) -> Calibration:
         close_within_s=found.close_within_s,
         recover=found.recover,
         late_follow=found.late_follow,
+        jam_near=found.jam_near,
+        jam_far=found.jam_far,
         mean_s=tables["mean_s"],
         pace_s=tables["pace_s"],
         phase_s=tables["phase_s"],

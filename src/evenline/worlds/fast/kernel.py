@@ -26,7 +26,7 @@ from evenline.support.compiled import (
     inlined,
     lowest_bit,
 )
-from evenline.worlds.calibration import CYCLE_S, PHASE_S, closeness
+from evenline.worlds.calibration import CYCLE_S, JAM_S, PHASE_S, closeness, jam_share
 from evenline.worlds.fast.layout import (
     BREAKS,
     COINS,
@@ -103,6 +103,7 @@ def begin_day(
     d.visit.changing[:] = -1
     d.visit.visited_s[:] = -1
     d.left_s[:] = -1
+    d.delayed_s[:] = 0.0
     d.queue.changing[:] = -1
     d.tail[:] = -1
     d.ride[:] = -1
@@ -508,10 +509,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)
     if stop == 0:
         d.left_s[trip] = leaves
-    behind = 0.0
-    if s.close_s > 0.0 and d.raw[i, event.BUS_AHEAD] > 0.0:
-        behind = closeness(d.raw[i, event.HEADWAY_AHEAD], s.close_within_s)
-    at = leaves + _run_s(s, d, trip, stop, leaves, behind)
+    at = leaves + _run_s(s, d, trip, stop, leaves, _slowed_s(s, d, i))
     if d.disrupted.shape[0]:
         at = _pass_closed(s, d, trip, stop, leaves, at)
     schedule(s, d, trip, at)
@@ -519,8 +517,26 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
 
 
 @inlined
-def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int, behind: float) -> int:
-    """How long a bus runs to its next stop, by how close it is behind another."""
+def _slowed_s(s: Static, d: Day, i: int) -> float:
+    """How much longer the i-th bus of the moment runs because of the bus ahead."""
+    trip, slowed_s = d.batch[i], 0.0
+    ahead, headway_s = d.raw[i, event.BUS_AHEAD] > 0.0, d.raw[i, event.HEADWAY_AHEAD]
+    if s.close_s > 0.0 and ahead:
+        slowed_s = s.close_s * closeness(headway_s, s.close_within_s)
+    if d.delayed_s.shape[0]:
+        bus, jam_s = d.trip[trip], 0.0
+        place = bus.first_place + bus.position
+        if ahead and d.delayed_s[place] > JAM_S:
+            share = jam_share(headway_s, s.jam_near, s.jam_far)
+            jam_s = share * (d.delayed_s[place] - JAM_S)
+        d.delayed_s[place] = d.visit[bus.first_visit + bus.position].noise_s + jam_s
+        slowed_s += jam_s
+    return slowed_s
+
+
+@inlined
+def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int, slowed_s: float) -> int:
+    """How long a bus runs to its next stop; the bus ahead may slow it."""
     bus = d.trip[trip]
     place = bus.first_place + stop
     p = d.place[place]
@@ -529,7 +545,7 @@ def _run_s(s: Static, d: Day, trip: int, stop: int, leaves: int, behind: float) 
         + p.pace_s * bus.pace
         + p.phase_s[leaves % CYCLE_S // PHASE_S]
         + d.visit[bus.first_visit + stop].noise_s
-        + s.close_s * behind
+        + slowed_s
     )
     if d.disrupted.shape[0]:
         run *= _slowness(d, place, leaves)

@@ -123,6 +123,8 @@ class Static(NamedTuple):
     made_up: F64  # place: what a run makes up of each second of a late start; or no rows
     close_s: float  # what a run takes longer right behind another bus
     close_within_s: float  # headways from which on another bus is not close
+    jam_near: float  # what a bus has of the jam of the bus ahead
+    jam_far: float
     doors: I32  # trip: milliseconds to open, of one who alights, microseconds of crowding; or none
     again: I32  # the class of those whom a bus left at a place; no rows if none breaks down
 
@@ -153,6 +155,7 @@ class Day(NamedTuple):
     onward: I32  # the next trip of the vehicle; no rows if every trip has its own
     disrupted: Rows  # DISRUPTED; no rows if nothing is
     left_s: I32  # when each trip left its first stop; -1 before
+    delayed_s: F32  # place: by how much the last bus was; no rows if no jam holds up the next
 
 
 @inlined
@@ -164,6 +167,7 @@ def row(day: Day, w: int) -> Day:
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
         day.ride[w], day.luck[w], day.onward[w], day.disrupted[w], day.left_s[w],
+        day.delayed_s[w],
     )  # fmt: skip
 
 

@@ -74,6 +74,8 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         made_up=_made_up(city, calibration),
         close_s=float(calibration.close_s),
         close_within_s=float(calibration.close_within_s),
+        jam_near=float(calibration.jam_near),
+        jam_far=float(calibration.jam_far),
         doors=doors_of(city),
         again=queues.again,
     )
@@ -305,6 +307,7 @@ def new_fleet(
         "onward": (np.int32, (trips if shared_vehicles else 0,)),
         "disrupted": (layout.DISRUPTED, (disrupted,)),
         "left_s": (np.int32, (trips,)),
+        "delayed_s": (np.float32, (places if static.jam_near or static.jam_far else 0,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 
