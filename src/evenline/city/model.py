@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -354,6 +355,19 @@ def doors_of(city: City) -> Ints:
         for v in map(city.vehicle_of, range(len(city.trips)))
     ]
     return np.array(rows, np.int32)
+
+
+def segments(city: City) -> Ints:
+    """The number of the way from each place of a service to its next stop.
+
+    Services that go from one and the same stop to the next share it. A last stop has none: -1.
+    """
+    number: dict[tuple[int, int], int] = {}
+    found = []
+    for service in city.services:
+        found += [number.setdefault(pair, len(number)) for pair in pairwise(service.stops)]
+        found.append(-1)
+    return np.array(found, np.int32)
 
 
 def visit_offsets(city: City) -> Ints:

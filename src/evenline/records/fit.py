@@ -118,7 +118,7 @@ def calibrate(
     reaction, reactions = react(steps, runs, means_of(runs, city)[0], city, within_s)
     runs = without(runs, steps, reaction, means_of(runs, city)[0], city)
     shares = (best.jam_near, best.jam_far) if best else None
-    jams, of_jams = jams_of(runs, means_of(runs, city)[0], shares)
+    jams, of_jams = jams_of(runs, means_of(runs, city)[0], city, shares)
     runs = without_jams(runs, jams)
     mean, estimates = means_of(runs, city)
     first = steps.only(steps.begins).people(second=False)

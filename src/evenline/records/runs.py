@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenline.city.demand import service_stop_offsets
-from evenline.city.model import City, Floats, Ints
+from evenline.city.model import City, Floats, Ints, segments
 from evenline.records.doors import LONG_RUN_S, Doors, Steps
 from evenline.records.estimates import HUBER, Estimate, Z, estimate, robust, unsure
 from evenline.records.patterns import Driven
@@ -190,13 +190,16 @@ class Reaction:
 
 
 def headways_of(driven: Driven, city: City) -> Floats:
-    """How long each visit was behind the service's one before; NaN if it was the first."""
-    place = service_stop_offsets(city)[driven.service] + driven.position
+    """How long each visit was behind the one before on its way to the next stop, of any service.
+
+    NaN if it was the first, or at a last stop.
+    """
+    place = segments(city)[service_stop_offsets(city)[driven.service] + driven.position]
     order = np.lexsort((driven.time_s, place, driven.day))
     same = (np.diff(place[order]) == 0) & (np.diff(driven.day[order]) == 0)
     found = np.full(len(driven), np.nan)
     found[order[1:][same]] = np.diff(driven.time_s[order])[same]
-    return found
+    return np.where(place < 0, np.nan, found)
 
 
 def react(
@@ -240,7 +243,7 @@ class Jams:
 
 
 def jams_of(
-    runs: Runs, mean: Floats, known: tuple[float, float] | None = None
+    runs: Runs, mean: Floats, city: City, known: tuple[float, float] | None = None
 ) -> tuple[Jams, list[Estimate]]:
     """Fit what buses share of long delays, by least squares: in a robust fit they would not count.
 
@@ -248,9 +251,10 @@ def jams_of(
     """
     place = runs.place.astype(int)
     rest = runs.seconds - mean[place, _hour(runs, mean)]
-    order = np.lexsort((runs.leaves_s, place, runs.day))
+    way = segments(city)[place]
+    order = np.lexsort((runs.leaves_s, way, runs.day))
     gap_s = np.diff(runs.leaves_s[order])
-    next_to = (np.diff(place[order]) == 0) & (np.diff(runs.day[order]) == 0)
+    next_to = (np.diff(way[order]) == 0) & (np.diff(runs.day[order]) == 0)
     next_to &= (gap_s > 0) & (gap_s < JAM_FAR_S)
     first, second = order[:-1][next_to], order[1:][next_to]
     long_s = np.maximum(rest[first] - JAM_S, 0.0)

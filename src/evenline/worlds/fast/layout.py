@@ -125,6 +125,7 @@ class Static(NamedTuple):
     close_within_s: float  # headways from which on another bus is not close
     jam_near: float  # what a bus has of the jam of the bus ahead
     jam_far: float
+    segment: I32  # of each place: buses of several services may share it; no rows if none matters
     doors: I32  # trip: milliseconds to open, of one who alights, microseconds of crowding; or none
     again: I32  # the class of those whom a bus left at a place; no rows if none breaks down
 
@@ -155,7 +156,8 @@ class Day(NamedTuple):
     onward: I32  # the next trip of the vehicle; no rows if every trip has its own
     disrupted: Rows  # DISRUPTED; no rows if nothing is
     left_s: I32  # when each trip left its first stop; -1 before
-    delayed_s: F32  # place: by how much the last bus was; no rows if no jam holds up the next
+    delayed_s: F32  # segment: by how much the last bus was, on any service; or no rows
+    entered_s: I32  # when that bus entered it; -1 before the first
 
 
 @inlined
@@ -167,7 +169,7 @@ def row(day: Day, w: int) -> Day:
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
         day.ride[w], day.luck[w], day.onward[w], day.disrupted[w], day.left_s[w],
-        day.delayed_s[w],
+        day.delayed_s[w], day.entered_s[w],
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
-from evenline.city.model import City, Service, doors_of, service_positions
+from evenline.city.model import City, Service, doors_of, segments, service_positions
 from evenline.city.operations import BREAKDOWN, CLOSED, SLOW
 from evenline.control.event import RAW_FEATURES, Headways, new_headways
 from evenline.control.operations import disruptions_of, limits_of
@@ -76,6 +76,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
         close_within_s=float(calibration.close_within_s),
         jam_near=float(calibration.jam_near),
         jam_far=float(calibration.jam_far),
+        segment=segments(city) if _reacts(calibration) else np.zeros(0, np.int32),
         doors=doors_of(city),
         again=queues.again,
     )
@@ -274,6 +275,11 @@ def _shares(city: City, service: Service, road: str) -> list[float]:
     ]
 
 
+def _reacts(calibration: Calibration) -> bool:
+    """Whether a run depends on the bus ahead."""
+    return bool(calibration.close_s or calibration.jam_near or calibration.jam_far)
+
+
 def new_fleet(
     static: Static, worlds: int, keep_visits: bool, shared_vehicles: bool, disrupted: int
 ) -> Day:
@@ -282,7 +288,7 @@ def new_fleet(
     horizon_s, legs = static.horizon_s, len(static.leg)
     visits, places = int(static.first_visit[-1]), len(static.place)
     classes, entries = len(static.class_start) - 1, len(static.entry_leg)
-    kept = visits if keep_visits else 0
+    kept, ways = visits if keep_visits else 0, int(static.segment.max(initial=-1)) + 1
     shapes: dict[str, tuple[npt.DTypeLike, tuple[int, ...]]] = {
         "num": (layout.NUM, ()),
         "hold_s": (np.float64, (trips + 1,)),
@@ -307,7 +313,8 @@ def new_fleet(
         "onward": (np.int32, (trips if shared_vehicles else 0,)),
         "disrupted": (layout.DISRUPTED, (disrupted,)),
         "left_s": (np.int32, (trips,)),
-        "delayed_s": (np.float32, (places if static.jam_near or static.jam_far else 0,)),
+        "delayed_s": (np.float32, (ways,)),
+        "entered_s": (np.int32, (ways,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 
