@@ -29,7 +29,7 @@ from evenline.city.embedded import (
     with_hours,
     with_profile,
 )
-from evenline.city.model import City, Service
+from evenline.city.model import City, Service, segments
 from evenline.city.tables import digest, network_digest
 from evenline.support.errors import InputError
 
@@ -335,3 +335,16 @@ def test_a_way_that_leaves_the_grid_is_refused() -> None:
 def test_an_unknown_city_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(InputError, match=r"'village'; choose 'city', 'city-two-peaks' or 'town'"):
         embedded_city("village")
+
+
+def test_services_share_the_way_from_one_stop_to_the_next() -> None:
+    city = embedded_city("city")
+    ways, at = segments(city).tolist(), 0
+    pair_of: dict[int, tuple[int, int]] = {}
+    for service in city.services:
+        for pair in itertools.pairwise(service.stops):
+            assert pair_of.setdefault(ways[at], pair) == pair
+            at += 1
+        assert ways[at] == -1, "a last stop has no way on"
+        at += 1
+    assert len(set(pair_of.values())) == len(pair_of) == max(ways) + 1

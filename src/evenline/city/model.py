@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -365,7 +364,9 @@ def segments(city: City) -> Ints:
     number: dict[tuple[int, int], int] = {}
     found = []
     for service in city.services:
-        found += [number.setdefault(pair, len(number)) for pair in pairwise(service.stops)]
+        found += [
+            number.setdefault(pair, len(number)) for pair in itertools.pairwise(service.stops)
+        ]
         found.append(-1)
     return np.array(found, np.int32)
 

@@ -104,7 +104,7 @@ def begin_day(
     d.visit.visited_s[:] = -1
     d.left_s[:] = -1
     d.delayed_s[:] = 0.0
-    d.entered_s[:] = -1
+    d.reached_s[:] = -1
     d.queue.changing[:] = -1
     d.tail[:] = -1
     d.ride[:] = -1
@@ -510,7 +510,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
     leaves = _exchange(s, d, trip, stop, int(d.raw[i, event.BASE_DWELL]), hold_s)
     if stop == 0:
         d.left_s[trip] = leaves
-    at = leaves + _run_s(s, d, trip, stop, leaves, _slowed_s(s, d, trip, stop, leaves))
+    at = leaves + _run_s(s, d, trip, stop, leaves, _slowed_s(s, d, trip, stop))
     if d.disrupted.shape[0]:
         at = _pass_closed(s, d, trip, stop, leaves, at)
     schedule(s, d, trip, at)
@@ -518,22 +518,22 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
 
 
 @inlined
-def _slowed_s(s: Static, d: Day, trip: int, stop: int, leaves: int) -> float:
+def _slowed_s(s: Static, d: Day, trip: int, stop: int) -> float:
     """How much longer a bus runs to its next stop because of the bus ahead, on any service.
 
     What delayed that bus by long is a jam, in which this bus is, too.
     """
     if s.segment.shape[0] == 0:
         return 0.0
-    bus, jam_s, close_s = d.trip[trip], 0.0, 0.0
+    bus, now, jam_s, close_s = d.trip[trip], d.num[0].now_s, 0.0, 0.0
     segment = s.segment[bus.first_place + stop]
-    headway_s = float(leaves - d.entered_s[segment])
-    if d.entered_s[segment] >= 0:
+    headway_s = float(now - d.reached_s[segment])
+    if d.reached_s[segment] >= 0:
         close_s = s.close_s * closeness(headway_s, s.close_within_s)
         share = jam_share(headway_s, s.jam_near, s.jam_far)
         jam_s = share * max(d.delayed_s[segment] - JAM_S, 0.0)
     d.delayed_s[segment] = d.visit[bus.first_visit + stop].noise_s + jam_s
-    d.entered_s[segment] = leaves
+    d.reached_s[segment] = now
     return close_s + jam_s
 
 

@@ -157,7 +157,7 @@ class Day(NamedTuple):
     disrupted: Rows  # DISRUPTED; no rows if nothing is
     left_s: I32  # when each trip left its first stop; -1 before
     delayed_s: F32  # segment: by how much the last bus was, on any service; or no rows
-    entered_s: I32  # when that bus entered it; -1 before the first
+    reached_s: I32  # when that bus reached the stop at its start; -1 before the first
 
 
 @inlined
@@ -169,7 +169,7 @@ def row(day: Day, w: int) -> Day:
         day.visit[w], day.alighting[w], day.rider[w], day.entry[w], day.queue[w], day.tail[w],
         day.ranks[w], day.words[w], day.batch[w], day.raw[w], day.visits[w], day.visit_hold_s[w],
         day.ride[w], day.luck[w], day.onward[w], day.disrupted[w], day.left_s[w],
-        day.delayed_s[w], day.entered_s[w],
+        day.delayed_s[w], day.reached_s[w],
     )  # fmt: skip
 
 

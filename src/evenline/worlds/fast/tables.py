@@ -314,7 +314,7 @@ def new_fleet(
         "disrupted": (layout.DISRUPTED, (disrupted,)),
         "left_s": (np.int32, (trips,)),
         "delayed_s": (np.float32, (ways,)),
-        "entered_s": (np.int32, (ways,)),
+        "reached_s": (np.int32, (ways,)),
     }
     return Day(**_tables({name: (kind, (worlds, *row)) for name, (kind, row) in shapes.items()}))
 
