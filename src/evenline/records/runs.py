@@ -263,7 +263,7 @@ def jams_of(
     x = np.column_stack([parts, np.ones(len(parts))])
     slope, error = robust(rest[second], x, runs.trip[second].astype(np.int32), huber=np.inf)
     seen = (parts > 0).sum(axis=0)
-    found = [_positive(JAMS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
+    found = [_positive(JAMS[i], slope[i], error[i], int(seen[i]), 1.0) for i in (0, 1)]
     shares = known or tuple(min(max(e.value, 0.0), 1.0) if e.sure else 0.0 for e in found)
     delay_s = np.zeros(len(rest))
     delay_s[second] = parts @ np.array(shares)
@@ -276,10 +276,11 @@ def _loss(rest: Floats) -> float:
     return float(np.where(far <= HUBER, far**2 / 2, HUBER * (far - HUBER / 2)).sum())
 
 
-def _positive(name: str, value: float, error: float, seen: int) -> Estimate:
+def _positive(name: str, value: float, error: float, seen: int, most: float = np.inf) -> Estimate:
     if seen < LEAST_SEEN:
         return unsure(name, 0.0, seen, "too few such runs; assumed 0")
-    return estimate(name, value, error, seen, "" if value > 0 else "not positive; assumed 0")
+    note = "" if value > 0 else "not positive; assumed 0"
+    return estimate(name, value, error, seen, note if value <= most else f"taken as {most:g}")
 
 
 def _likely(name: str, value: float, likely: list[float], count: int) -> Estimate:
