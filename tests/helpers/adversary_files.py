@@ -346,6 +346,7 @@ def study_plan(hamlet: Path) -> dict[str, Any]:
             "device": "cpu",
             "diagnostic": False,
             "centred": False,
+            "chain": "raw",
             "curve_blocks": 1,
         },
         "methods": {"better": {"chain": "candidate", "learner": "v14"}, "worse": "zero"},

@@ -97,6 +97,8 @@ def test_the_plan_of_an_imported_city_has_every_step_once_somebody_travels(
         ("events", "1", "train.events = 1: learner v14"),
         ("widths", "[64, 128, 128]\ncurve_blocks = 501", "train.curve_blocks: 501"),
         ("widths", '[64, 128, 128]\ndevice = "abacus"', "train.device: device 'abacus'"),
+        ("widths", '[64, 128, 128]\nchain = "gold"', "train.chain: unknown chain 'gold'"),
+        ("widths", '[64, 128, 128]\nchain = "h16"', "train.chain: learner v14: only lessons"),
         ("city", '"atlantis"', "city: unknown city 'atlantis'; choose"),
         ("city", "3", "city: expected str, got int"),
         ("time_s", '"long"', "limits.time_s"),

@@ -14,10 +14,9 @@ from safetensors.numpy import load_file
 
 from evenline.learn.own import own_learners, train_own
 from evenline.learn.run import Config, Plan, check_seed, chosen_device
-from evenline.learn.schedule import Budget, named_learners
+from evenline.learn.schedule import Budget, check_chain, named_learners
 from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
 from evenline.replay.store import open_store
-from evenline.rules.chain import chain_code
 from evenline.support.errors import InputError
 from evenline.support.records import read_record
 from evenline.worlds.open import open_city
@@ -73,10 +72,8 @@ def run_training(
     opened = open_city(city_name, calibration_file)
     city, calibration = opened.city, opened.fitted()
     ours, own = own_learners(learners)
-    if chain_code(chain) and own:
-        raise InputError(
-            f"learner {own[0]}: only lessons can be taken behind a chain; leave --chain out"
-        )
+    for learner in own:
+        check_chain(learner, 0, chain)
     learned = tuple(named_learners(ours)) if ours else ()
     plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic, centred=centred, chain=chain)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])

@@ -44,11 +44,10 @@ from evenline.learn.data import (
 )
 from evenline.learn.lessons import teach
 from evenline.learn.network import Params, Size, init_actor
-from evenline.learn.schedule import Budget, Learner, check_schedule
+from evenline.learn.schedule import Budget, Learner, check_chain, check_schedule
 from evenline.learn.updates import Learned
 from evenline.replay.sealed import Manifest
 from evenline.replay.store import Store
-from evenline.rules.chain import chain_code
 from evenline.support.errors import InputError, choice
 from evenline.support.files import to_json, write_bytes, write_table, write_text
 from evenline.support.progress import progress_bar
@@ -137,11 +136,7 @@ def check_plan(plan: Plan) -> None:
         raise InputError(f"seeds {list(plan.seeds)}: give at least one seed, and none twice")
     for learner in plan.learners:
         check_schedule(learner, plan.budget)
-        if chain_code(plan.chain) and not learner.lessons:
-            raise InputError(
-                f"learner {learner.name}: only lessons can be taken behind a chain; leave --chain "
-                "out, and name the chain when you export the actor"
-            )
+        check_chain(learner.name, learner.lessons, plan.chain)
 
 
 class Run:

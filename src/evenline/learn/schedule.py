@@ -6,6 +6,7 @@ Events count decisions in a learner's own simulated days; the first 5,000 are fr
 
 from dataclasses import dataclass, replace
 
+from evenline.rules.chain import chain_code
 from evenline.support.errors import InputError, choice
 from evenline.support.records import Line, Number, Positive, Share, Whole, Word
 
@@ -124,6 +125,15 @@ def scaled(learner: Learner, budget: Budget) -> Learner:
         ramp=along(learner.ramp),
         taper=along(learner.taper),
     )
+
+
+def check_chain(learner: str, lessons: int, chain: str) -> None:
+    """Refuse a chain behind which a learner cannot learn."""
+    if chain_code(chain) and not lessons:
+        raise InputError(
+            f"learner {learner}: only lessons can be taken behind a chain; leave the chain out, "
+            "and name it when you export the actor"
+        )
 
 
 def check_schedule(learner: Learner, budget: Budget) -> None:

@@ -14,7 +14,14 @@ from evenline.city.cells import PURPOSES
 from evenline.city.embedded import PLANS as EMBEDDED
 from evenline.city.model import City
 from evenline.city.tables import open_city
-from evenline.learn.schedule import Budget, Learner, check_schedule, named_learners, scaled
+from evenline.learn.schedule import (
+    Budget,
+    Learner,
+    check_chain,
+    check_schedule,
+    named_learners,
+    scaled,
+)
 from evenline.policies.bundle import BUILT_IN, open_policy, parse_source, read_policy
 from evenline.rules.chain import chain_code
 from evenline.runs.job import Limits
@@ -294,6 +301,9 @@ def _check_training(plan: StudyPlan) -> None:
     for learner in (name for name in plan.learners if not is_own(name)):
         with about(f"train.events = {asked.events}"):
             check_schedule(scaled(_one_learner(learner), asked.budget), asked.budget)
+    for name in plan.learners:
+        with about("train.chain"):
+            check_chain(name, 0 if is_own(name) else _one_learner(name).lessons, asked.chain)
     if asked.device != "cpu":  # always available; checking another takes seconds
         from evenline.learn.run import chosen_device
 
