@@ -7,26 +7,9 @@ forecast has an array of its own.
 
 import numpy as np
 
+from evenline.control import event
 from evenline.control.action import MAX_HOLD_S, NO_HOLD
-from evenline.control.event import (
-    BASE_DWELL,
-    BUS_AHEAD,
-    BUS_BEHIND,
-    CAPACITY,
-    HEADWAY_AHEAD,
-    HEADWAY_BEHIND,
-    ON_BOARD,
-    RATE,
-    SERVICE,
-    STOP,
-    SYSTEM_ON_BOARD,
-    SYSTEM_WAITING,
-    TARGET_AHEAD,
-    TARGET_BEHIND,
-    TIME,
-    WAITING,
-    Array,
-)
+from evenline.control.event import Array
 from evenline.control.state import PREFIX, prefix_features, slot_features
 from evenline.policies.actor import PLACE_COLUMNS, PLAIN_COLUMNS, VIEWS, ActorPolicy
 from evenline.support.compiled import formula_entry, inlined
@@ -88,42 +71,54 @@ def _bias(numbers: Array, at: int, to: int, width: int) -> int:
     return at + width
 
 
+@inlined
+def _slot(raw: Array, numbers: Array, at: int, to: int, services: int, slot: int) -> int:
+    """The first layer of the bus that decides; returns where the next numbers are."""
+    service = int(raw[event.SERVICE])
+    at = _bias(numbers, at, to, slot)
+    _, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11 = slot_features(
+        raw[event.SERVICE], raw[event.STOP], raw[event.HEADWAY_AHEAD], raw[event.HEADWAY_BEHIND],
+        raw[event.TARGET_AHEAD], raw[event.TARGET_BEHIND], raw[event.WAITING],
+        raw[event.ON_BOARD], raw[event.RATE], raw[event.BASE_DWELL], raw[event.BUS_AHEAD],
+        raw[event.BUS_BEHIND], raw[event.CAPACITY], numbers[SIZES + 2 + service],
+    )  # fmt: skip
+    inputs = (1.0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, NO_HOLD)
+    for i in range(PLAIN):
+        _add(numbers, to, at + i * slot, slot, inputs[i])
+    _add(numbers, to, at + (PLAIN + service) * slot, slot, 1.0)
+    _add(numbers, to, at + (PLAIN + services) * slot, slot, 1.0)  # it is the bus that decides
+    return at + (PLAIN + services + PLACE_COLUMNS) * slot
+
+
+@inlined
+def _prefix(raw: Array, numbers: Array, at: int, to: int, fused: int) -> int:
+    """The part of the state that a batch shares; returns where the next numbers are."""
+    shared = prefix_features(
+        raw[event.TIME], 1.0, 0.0, raw[event.SYSTEM_WAITING], raw[event.SYSTEM_ON_BOARD],
+        (numbers[SIZES], numbers[SIZES + 1]),
+    )  # fmt: skip
+    for i in range(PREFIX):
+        _add(numbers, to, at + i * fused, fused, shared[i])
+    return at + PREFIX * fused
+
+
 def hold_s(raw: Array, numbers: Array, late_s: float) -> float:
     """The actor's proposal for a bus that decides alone."""
     services, slot = int(numbers[0]), int(numbers[1])
     fused, hidden = int(numbers[2]), int(numbers[3])
-    horizon_s, unit, last_stop = numbers[4], numbers[5], numbers[6 + int(raw[SERVICE])]
     at = SIZES + 2 + services
-    size = (
+    one = at + (
         (PLAIN + services + PLACE_COLUMNS + 1) * slot + (slot + 1) * slot
         + (PREFIX + slot + 1) * fused + (fused + 1) * fused + (fused + 1) * hidden
         + (hidden + 1) * hidden + 3 * (hidden + 1)
     )  # fmt: skip
-    one = at + size
     two = one + max(slot, fused, hidden)
-
-    at = _bias(numbers, at, one, slot)
-    _, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11 = slot_features(
-        raw[SERVICE], raw[STOP], raw[HEADWAY_AHEAD], raw[HEADWAY_BEHIND], raw[TARGET_AHEAD],
-        raw[TARGET_BEHIND], raw[WAITING], raw[ON_BOARD], raw[RATE], raw[BASE_DWELL],
-        raw[BUS_AHEAD], raw[BUS_BEHIND], raw[CAPACITY], last_stop,
-    )  # fmt: skip
-    inputs = (1.0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, NO_HOLD)
-    for i in range(PLAIN):
-        _add(numbers, one, at + i * slot, slot, inputs[i])
-    _add(numbers, one, at + (PLAIN + int(raw[SERVICE])) * slot, slot, 1.0)
-    _add(numbers, one, at + (PLAIN + services) * slot, slot, 1.0)  # it is the bus that decides
-    at += (PLAIN + services + PLACE_COLUMNS) * slot
-
+    at = _slot(raw, numbers, at, one, services, slot)
     at = _bias(numbers, at, two, slot)
     at = _layer(numbers, at, one, two, slot, slot)
     at = _bias(numbers, at, one, fused)
-    shared = prefix_features(
-        raw[TIME], 1.0, 0.0, raw[SYSTEM_WAITING], raw[SYSTEM_ON_BOARD], (horizon_s, unit)
-    )
-    for i in range(PREFIX):
-        _add(numbers, one, at + i * fused, fused, shared[i])
-    at = _layer(numbers, at + PREFIX * fused, two, one, slot, fused)
+    at = _prefix(raw, numbers, at, one, fused)
+    at = _layer(numbers, at, two, one, slot, fused)
     at = _bias(numbers, at, two, fused)
     at = _layer(numbers, at, one, two, fused, fused)
     at = _bias(numbers, at, one, hidden)
