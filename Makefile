@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: run test setup bench verify clean
+.PHONY: run test setup bench docs verify clean
 
 # From an empty folder to a verdict on a small town; the last line is the page to look at.
 run: setup
@@ -24,8 +24,13 @@ verify:
 
 setup: $(STAMP)
 
+# The documentation as a site that needs no network; the last line is the page to open.
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
+
 bench: setup
-	$(BIN)/evenline bench sumo --json
+	$(BIN)/python -m bench.sumo
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv

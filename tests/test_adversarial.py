@@ -26,9 +26,9 @@ import evenline
 from adversary import NUMERALS, TEXTS, Case, absent, records_in, stated, tried_numbers, unstated
 from adversary_files import DEMAND, File, demand_files, every_file, put, table_files
 from door import Ended, door
-from evenline.city.importers import demand_tables
 from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.cli import main as cli
+from evenline.importing import demand_tables
 from evenline.runs.job import Answer
 from evenline.support.records import Record
 from hamlet import DETAILS, HAMLET, cells_of, in_cell, with_cell, write_detailed
@@ -41,10 +41,10 @@ NOT_THERE = {"sumo", "code", "rule", "base"}  # a bundle has a rule or a base
 # Records that no file of the table contains: between processes or in memory, days that a command
 # stored to continue, bases of others, and files that we only write.
 ELSEWHERE = {
-    *("Job", "Ended", "Failure", "Said", "Method", "StudyPlan"),
+    *("Job", "Reading", "Ended", "Failure", "Said", "StudyPlan"),
     *("Answer", "Simulator", "Host", "Described"),
     *("_Event", "Journal", "Measured", "Findings", "Tables", "Linked"),
-    *("StepMade", "Manifest", "Version"),
+    *("Manifest", "Version"),
 }
 
 
@@ -120,7 +120,7 @@ def test_every_key_states_its_range(files: list[File]) -> None:
 
 def test_a_new_record_is_in_the_table(files: list[File]) -> None:
     for module in pkgutil.walk_packages(evenline.__path__, "evenline."):
-        if not module.name.endswith(("__main__", "torch_reference")):
+        if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     known: set[type] = set()
     for file in files:
@@ -248,7 +248,7 @@ def test_damaged_records_are_counted_or_refused_in_one_line(root: Path, table: T
     folder = write_tides(root / "records")
     for name, text in TIDES.items():
         cells = cells_of(text)
-        file = File(folder / name, None, None, ("records", "check", folder), put)
+        file = File(folder / name, None, None, ("city", "check", folder), put)
         for number, column in enumerate(cells[0]):
             for value in (*TEXTS[::3], *NUMERALS[::2]):
                 spoilt = [row.copy() for row in cells]
@@ -270,7 +270,7 @@ def test_damaged_parquet_is_refused_in_one_line(root: Path, table: Table) -> Non
     typed = pa_csv.read_csv(folder / "stop_visits.csv")
     (folder / "stop_visits.csv").unlink()
     path = folder / "stop_visits.parquet"
-    file = File(path, None, None, ("records", "check", folder), put)
+    file = File(path, None, None, ("city", "check", folder), put)
     columns = {name: typed[name] for name in typed.column_names}
     for name in columns:
         for value in ([None] * 6, ["x"] * 6, [-1e300] * 6, [True] * 6, [[1]] * 6):

@@ -12,16 +12,19 @@ import shlex
 import subprocess
 import sys
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
+import evenline
 from evenline.city.embedded import embedded_city
 from evenline.city.ranges import COLUMNS, VEHICLE
 from evenline.cli.main import app
 from evenline.support.own import is_own
+from reproduce.door import commands_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -92,6 +95,19 @@ def shown_commands(page: Path) -> list[str]:
     return [
         c.removeprefix(".venv/bin/") for c in commands if re.match(r"(\.venv/bin/)?evenline ", c)
     ]
+
+
+MODULE = re.compile(r"python -m ((?:reproduce|bench)\.[a-z]+)([^`#\n]*)")
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "reproduce" / "README.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_module_of_a_page_that_is_run_exists_with_its_options(page: Path) -> None:
+    for name, words in MODULE.findall(page.read_text(encoding="utf-8")):
+        command = typer.main.get_command(commands_of(import_module(name).main))
+        known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
+        assert {word for word in words.split() if word.startswith("--")} <= known, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -167,21 +183,28 @@ def test_the_notebook_is_one_and_its_cells_run(tmp_path: Path) -> None:
     run_python("\n".join(code), tmp_path)
 
 
-# -- the reference --------------------------------------------------------------------------------
+# -- the site -------------------------------------------------------------------------------------
 
 
-def test_the_reference_is_what_the_docstrings_say() -> None:
-    command = [sys.executable, str(ROOT / "docs" / "make_api.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, "docs/api.md is stale; write it with: python docs/make_api.py"
+def test_the_site_is_built_without_a_broken_link_and_loads_nothing_from_a_network(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    for page in tmp_path.rglob("*.html"):
+        loads = r'<(?:script|link|img)[^>]+(?:src|href)="https?:[^"]+\.(?:js|css|png|svg|woff2)'
+        assert not re.search(loads, page.read_text(encoding="utf-8")), page.name
+    commands = (tmp_path / "commands.html").read_text(encoding="utf-8")
+    python = (tmp_path / "python.html").read_text(encoding="utf-8")
+    assert "evenline trial register" in commands
+    assert all(f"el.{name}" in python for name in evenline.__all__)
 
 
-def test_the_reference_has_every_public_module() -> None:
-    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+# -- modules --------------------------------------------------------------------------------------
+
+
+def test_every_module_says_what_it_is_for() -> None:
     for path in (ROOT / "src" / "evenline").rglob("*.py"):
-        if not path.name.startswith("_") and "assets" not in str(path):
-            name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
-            assert f"`{name}`" in text
-            summary = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-            assert summary, f"{name} does not say what it is for"
-    assert "`run_episode(world, cell, policy)`" in text
+        text = path.read_text(encoding="utf-8")
+        assert not text or ast.get_docstring(ast.parse(text)), f"{path} has no docstring"

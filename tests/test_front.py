@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import evenline as el
-from evenline.control.event import Batch
+from evenline.rules.own import Bus
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "01_first_day.py"
 
@@ -57,8 +57,8 @@ def test_a_day_is_the_same_for_the_same_seed_and_the_world_of_the_commands() -> 
 
 
 def test_a_function_is_a_policy() -> None:
-    def half_a_minute(batch: Batch) -> list[float]:
-        return [30.0] * len(batch.trips)
+    def half_a_minute(bus: Bus) -> float:
+        return 30.0
 
     day = el.run_day("town", half_a_minute)
     assert day.policy == "half_a_minute" and day.outcome.mean_hold_s == pytest.approx(30.0)
@@ -91,9 +91,9 @@ def test_bad_input_is_one_line() -> None:
         (lambda: el.run_day("town", world="slow"), "choose 'fast' or 'sumo'"),
         (lambda: el.run_day("town", policy="nobody"), "nobody"),
         (lambda: el.run_day("town", policy=5), "policy 5: give a name"),  # type: ignore[arg-type]
-        (lambda: el.run_day("town", lambda batch: None), "got None"),  # type: ignore[arg-type, return-value]
-        (lambda: el.run_day("town", lambda batch: "abc"), "got 'abc'"),  # type: ignore[arg-type, return-value]
-        (lambda: el.compare_policies("town", "zero", lambda batch: None), "got None"),  # type: ignore[arg-type, return-value]
+        (lambda: el.run_day("town", lambda bus: None), "returned None"),  # type: ignore[arg-type, return-value]
+        (lambda: el.run_day("town", lambda bus: "abc"), "returned 'abc'"),  # type: ignore[arg-type, return-value]
+        (lambda: el.compare_policies("town", "zero", lambda bus: None), "returned None"),  # type: ignore[arg-type, return-value]
         (lambda: el.run_day("town", demand=0.0), "demand 0.0: no passenger travels"),
         (lambda: el.compare_policies("town", "headway", "headway-1.0"), "the same policy"),
         (lambda: el.compare_policies("town", "zero"), "at least two"),

@@ -9,8 +9,9 @@ import pytest
 import evenline
 
 ROOMS = (
-    *("support", "city", "control", "rules", "worlds", "policies", "replay", "runs", "records"),
-    *("learn", "checks", "figures", "experiments", "trial", "live", "report", "study", "bench"),
+    *("support", "city", "control", "rules", "worlds", "policies", "importing", "replay", "runs"),
+    "records",
+    *("learn", "checks", "figures", "experiments", "trial", "live", "report", "study"),
     *("cli",),
     *("front", "gym"),
 )

@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
-from evenline.control.event import Batch
 from evenline.control.outcome import Outcome
 from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest
+from evenline.rules.own import Function, rule_of
+from evenline.rules.policy import ChainedPolicy
+from evenline.rules.table import Rule
 from evenline.support.errors import InputError, choice
 from evenline.worlds.open import OpenCity as Opened
 from evenline.worlds.open import open_city as _open_city
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from evenline.control.gym import HoldingEnv
     from evenline.experiments.compare import Comparison
 
-Own = Callable[[Batch], Sequence[float]]  # your own policy: holds in seconds for a batch
+Own = Rule | Function  # a rule of your own: the seconds to hold a bus
 
 
 # -- what you get ---------------------------------------------------------------------------------
@@ -78,6 +80,8 @@ class SimulatedDay:
 
     def rows(self) -> dict[str, str]:
         """The outcome of the day in a few figures."""
+        from evenline.experiments.simulate import day_notes
+
         found = self.outcome
         return {
             "generalized time, s per passenger": f"{found.generalized_s:,.1f}",
@@ -86,7 +90,7 @@ class SimulatedDay:
             "passengers who arrived": f"{found.completed:,} of {found.departed:,}",
             "mean hold, s": f"{found.mean_hold_s:.2f}",
             "decisions": f"{found.decisions:,}",
-            **_noted(self.city.notes(self.world)),
+            **_noted(day_notes(self.city, self.world, self.cell, found)),
         }
 
     def __str__(self) -> str:
@@ -137,7 +141,7 @@ class Compared:
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
             for row in rows
         ]
-        return "\n".join([self.title, *lines])
+        return "\n".join([self.title, *lines, *(f"note: {n}" for n in self.comparison.notes)])
 
     def _repr_html_(self) -> str:
         head, *rows = self.rows()
@@ -169,7 +173,9 @@ class Picture:
 
     def save(self, path: str | Path) -> Path:
         """Write the figure in the format of the path's suffix: .png, .svg or .pdf."""
-        self.figure.savefig(path)
+        from evenline.figures.plots import save
+
+        save(self.figure, Path(path))
         return Path(path)
 
     def show(self) -> Path:
@@ -225,7 +231,7 @@ def run_day(
     opened, cell = _opened(city), demo_cell(seed, demand)
     target = open_world(world, opened, keep_visits=True)
     try:
-        outcome, visits = _run(target, cell, _decider(opened, policy))
+        outcome, visits = _run(target, cell, open_policy(policy, opened.city, opened.calibration))
     finally:
         getattr(target, "close", lambda: None)()
     return SimulatedDay(opened, _label(policy), world, cell, outcome, visits)
@@ -236,7 +242,7 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
 
     For SUMO, which takes a thousand times as long, use the command `evenline compare`.
     """
-    from evenline.experiments.compare import Comparison, refuse_same
+    from evenline.experiments.compare import Comparison, notes_of, refuse_same
 
     opened = _opened(city)
     labels = [_label(policy) for policy in policies]
@@ -250,7 +256,8 @@ def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 1
         found = _days(opened, policy, cells)
         days[label] = dict(zip(cells, found, strict=True))
         digests.setdefault(label, "")
-    return Compared(Comparison(opened.name, "fast", cells, digests, days, opened.notes("fast")))
+    notes = notes_of(opened, "fast", days)
+    return Compared(Comparison(opened.name, "fast", cells, digests, days, notes))
 
 
 def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
@@ -317,26 +324,15 @@ def _opened(city: OpenCity | str) -> OpenCity:
 
 
 def _label(policy: str | Own) -> str:
-    return policy if isinstance(policy, str) else getattr(policy, "__name__", "own policy")
+    return policy if isinstance(policy, str) else rule_of(policy).name
 
 
-def _decider(city: OpenCity, policy: str | Own) -> Any:
-    if not isinstance(policy, str):
-        if not callable(policy):
-            raise InputError(f"policy {policy!r}: give a name, a bundle's folder or a function")
-        return policy
-    return open_policy(policy, city.city, city.calibration)
-
-
-def _run(world: Any, cell: Cell, decider: Any) -> tuple[Outcome, pa.Table]:
-    """Run a day; its stop visits explain each decision if the policy can."""
-    from evenline.control.visits import visit_table
+def _run(world: Any, cell: Cell, policy: ChainedPolicy) -> tuple[Outcome, pa.Table]:
+    """Run a day; its stop visits explain each decision."""
     from evenline.control.world import run_episode
     from evenline.rules.explain import Witness
 
-    if not hasattr(decider, "decide"):
-        return run_episode(world, cell, decider), visit_table(world.city, world.visits)
-    witness = Witness(decider)
+    witness = Witness(policy)
     outcome = run_episode(world, cell, witness)
     return outcome, witness.table(world.city, world.visits)
 
@@ -345,8 +341,10 @@ def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> list[dict
     """The figures of a policy's days, one after another; rules run inside the kernel."""
     from evenline.experiments.compare import measure
 
-    decider, world = _decider(city, policy), city.fast_world()
-    return [measure(city.city, world.run_day(cell, decider), world.arrivals_s) for cell in cells]
+    ready, world = open_policy(policy, city.city, city.calibration), city.fast_world()
+    return [
+        measure(city.city, cell, world.run_day(cell, ready), world.arrivals_s) for cell in cells
+    ]
 
 
 def _noted(notes: tuple[str, ...]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import pytest
 
 from evenline.city.model import Carried, City, Clock, Origin
 from evenline.city.operations import ControlPoint, Disruption, Operations
+from evenline.city.schedule import hours_of
 from evenline.city.tables import digest, load_city, network_digest, save_city, seal_city
 from evenline.support.errors import InputError
 from hamlet import DETAILS, HAMLET, refusal, seal, write_hamlet
@@ -34,6 +35,47 @@ def test_details_are_read_as_they_stand(detailed: Path) -> None:
         Disruption("breakdown", trip=1, stop=1, day=7),
         Disruption("closed", stop=4, from_s=100, until_s=400),
     )
+
+
+def slowed(city: City) -> City:
+    slowness = np.full((sum(len(service.stops) for service in city.services), hours_of(city)), 1.0)
+    slowness[1, 0] = 2.125
+    return replace(city, slowness=slowness)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> City:
+    return load_city(write_hamlet(tmp_path / "plain"))
+
+
+def test_slowness_comes_back_and_belongs_to_the_streets(plain: City, tmp_path: Path) -> None:
+    city = slowed(plain)
+    save_city(city, tmp_path / "slow")
+    again = load_city(tmp_path / "slow")
+    assert again.slowness is not None and city.slowness is not None
+    assert (again.slowness == city.slowness).all()
+    assert digest(again) == digest(city) and network_digest(again) != network_digest(plain)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("1.0,9,0,2", "goes nowhere from stop 9"),
+        ("1.0,0,99,2", "numbered from 0"),
+        ("1.0,1,0,0.1", "factor"),
+        ("9.9,0,0,2", "9.9"),
+        ("1.0,0,0,1", "appear twice"),
+    ],
+)
+def test_wrong_slowness_is_refused(plain: City, tmp_path: Path, row: str, words: str) -> None:
+    save_city(slowed(plain), tmp_path / "slow")
+    table = tmp_path / "slow" / "slowness.csv"
+    row = row.replace("1.0", plain.services[0].id, 1)
+    rows = [each for each in table.read_text().splitlines() if ",1,0," not in each]
+    table.write_text("\n".join([*rows, row, ""]))
+    with pytest.raises(InputError, match=words) as error:
+        seal_city(tmp_path / "slow")
+    assert "slowness" in str(error.value)
 
 
 def whole(city: City) -> City:

@@ -94,7 +94,7 @@ def test_a_city_is_opened_by_name_or_by_folder(hamlet: Path) -> None:
 
 def test_a_deliberate_edit_is_accepted_when_every_row_is_right(hamlet: Path) -> None:
     (hamlet / "trips.csv").write_text(with_cell("trips.csv", 2, 2, "310"))
-    assert refusal(hamlet).endswith(f"evenline city seal {hamlet}".replace(str(hamlet), ""))
+    assert refusal(hamlet).endswith(f"evenline city check --seal {hamlet}".replace(str(hamlet), ""))
     assert seal_city(hamlet).trips[1] == Trip("out.1", 0, 310)
     assert load_city(hamlet).trips[1] == Trip("out.1", 0, 310)
 

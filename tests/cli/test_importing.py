@@ -34,7 +34,7 @@ def test_a_feed_with_demand_becomes_a_city_that_runs(run: Door, tmp_path: Path) 
     assert "left out: 10, direction 0, 4 stops from Station to Lake: 3 trips" in said
     opened = open_city(str(mine))
     assert opened.name == "mine" and opened.calibration is not None
-    assert len(opened.notes("fast")) == 5
+    assert len(opened.notes("fast")) == 6
     out = tmp_path / "day"
     said = run("simulate", "--city", mine, "--world", "fast", "--out", out).done()
     for note in opened.notes("fast"):
@@ -90,7 +90,7 @@ def test_check_shows_what_a_planner_looks_at(run: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     run(*gtfs(EXAMPLE, mine, "--patterns", "all")).done()
     said = run("city", "check", mine).done()
-    for words in ("10.0 10 to Lake", "minutes since", "6 h", "duties of vehicles", "2026-03-03"):
+    for words in ("10.0 10 to Lake", "minutes since", "6:00", "duties of vehicles", "2026-03-03"):
         assert words in said
     assert "warning: nobody travels; add passengers with: evenline city people" in said
 
@@ -110,7 +110,7 @@ def test_everything_that_is_told_is_printed(
 ) -> None:
     """Also the fits behind a long list of patterns that are left out."""
     lines = tuple(f"line {number}" for number in range(500))
-    monkeypatch.setattr("evenline.city.importers.gtfs.left_out", lambda timetable: lines)
+    monkeypatch.setattr("evenline.importing.gtfs.left_out", lambda timetable: lines)
     said = run(*gtfs(EXAMPLE, tmp_path / "mine")).done().splitlines()
     assert set(lines) <= set(said)
 
@@ -122,14 +122,6 @@ def test_buses_have_the_capacity_of_their_route(run: Door, tmp_path: Path) -> No
     city = load_city(mine)
     assert [city.capacity_of(service) for service in range(3)] == [90, 90, 30]
     run(*gtfs(EXAMPLE, mine, "--capacity", "12=90")).refused("--capacity: no trips of a route '12'")
-
-
-def test_the_speed_of_an_imported_city_can_be_measured(run: Door, tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    run(*gtfs(EXAMPLE, mine, "--demand", "gravity", "--passengers", 300)).done()
-    said = run("bench", "fast", "--city", mine, "--no-sumo", "--repeats", 1).done()
-    assert "kernel_per_s" in said
-    assert "note: demand is synthetic (gravity, 300 passengers)" in said
 
 
 def test_another_city_is_not_replaced(run: Door, tmp_path: Path) -> None:
@@ -179,7 +171,6 @@ def with_text(name: str, old: str, new: str, times: int = 1) -> Tables:
         (with_text("stops.txt", "park,Park,", "gone,Park,"), "uses stop 'park'"),
         (with_text("trips.txt", "s10\n", "s99\n", -1), "uses shape 's99', which shapes.txt lacks"),
         (with_text("stop_times.txt", "06:00:00,06:00:00", "6 am,6 am"), "'6 am' is not a time"),
-        (with_text("stop_times.txt", "06:00:00,06:00:00", "09:00:00,09:00:00"), "go backward"),
         (with_text("stops.txt", "46.", "96."), "is not a latitude and a longitude"),
         (with_text("agency.txt", "Europe/Zurich", "no zone!"), "'no zone!' is not a time zone"),
     ],
@@ -191,6 +182,32 @@ def test_a_malformed_feed_is_one_line(
     feed = write_feed(tmp_path / "feed.zip", tables)
     run(*gtfs(feed, tmp_path / "mine")).refused(str(feed), words)
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_trip_that_goes_backward_leaves_the_others(run: Door, tmp_path: Path) -> None:
+    tables = with_text("stop_times.txt", "06:00:00,06:00:00", "09:00:00,09:00:00")
+    feed = write_feed(tmp_path / "feed.zip", tables)
+    said = run(*gtfs(feed, tmp_path / "mine")).done()
+    assert "left out: 1 trip at fault: stop_times.txt: row 4: times of trip 'out-1' go" in said
+    trips = {trip.id for trip in load_city(tmp_path / "mine").trips}
+    assert "out-1" not in trips and len(trips) == 63
+
+
+def test_a_feed_lists_its_routes(run: Door, tmp_path: Path) -> None:
+    said = run("city", "check", EXAMPLE).done().splitlines()
+    assert [line.split() for line in said[2:]] == [
+        ["route", "id", "Monday", "to", "Friday", "Saturday", "Sunday", *("first", "day"),
+         *("last", "day")],
+        ["10", "Station", "-", "Lake", "r10", "51", "0", "0", "2026-01-01", "2026-12-31"],
+        ["11", "Ring", "r11", "16", "0", "0", "2026-01-01", "2026-12-31"],
+    ]  # fmt: skip
+    said = run("city", "check", EXAMPLE, "--date", DATE).done()
+    assert "trips on Tuesday 2026-03-03" in said
+    run("city", "check", EXAMPLE, "--date", "soon").refused("--date 'soon'")
+    run("city", "check", tmp_path).refused(str(tmp_path))
+    line = run("city", "import", "gtfs", EXAMPLE, "--routes", "10", "--date", "2026-03-07", "--out",
+               tmp_path / "mine").refused("no trip of 10 on 2026-03-07")  # fmt: skip
+    assert "from 2026-01-01 to 2026-12-31, the nearest on Friday 2026-03-06" in line
 
 
 def test_any_damage_ends_in_a_city_or_in_one_line(run: Door, tmp_path: Path) -> None:
@@ -217,7 +234,7 @@ def test_any_damage_ends_in_a_city_or_in_one_line(run: Door, tmp_path: Path) -> 
 
 
 def test_a_bomb_is_refused(run: Door, tmp_path: Path) -> None:
-    """Two megabytes that unpack to 300, which is more than a table may have."""
+    """Two megabytes that unpack to 300."""
     feed = write_feed(tmp_path / "feed.zip", small_feed())
     with (
         zipfile.ZipFile(feed, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -227,7 +244,7 @@ def test_a_bomb_is_refused(run: Door, tmp_path: Path) -> None:
         for _ in range(300):
             stream.write((b"x" * 99_999 + b"\n") * 10)
     assert feed.stat().st_size < 2_000_000
-    run(*gtfs(feed, tmp_path / "mine")).refused("frequencies.txt: more than 256 MiB; too large")
+    run(*gtfs(feed, tmp_path / "mine")).refused("frequencies.txt: unpacks to 286 MiB")
     assert not (tmp_path / "mine").exists()
 
 
@@ -258,9 +275,9 @@ def raising(source):
 CORRIDOR = """
 import numpy as np
 
-from evenline.city.importers.corridor import corridor
-from evenline.city.importers.lines import Line
-from evenline.city.importers.timetable import Place
+from evenline.importing.corridor import corridor
+from evenline.importing.lines import Line
+from evenline.importing.timetable import Place
 from evenline.city.model import City, Trip, Vehicle, no_journeys
 
 def read(source):

@@ -36,32 +36,19 @@ PAIR: Fake = {"generalized_s": 1.0, "completion": 1.0, "mean_hold_s": 0.0}
     ("command", "fakes"),
     [
         ("tune forward", {"experiments.tune.tune": (None, [], "tuned")}),
-        (
-            "sensitivity",
-            {
-                "experiments.sensitivity.sensitivity": None,
-                "experiments.sensitivity.rows": [["a"]],
-                "experiments.sensitivity.sentences": [],
-            },
-        ),
-        ("worth", {"experiments.worth_page.worth": None, "experiments.worth_page.rows": [["a"]]}),
         ("whatif", {"experiments.whatif.whatif": (None, []), "experiments.whatif.rows": [["a"]]}),
         (
-            "audit fidelity",
+            "city judge",
             {
                 "experiments.fidelity.fidelity_audit": [],
                 "experiments.fidelity.print_lines": None,
                 "worlds.fidelity.accepted": True,
             },
         ),
-        ("audit replay", {"experiments.replay_audit.write_audit": []}),
-        ("city regime", {"experiments.regime.write_regime": ("cities.md", [])}),
-        ("bench sumo", {"bench.sumo.bench_sumo": {}}),
-        ("bench fast", {"bench.fast.bench_fast": {}}),
-        ("bench policy", {"bench.policy.bench_policy": {"policies": {}}}),
+        ("replay check", {"experiments.replay_audit.write_audit": []}),
         ("train", {"experiments.train.run_training": {"curve": {"zero": PAIR}}}),
         (
-            "calibrate",
+            "city fit",
             {
                 "experiments.calibrate.calibrate": (SimpleNamespace(residuals={}), {}),
                 "experiments.calibrate.place_in_city": "calibration.json",
@@ -75,7 +62,8 @@ def test_a_result_names_the_notes_of_its_city(
 ) -> None:
     for name, found in fakes.items():
         monkeypatch.setattr(f"evenline.{name}", lambda *_, found=found, **__: found)
-    assert f"note: {NOTE}" in run(*command.split(), "--city", noted).done().splitlines()
+    city = (noted,) if command.startswith("city ") else ("--city", noted)
+    assert f"note: {NOTE}" in run(*command.split(), *city).done().splitlines()
 
 
 def test_the_check_of_a_policy_names_them_in_its_json(

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 from door import Door, door
+from evenline.city.cells import demo_cell
 from evenline.city.tables import load_city, network_digest, open_city
+from evenline.rules.policy import BEHAVIOURS
+from evenline.worlds.open import open_city as open_calibrated
+from feeds import DATE, EXAMPLE
 
 
 @pytest.fixture
@@ -52,3 +56,38 @@ def test_a_wrong_table_leaves_no_folder_behind(evenline: Door, tmp_path: Path) -
     evenline(*command).refused("od.csv row 2", "passengers 'x'")
     evenline(*command[:4], "gravity", *command[5:]).refused("how many passengers")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("variation", [0.1, 0.25])
+def test_people_give_the_same_city_with_the_import_and_after_it(
+    evenline: Door, tmp_path: Path, variation: float
+) -> None:
+    """So many people that they keep buses standing for longer than the least."""
+    one, bare, other = (tmp_path / part / "mine" for part in ("one", "bare", "other"))
+    wish = ("--demand", "gravity", "--passengers", 4000)
+    feed = ("city", "import", "gtfs", EXAMPLE, "--routes", "10,11", "--date", DATE)
+    evenline(*feed, "--variation", variation, *wish, "--out", one).done()
+    evenline(*feed, "--variation", variation, "--out", bare).done()
+    evenline("city", "people", bare, *wish, "--out", other).done()
+    times = "calibration.json"
+    assert (bare / times).read_bytes() != (one / times).read_bytes(), "people need time at the door"
+    files = sorted(path.name for path in one.iterdir())
+    assert files == sorted(path.name for path in other.iterdir())
+    for name in files:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    days = []
+    for folder in (one, other):
+        world = open_calibrated(str(folder)).fast_world()
+        world.run_day(demo_cell(1), BEHAVIOURS["zero"])
+        days.append(world.outcome())
+    assert days[0] == days[1]
+
+
+def test_the_city_has_the_name_of_its_folder_or_the_one_it_is_given(
+    evenline: Door, tmp_path: Path
+) -> None:
+    command = ("city", "people", "town", "--demand", "gravity", "--passengers", 4)
+    evenline(*command, "--out", tmp_path / "other").done()
+    assert load_city(tmp_path / "other").name == "other"
+    evenline(*command, "--out", tmp_path / "third", "--name", "Town.2").done()
+    assert load_city(tmp_path / "third").name == "Town.2"

@@ -63,6 +63,17 @@ def test_a_rule_is_exported_shown_and_checked(tmp_path: Path) -> None:
     assert checked["sha256"] == shown["sha256"] and checked["decisions"] > 400
 
 
+def test_another_policy_is_not_put_over_an_exported_one(tmp_path: Path) -> None:
+    export = ("policy", "export", "zero", "--out", tmp_path / "mine")
+    evenline(*export)
+    evenline(*export)
+    with pytest.raises(InputError, match="has another policy; choose another --out"):
+        evenline(*export, "--chain", "candidate")
+    assert json.loads(evenline("policy", "show", tmp_path / "mine"))["chain"] == "raw"
+    evenline(*export, "--chain", "candidate", "--force")
+    assert json.loads(evenline("policy", "show", tmp_path / "mine"))["chain"] == "candidate"
+
+
 def test_an_actor_is_exported_with_its_graph_and_checked(tmp_path: Path) -> None:
     actor = save_actor(tmp_path / "actor")
     told = evenline(

@@ -23,8 +23,17 @@ def test_a_scenario_becomes_a_city_that_agrees_with_sumo(run: Door, tmp_path: Pa
     assert "1 lines: S00" in said and str(out) in said
     assert load_city(out).name == "mine"
     assert "in order" in " ".join(run("city", "check", out).done().split()), "wrapped or not"
-    agreed = run("audit", "scenario", config, "--city", out)
+    agreed = run("city", "check", out, "--scenario", config)
     assert agreed.code == 0 and "differences" in agreed.out
+
+
+def test_the_import_and_the_check_name_services_without_a_headway(
+    run: Door, tmp_path: Path
+) -> None:
+    config = written(streets(2, 1, 120, 900), Cell(7, 8, 1.0), tmp_path / "scenario")
+    words = "2 of 2 services with a single trip, so without a headway that holding could keep: S0"
+    assert words in run("city", "import", "sumo", config, "--out", tmp_path / "mine").done()
+    assert f"warning: {words}" in run("city", "check", tmp_path / "mine").done()
 
 
 def test_what_is_no_scenario_is_refused_and_leaves_nothing(run: Door, tmp_path: Path) -> None:

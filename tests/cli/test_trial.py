@@ -8,8 +8,8 @@ from typer.testing import CliRunner, Result
 
 from evenline.cli.trial import app
 from evenline.support.errors import InputError
+from evenline.support.files import sha256
 from evenline.trial.matrix import Shard, run
-from evenline.trial.used import used_by_trials
 from evenline.trial.verify import endpoints
 from made import analysed_with_actor, day, finished_trial, made_up, plan_text, registered
 
@@ -40,8 +40,12 @@ def test_a_trial_from_register_to_closeout(tmp_path: Path, monkeypatch: pytest.M
     ended = trial("register", "plan.toml")
     assert ended.exit_code == 0 and ended.stdout == "results/trial-small\n", ended.output
     folder = Path("results/trial-small")
+    registered_as = sha256(folder / "trial.json")
+    ended = trial("register", "plan.toml", "--out", "again")
+    assert ended.exit_code == 0 and f"repeats trial {registered_as}" in ended.output
+    Path("other.toml").write_text(plan_text(**FEW | {"seeds": "[2]"}))
     assert "SUMO seed 9101: trial 'small' has used it" in refused(
-        "register", "plan.toml", "--out", "again"
+        "register", "other.toml", "--out", "other"
     )
     assert trial("run", folder, "--shard", "1/2", "--workers", "1").exit_code == 0
     assert "2 of 4 jobs are not done, and outcomes stay sealed" in refused("analyse", folder)
@@ -54,10 +58,13 @@ def test_a_trial_from_register_to_closeout(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(trial("analyse", folder, "--json").stdout) == verdict
     ended = trial("verify", folder)
     assert (ended.exit_code, ended.stdout) == (0, "4 records checked, no problems\n"), ended.output
-    ended = trial("closeout", folder)
+    ended = trial("close", folder)
     assert ended.exit_code == 0, ended.output
     root = ended.stdout.split()[-1]
-    assert trial("verify", folder, "--root", root).exit_code == 0
+    kept = ("--root", root, "--registration", registered_as)
+    assert trial("verify", folder, *kept).exit_code == 0
+    ended = trial("verify", folder, "--registration", "0" * 64)
+    assert ended.exit_code == 1 and "not as the hash you kept" in ended.stdout
     ended = trial("verify", folder, "--root", "0" * 64)
     assert ended.exit_code == 1 and "not the one you kept" in ended.stdout
 
@@ -66,7 +73,7 @@ def test_no_command_tells_an_endpoint_while_the_matrix_is_incomplete(tmp_path: P
     half = registered(tmp_path)
     run(half.folder, made_up(half), Shard(1, 2))
     said = trial("status", half.folder).output + refused("analyse", half.folder)
-    said += trial("verify", half.folder).output + refused("closeout", half.folder)
+    said += trial("verify", half.folder).output + refused("close", half.folder)
     said += trial("pack", half.folder, "--out", tmp_path / "packed").output
     said += trial("unpack", tmp_path / "packed", "--out", tmp_path / "again").output
     assert "0 of 6 blocks" in said and "0 of 48 jobs done" in said
@@ -77,7 +84,7 @@ def test_no_command_tells_an_endpoint_while_the_matrix_is_incomplete(tmp_path: P
                 assert f"{float(value):.2f}" not in said
 
 
-def test_a_trial_is_packed_unpacked_and_published_as_used(tmp_path: Path) -> None:
+def test_a_trial_is_packed_and_unpacked(tmp_path: Path) -> None:
     whole, out = finished_trial(tmp_path), tmp_path / "packed"
     ended = trial("pack", whole.folder, "--out", out)
     assert ended.exit_code == 0 and "6 of 6 blocks, 0." in ended.output, ended.output
@@ -85,9 +92,6 @@ def test_a_trial_is_packed_unpacked_and_published_as_used(tmp_path: Path) -> Non
     assert ended.exit_code == 0 and "48 of 48 jobs done" in ended.output, ended.output
     assert "again already exists" in refused("unpack", out, "--out", tmp_path / "again")
     assert "has no trial.json" in refused("unpack", tmp_path, "--out", tmp_path / "more")
-    ended = trial("used", tmp_path / "again", "--ledger", tmp_path / "list.json")
-    assert ended.stdout == f"{tmp_path / 'list.json'}\n"
-    assert used_by_trials(tmp_path / "list.json") == (whole.used,)
 
 
 def test_a_peek_is_said_to_be_one_and_every_later_output_shows_it(tmp_path: Path) -> None:
@@ -95,14 +99,14 @@ def test_a_peek_is_said_to_be_one_and_every_later_output_shows_it(tmp_path: Path
     run(half.folder, made_up(half), Shard(1, 2))
     assert "seal broken" in trial("analyse", half.folder, "--peek").output
     run(half.folder, made_up(half))
-    for command in ("status", "analyse", "verify", "closeout"):
+    for command in ("status", "analyse", "verify", "close"):
         assert "outcomes of 24 jobs shown" in trial(command, half.folder).output, command
 
 
 def test_a_deviation_is_shown_by_every_later_output(tmp_path: Path) -> None:
     whole = finished_trial(tmp_path)
-    trial("deviate", whole.folder, "--why", "one machine was replaced", "--by", "A. Person")
-    for command in ("run", "status", "analyse", "verify", "closeout"):
+    trial("note", whole.folder, "--why", "one machine was replaced", "--by", "A. Person")
+    for command in ("run", "status", "analyse", "verify", "close"):
         said = trial(command, whole.folder).output
         assert "A. Person): one machine was replaced" in said, command
 
@@ -145,15 +149,9 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_scaling_is_measured_by_a_command() -> None:
-    ended = trial("bench", "--jobs", 1, "--repeats", 1)
-    found = json.loads(ended.stdout)
-    assert found["seconds_1_worker"] > 0 and 0 < found["share_of_linear"] < 1.5
-
-
 def test_a_packed_trial_verifies_and_goes_into_a_document(tmp_path: Path) -> None:
     folder, packed = analysed_with_actor(tmp_path), tmp_path / "packed"
-    root = trial("closeout", folder).stdout.split()[-1]
+    root = trial("close", folder).stdout.split()[-1]
     assert trial("pack", folder, "--out", packed).exit_code == 0
     ended = trial("verify", packed, "--root", root)
     assert ended.exit_code == 0 and ended.stdout.startswith("detached, bound by SHA-256 ")

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,17 @@ from evenline.experiments.compare import (
     figure,
     measure,
     named_policies,
+    notes_of,
     text_table,
 )
-from evenline.figures.measure import Regularity, measure_day, regularity
+from evenline.experiments.simulate import day_notes
+from evenline.figures.measure import (
+    Regularity,
+    measure_day,
+    regularity,
+    unended_said,
+    unended_trips,
+)
 from evenline.policies.bundle import BUILT_IN
 from evenline.runs.day import evaluator_files
 from evenline.runs.executors import Executor, Results, processes
@@ -50,7 +58,7 @@ def test_regularity_is_what_the_stop_visits_say(name: str, policy: str) -> None:
     world = FastWorld(city, calibration_of(city), keep_visits=True)
     outcome = run_episode(world, CELL, policy_in(policy, city))
     day = measure_day(city, CELL, outcome, visit_table(city, world.visits))
-    found = measure(city, outcome, world.arrivals_s)
+    found = measure(city, CELL, outcome, world.arrivals_s)
     for name in ("generalized_s", "waiting_s", "riding_s", "completion", "unfinished"):
         assert found[name] == pytest.approx(getattr(day, name))
     assert found["headway_cv"] == pytest.approx(day.headway_cv)
@@ -71,6 +79,36 @@ def test_buses_on_their_headways_cost_no_excess_wait() -> None:
     assert regularity(town(), planned_arrivals()) == Regularity(
         pytest.approx(0.0), 0.0, pytest.approx(0.0)
     )
+
+
+def test_a_trip_that_did_not_end_is_counted_and_said() -> None:
+    city = embedded_city("town")
+    world = FastWorld(city, calibration_of(city))
+    whole = world.run_day(CELL, policy_in("zero", city))
+    cut = replace(whole, trips_completed=whole.trips_completed - 1)
+    figures = [measure(city, CELL, each, world.arrivals_s) for each in (whole, cut)]
+    assert [each["unended_trips"] for each in figures] == [0, 1]
+    opened, said = open_city("town"), []
+    for day in figures:
+        days = {"zero": {CELL: day}}
+        notes = notes_of(opened, "sumo", days)
+        found = Comparison("town", "sumo", (CELL,), {"zero": ""}, days, notes)
+        said.append(text_table(found))
+        assert ("Trips not ended" in said[-1]) == ("note: " in said[-1]) == (day is figures[1])
+        assert tuple(day_notes(opened, "sumo", CELL, cut)) == notes or day is figures[0]
+    assert "note: 1 of 60 trips did not reach the last stop before the day ended" in said[1]
+
+
+def test_trips_that_the_city_itself_loses_are_not_counted() -> None:
+    city = embedded_city("town")
+    operations = replace(city.operations, cancelled_share=0.1)
+    less = replace(city, operations=operations)
+    outcome = FastWorld(less, calibration_of(city)).run_day(CELL, policy_in("zero", less))
+    assert outcome.trips_completed < len(city.trips)
+    assert unended_trips(less, CELL, outcome) == 0
+    assert unended_said(60, [0, 0]) == ()
+    (said,) = unended_said(60, [0, 2, 1])
+    assert said.startswith("on 2 of 3 days up to 2 of 60 trips did not reach the last stop")
 
 
 def test_excess_wait_is_that_of_people_who_come_at_random() -> None:
@@ -246,6 +284,9 @@ def test_a_kept_day_is_run_again_after_a_change_of_the_source(
     monkeypatch.setattr(module, "evaluator", lambda: changed)
     compare("town", "fast", ["lookahead"], 1, tmp_path / "out", noting(ran))
     assert len(ran) == 6
+    monkeypatch.setattr(module, "measurer", lambda: changed)
+    compare("town", "fast", ["lookahead"], 1, tmp_path / "out", noting(ran))
+    assert len(ran) == 9, "kept are figures, which another definition changes"
 
 
 def test_all_stands_for_every_controller() -> None:

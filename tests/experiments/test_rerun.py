@@ -1,5 +1,7 @@
 """Commands that fit and audit replace their own results, and nothing that somebody changed."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +11,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from evenline.city.importers.imported import Imported
 from evenline.experiments import calibrate, fidelity
 from evenline.experiments.collect import planned
-from evenline.experiments.importing import write_city
+from evenline.importing.imported import Imported
+from evenline.importing.writing import write_city
 from evenline.support.errors import InputError
-from evenline.support.files import write_bytes
+from evenline.support.files import result_folder, write_bytes, write_listed
 from evenline.worlds.calibration import save_calibration
 from evenline.worlds.open import OpenCity, open_city
 from evenline.worlds.timetable import is_declared, timetable_calibration
@@ -90,3 +92,68 @@ def _fast_twice(opened: OpenCity, replay: Path, blocks: int | None) -> tuple[Any
             job.cell, fidelity.BEHAVIOURS[job.policy]
         )
     return found, found, {"1.27.1"}
+
+
+# -- another question in the same folder -----------------------------------------------------------
+
+
+def asked(command: str, out: Path) -> None:
+    """Ask a question of town, quickly."""
+    name, *options = command.split()
+    ended = subprocess.run(
+        [sys.executable, "-m", "evenline", name, "--city", "town", "--out", str(out), *options],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    SAID.append(ended.stderr)
+
+
+SAID: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "result"),
+    [
+        (
+            "compare --policies zero --blocks 1 --no-clairvoyant",
+            "compare --policies headway --blocks 1 --no-clairvoyant",
+            "comparison.json",
+        ),
+        ("whatif --policy headway --blocks 2", "whatif --policy zero --blocks 2", "whatif.json"),
+        ("simulate --world fast --seed 1", "simulate --world fast --seed 2", "outcome.json"),
+    ],
+)
+def test_the_answer_to_one_question_is_kept_when_another_is_asked(
+    tmp_path: Path, one: str, other: str, result: str
+) -> None:
+    out = tmp_path / "out"
+    asked(one, out)
+    first = (out / result).read_bytes()
+    asked(one, out)
+    assert not (out / "earlier").exists() and "earlier" not in SAID[-1], "the same answer"
+    asked(other, out)
+    (kept,) = (out / "earlier").glob(f"*/{result}")
+    assert kept.read_bytes() == first != (out / result).read_bytes()
+    assert f"the earlier result of {out} is kept in {kept.parent}" in SAID[-1]
+    asked(one, out)
+    assert (out / result).read_bytes() == first
+    assert len(list((out / "earlier").glob(f"*/{result}"))) == 2
+
+
+def test_files_of_one_result_are_kept_together(tmp_path: Path) -> None:
+    both, names = {"a.json": b"1", "b.png": b"same"}, ("a.json", "b.png")
+    write_listed(tmp_path, both, result=names)
+    write_listed(tmp_path, {"other.json": b"x"})
+    write_listed(tmp_path, both | {"a.json": b"2"}, result=names)
+    (kept,) = (tmp_path / "earlier").iterdir()
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == both
+    assert {path.name for path in tmp_path.glob("*.*")} == {*names, "other.json", ".evenline.json"}
+
+
+def test_a_new_folder_takes_the_earlier_results_along(tmp_path: Path) -> None:
+    for text in ("one", "two", "two", "three"):
+        with result_folder(tmp_path / "out", keep=True) as aside:
+            (aside / "deep").mkdir()
+            write_bytes(aside / "deep" / "result.txt", text.encode())
+    kept = sorted(path.read_text() for path in (tmp_path / "out" / "earlier").rglob("*.txt"))
+    assert kept == ["one", "two"]
+    assert (tmp_path / "out" / "deep" / "result.txt").read_text() == "three"

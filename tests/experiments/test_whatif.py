@@ -12,7 +12,6 @@ from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.city.operations import Operations
-from evenline.experiments import robustness as r
 from evenline.experiments import whatif as w
 from evenline.experiments.compare import Difference
 from evenline.support.errors import InputError
@@ -52,7 +51,9 @@ def test_each_setting_changes_one_thing() -> None:
 def test_the_same_policy_changes_nothing_in_any_setting(tmp_path: Path) -> None:
     found, said = w.whatif("town", "zero", tmp_path / "out", blocks=2)
     assert all(each.generalized_s == Difference(0.0, 0.0, 0.0) for each in found)
-    assert said == ["As the city is, the policy saves nothing (+0.0 s)."]
+    assert said == [
+        "As the city is, the policy saves nothing: the saving is 0.0 s, its interval 0.0 to 0.0 s."
+    ]
     told = json.loads((tmp_path / "out" / w.RESULT).read_text())
     assert [each["verdict"] for each in told["findings"]] == ["open"] * len(found)
     assert (tmp_path / "out" / w.PICTURE).read_bytes().startswith(b"\x89PNG")
@@ -64,9 +65,52 @@ def test_more_buses_and_shorter_headways_shorten_the_wait(tmp_path: Path) -> Non
     buses = [wait[w.BUSES, name] for name in ("-2", "-1")]
     buses += [wait[w.USUAL, w.USUAL], wait[w.BUSES, "+1"], wait[w.BUSES, "+2"]]
     assert buses == sorted(buses, reverse=True)
-    assert len(said) == 3 and len(w.rows(found)) == len(found) + 1
+    assert len(w.rows(found)) == len(found) + 1
+    assert len(said) in (1, 3)
     held = {(each.factor, each.name): each.held["mean_hold_s"] for each in found}
     assert held[w.WHERE, "terminals only"] < held[w.DRIVERS, "50 %"] < held[w.USUAL, w.USUAL]
+
+
+def change(low: float, high: float) -> Difference:
+    return Difference((low + high) / 2, low, high)
+
+
+def answered(usual: Difference, terminals: Difference, half: Difference) -> list[str]:
+    """The answers to an operator, given what a policy changes in the three settings asked about."""
+    found = [
+        w.Finding(factor, name, {}, {}, d, d)
+        for factor, name, d in (
+            (w.USUAL, w.USUAL, usual),
+            (w.WHERE, "terminals only", terminals),
+            (w.DRIVERS, "50 %", half),
+        )
+    ]
+    return w.answers(found, lambda: "About 1.0 buses.")
+
+
+def test_a_share_is_stated_only_of_a_saving_away_from_0() -> None:
+    clear = answered(change(-100.0, -80.0), change(-66.0, 64.0), change(2.0, 8.0))
+    assert clear == [
+        "Is terminal holding enough? That cannot be told: the saving is 1.0 s, its interval "
+        "\u221264.0 to 66.0 s, against 90.0 s as the city is.",
+        "What if half the drivers comply? It costs time there: the saving is \u22125.0 s, its "
+        "interval \u22128.0 to \u22122.0 s.",
+        "How many buses is the controller worth? About 1.0 buses.",
+    ]
+    assert answered(change(-100.0, -80.0), change(-50.0, -40.0), change(-30.0, -6.0))[:2] == [
+        "Is terminal holding enough? It saves 45.0 of 90.0 s (50 %).",
+        "What if half the drivers comply? The policy still saves 18.0 of 90.0 s (20 %).",
+    ]
+
+
+def test_nothing_more_is_answered_where_the_policy_itself_is_within_noise() -> None:
+    (said,) = answered(change(-18.0, 17.0), change(-1.0, 3.0), change(-9.0, -8.0))
+    assert said == (
+        "As the city is, it cannot be told whether the policy saves: the saving is 0.5 s, its "
+        "interval \u221217.0 to 18.0 s."
+    )
+    (said,) = answered(change(2.0, 4.0), change(-1.0, 3.0), change(-9.0, -8.0))
+    assert said.startswith("As the city is, the policy saves nothing")
 
 
 def test_lost_trips_are_shown_in_a_city_that_loses_some() -> None:
@@ -85,36 +129,6 @@ def test_lost_trips_are_shown_in_a_city_that_loses_some() -> None:
 def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 blocks: an interval needs at least 2"):
         w.whatif("town", "zero", tmp_path, blocks=1)
-
-
-def test_robustness_is_written_into_the_document_and_keeps_its_days(tmp_path: Path) -> None:
-    document, kept = tmp_path / "page.md", tmp_path / "days"
-    document.write_text(
-        "before\n<!-- begin robustness town fast -->\nstale\n<!-- end robustness town fast -->\n"
-        "after\n"
-    )
-    place = r.Place("town", "fast", 2, ("two-way", "zero+candidate"))
-    r.robustness(document, kept, [place])
-    text = document.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
-    assert text.count("| held at: terminals only |") == 1 and "5 %" in text
-    # Two days of five settings under two policies; no holding differs only if trips are cancelled.
-    days = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    assert len(days) == 2 * (5 + 5 + 2)
-    r.robustness(document, kept, [place])
-    assert document.read_text() == text
-    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == days
-
-
-def test_a_day_without_holds_is_the_same_whatever_limits_holds() -> None:
-    opened = open_city("town")
-    city = w.operated(opened.city, hold_at="terminals", ignored_share=0.5, cancelled_share=0.05)
-    limited = w.Setting("", "", city)
-    free = r._unheld(limited)
-    assert free.city.operations == Operations(cancelled_share=0.05)
-    cell = PURPOSES["development"].cells(1, (1.0,))[0]
-    days = [w.run_days(w.Order(opened, s, "zero", (cell,))) for s in (limited, free)]
-    assert days[0] == days[1]
 
 
 def test_processes_find_the_same_days() -> None:
@@ -136,22 +150,6 @@ def test_a_day_in_sumo_has_the_measures_of_one_in_the_fast_world() -> None:
     assert fast.keys() == sumo.keys() and fast["completion"] == sumo["completion"]
     for day in (fast, sumo):
         assert (day["late_departures"], day["lost_trips"]) == (0, 0)
-
-
-def test_what_is_behind_is_said_apart_from_what_is_open() -> None:
-    def found(low: float, high: float) -> w.Finding:
-        difference = Difference((low + high) / 2, low, high)
-        return w.Finding(w.USUAL, w.USUAL, {}, {}, difference, difference)
-
-    row = (found(-3.0, -1.0), found(1.0, 3.0), found(-1.0, 1.0))
-    assert r.verdicts(["a", "b", "c"], [row], 10) == [
-        "Clearly behind no holding: b (as it is).",
-        "Neither clearly ahead of no holding nor behind: c (as it is).",
-    ]
-    assert r.verdicts(["a"], [row[:1]], 3) == [
-        "All are clearly ahead of no holding in every setting.",
-        "3 days decide little: an interval with 0 in it may only be wide.",
-    ]
 
 
 def with_duties(city: City, recovery_s: int) -> City:

@@ -1,7 +1,9 @@
 """Figures show what the table holds, each thing once, and come out the same every time."""
 
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure
 
+import evenline
 from evenline.city.embedded import embedded_city
 from evenline.figures.plots import (
     DARK,
@@ -23,7 +26,32 @@ from evenline.figures.plots import (
     time_space_grid,
     waiting_through_day,
 )
+from evenline.report.figures import pdf
 from small_days import two_services
+
+
+@pytest.mark.parametrize("name", [r"$\frac{1}$", "a$b^{$", "$x$"])
+@pytest.mark.parametrize("make", [png, svg, pdf])
+def test_a_name_with_dollars_is_drawn_as_it_is(name: str, make: Callable[[Figure], bytes]) -> None:
+    """Matplotlib takes what stands between dollars for mathematics, and may fail to read it."""
+
+    def drawn(title: str, parsed: bool) -> bytes:
+        figure = Figure()
+        axes = figure.subplots()
+        axes.set_title(title, parse_math=parsed)
+        axes.plot([0, 1], [1, 2], label=title)
+        axes.legend(loc="upper left")
+        axes.set_yticks([1, 2], [title, "b"], parse_math=parsed)
+        return make(figure)
+
+    assert drawn(name, True) == drawn(name, False)
+    assert drawn(name, True) != drawn(name.replace("$", ""), True)
+
+
+def test_every_figure_is_written_in_one_place() -> None:
+    package = Path(evenline.__file__).parent
+    writers = [path.name for path in package.rglob("*.py") if ".savefig(" in path.read_text()]
+    assert writers == ["plots.py"]
 
 
 def buses(axes: Axes) -> int:
@@ -52,6 +80,11 @@ def test_the_grid_has_a_panel_for_each_service_and_marks_holds() -> None:
     assert [axes.get_title("left") for axes in panels] == ["service A", "service B"]
     assert [buses(axes) for axes in panels] == [3, 2]
     assert [holds(axes) for axes in panels] == [0, 1]
+
+
+def test_a_day_in_which_no_bus_reaches_a_stop_is_an_empty_picture() -> None:
+    figure = time_space_grid(two_services().slice(0, 0))
+    assert not any(axes.axison for axes in figure.axes) and png(figure)
 
 
 def test_the_demand_profile_counts_everybody_and_marks_the_last_buses() -> None:
@@ -106,7 +139,7 @@ def drawings() -> dict[str, Figure]:
     return {
         "time and space": time_space_diagram({"day": two_services()}, "A"),
         "headways": headway_histogram(curves, DARK),
-        "waiting": waiting_through_day(curves, 600, LIGHT),
+        "waiting": waiting_through_day(None, curves, 600, LIGHT),
     }
 
 

@@ -18,6 +18,7 @@ MISSING = object()
 RECORDS = (inspect.StructType, inspect.DataclassType)
 LISTS = (inspect.VarTupleType, inspect.ListType)
 NUMBERS = (inspect.IntType, inspect.FloatType)
+BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Place = tuple[str | int, ...]
 
 
@@ -58,6 +59,8 @@ def allows(kind: Any, value: Any) -> bool:
         if not isinstance(value, str) or len(value) > (kind.max_length or math.inf):
             return False
         return kind.pattern is None or re.search(kind.pattern, value) is not None
+    if isinstance(kind, inspect.BytesType):
+        return isinstance(value, str) and re.fullmatch(BASE64, value) is not None
     if isinstance(kind, inspect.DictType):
         return isinstance(value, dict) and all(
             allows(kind.key_type, k) and allows(kind.value_type, v) for k, v in value.items()

@@ -24,7 +24,7 @@ from evenline.city.model import City
 from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.city.tables import digest, load_city, network_digest
 from evenline.experiments.tune import Kept
-from evenline.learn.run import Config, Plan
+from evenline.learn.plan import Config, Plan
 from evenline.learn.schedule import LEARNERS
 from evenline.live import entries
 from evenline.live.feed import Snapshot, write_message
@@ -46,8 +46,9 @@ from evenline.trial import matrix, records
 from evenline.trial.analyse import Analysis
 from evenline.trial.closeout import closeout
 from evenline.trial.evidence import write_analysis
+from evenline.trial.journal import journal
 from evenline.trial.plan import WrittenPlan
-from evenline.trial.registration import Trial, journal, register
+from evenline.trial.registration import Trial, register
 from evenline.trial.used import Ledger
 from evenline.trial.verify import verify
 from evenline.worlds import calibration
@@ -212,7 +213,7 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
             manifest,
             city_tables.Manifest,
             read(manifest),
-            ("city", "seal", manifest.parent),
+            ("city", "check", "--seal", manifest.parent),
             in_json(manifest),
             ranges=RANGES["manifest.json"],
             open=tuple(map("vehicle.{}".format, MANIFEST["vehicle"])),
@@ -243,7 +244,7 @@ def recorded_city_files(root: Path, fitted: dict[str, Any]) -> list[File]:
         "recorded_share": [1.0, 0.5, 1.0, 0.0],
     }
     in_json(records)(fitted_to)
-    show = ("records", "show", "--city", folder)
+    show = ("city", "check", folder)
     return [
         File(records, FittedTo, fitted_to, show, in_json(records)),
         File(limits, Limits, registered, show, in_json(limits), bound=True),
@@ -258,10 +259,11 @@ def table_files(root: Path) -> list[File]:
             folder / name,
             None,
             (HAMLET | DETAILS)[name].encode(),
-            ("city", "seal", folder),
+            ("city", "check", "--seal", folder),
             partial(put, folder / name),
         )
         for name in COLUMNS
+        if name != "slowness.csv"  # needs a timetable, which the hamlet lacks: see test_details
     ]
 
 
@@ -307,6 +309,7 @@ CLAIM = {
     "unit": "block mean of seeds x levels",
     "ties": "nonwins",
     "gates": ["completeness"],
+    "robustness": [],
 }
 LIMITS = {"time_s": 60, "memory_gib": 4.0, "tries": 2, "silence_s": 60.0}
 BLOCKS = {"sumo_seed": 9101, "demand_seed": 9201, "count": 1}
@@ -364,15 +367,9 @@ def plan_files(root: Path, hamlet: Path) -> list[File]:
     in_toml(sound)(trial)
     in_toml(root / "sound-study.toml")(study)
     in_toml(state.parent / "plan.toml")(study)
-    used = {"name": "old", "trial": SHA, "city": SHA, "blocks": [[1, 2]]}
-    done = {"inputs": {"a": "b"}, "outputs": {"x": SHA}, "seconds": 1.0, "finished_at": AT}
-    states = {
-        "format": "evenline-study-1",
-        "begun": {"city": {"a": "b"}},
-        "done": {"city": done | {"said": "done"}},
-        "took_s": {"city": 1.0},
-        "spent_s": {"city": 1.0},
-    }
+    used = {"name": "old", "trial": SHA, "city": SHA, "blocks": [[1, 2]], "subject": SHA}
+    done = {"inputs": {"a": "b"}, "outputs": {"x": SHA}, "seconds": 1.0}
+    states = {"format": "evenline-study-2", "steps": {"city": done}}
     register = ("trial", "register", "--out", out)
     return [
         File(
@@ -470,7 +467,7 @@ def replay_files(root: Path, hamlet: Path) -> list[File]:
         own = {str(episode.relative_to(folder)): sha256(episode)}
         in_json(manifest)(listed | {"files": listed["files"] | own})
 
-    collect = ("collect", "--city", hamlet, "--out", folder, "--blocks", 1)
+    collect = ("replay", "collect", "--city", hamlet, "--out", folder, "--blocks", 1)
     return [
         File(plan, ReplayPlan, planned, collect, in_json(plan)),
         File(manifest, Manifest, listed, collect, in_json(manifest)),
@@ -523,6 +520,9 @@ def live_files(root: Path, hamlet: Path) -> list[File]:
     )  # fmt: skip
     raw = (0.0, 1.0, *[0.0] * 14)
     later: tuple[entries.Entry, ...] = (
+        entries.HeardEntry(
+            at_s=1, moment_s=1e9, behind=0, packed=entries.packed(Snapshot(1e9, ()))
+        ),
         entries.PollEntry(
             at_s=1, age_s=1, states={"trip": 1}, dropped=0, took_ms=1, failure="a",
             fixes={trip: ("bus", 1.0, 1.0, 1.0)},
@@ -569,7 +569,7 @@ def live_files(root: Path, hamlet: Path) -> list[File]:
     return [
         file(first),
         *(file(entry, first) for entry in later),
-        file(answer, first, later[3]),
+        file(answer, first, later[4]),
         File(index, Recorded, shown, run, lambda document: put(index, _line(document)), (logs,)),
     ]
 

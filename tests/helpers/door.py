@@ -1,12 +1,15 @@
-"""The whole command line, called in this process."""
+"""A whole command line, called in this process: the package's, or one beside it."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 
 import pytest
 
 from evenline.cli.main import main
+from reproduce.door import run as run_module
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Ended:
     def refused(self, *words: str) -> str:
         """The one line of a refusal, without traceback, with these words in it."""
         assert self.code == 2, self
-        assert self.err.startswith("evenline: ") and self.err.count("\n") == 1, self.err
-        assert "Traceback" not in self.err
+        assert self.err.startswith(("evenline: ", "reproduce.", "bench.")), self.err
+        assert self.err.count("\n") == 1 and "Traceback" not in self.err, self.err
         for word in words:
             assert word in self.err
         return self.err
@@ -35,14 +38,18 @@ class Ended:
 Door = Callable[..., Ended]
 
 
-def door(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Door:
-    """Runs commands."""
+def door(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], module: str | None = None
+) -> Door:
+    """Runs commands of `evenline`, or those of a module such as `bench.fast`."""
+
+    command = main if module is None else partial(run_module, module, import_module(module).main)
 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["evenline", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            main()
+            command()
         out, err = capfd.readouterr()
         return Ended(int(ended.value.code or 0), out, err)
 

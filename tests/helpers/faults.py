@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from evenline.support.cache import cached_folder
+
 VERSION = "9.9.9"  # what the faulty runtime's folder is called; SUMO itself reports its own
 
 
 def faulty_sumo(runtimes: Path, fault: str, times: int) -> None:
     """Install a SUMO that runs `fault` at the start of a day, so many times, and is then well."""
-    package, left = runtimes / VERSION / "libsumo", runtimes / "left"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(
-        f"""
+    folder, left = runtimes / VERSION, runtimes / "left"
+    text = f"""
 import os, pathlib, sys, time
-sys.path.remove({str(package.parent)!r})
+sys.path.remove({str(folder)!r})
 del sys.modules["libsumo"]
 import libsumo
 real_start, left = libsumo.start, pathlib.Path({str(left)!r})
@@ -27,8 +27,18 @@ def start(*arguments):
     return real_start(*arguments)
 libsumo.start = start
 """
-    )
+    install_libsumo(folder, text)
     left.write_text(str(times))
+
+
+def install_libsumo(folder: Path, text: str) -> None:
+    """A runtime whose libsumo is this text."""
+
+    def fill(aside: Path) -> None:
+        (aside / "libsumo").mkdir()
+        (aside / "libsumo" / "__init__.py").write_text(text)
+
+    cached_folder(folder, fill)
 
 
 def wait_until(happened: Callable[[], object], timeout_s: float = 40.0) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from evenline.city.importers.calendars import WEEKDAYS
-from evenline.city.importers.shapes import EARTH_M
 from evenline.city.model import City, road_ways
+from evenline.importing.calendars import WEEKDAYS
+from evenline.importing.shapes import EARTH_M
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "feed"
 LAT, LON = 46.5, 7.2

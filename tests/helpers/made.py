@@ -18,15 +18,15 @@ from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import actor_spec, save_bundle
 from evenline.runs.day import described_policy, library_versions
 from evenline.runs.executors import Executor, Results
-from evenline.runs.job import Answer, Ended, Host, Simulator
-from evenline.runs.job import Job as Order
+from evenline.runs.job import Answer, Ended, Host, Job, Simulator
 from evenline.support.files import to_json, write_text
+from evenline.trial.closeout import closeout
 from evenline.trial.evidence import write_analysis
 from evenline.trial.matrix import run
 from evenline.trial.registration import Trial, register
 from evenline.trial.verify import verify
 
-Day = Callable[[Order], Outcome]
+Day = Callable[[Job], Outcome]
 WORSE = ("zero", "myopic")
 
 
@@ -52,9 +52,9 @@ def registered(where: Path, **changes: str) -> Trial:
     return register(where / "plan.toml", where / "trial", where / "used-cells.json")
 
 
-def day(order: Order, cost_per_passenger: int = 1_000, completed: int = 1_940) -> Outcome:
+def day(job: Job, cost_per_passenger: int = 1_000, completed: int = 1_940) -> Outcome:
     """A day of 2,000 passengers; a little different in every cell."""
-    cell = str(sorted(asdict(order.cell).items()))
+    cell = str(sorted(asdict(job.cell).items()))
     shade = int(hashlib.sha256(cell.encode()).hexdigest()[:4], 16) % 50
     cost = 2_000 * (cost_per_passenger + shade)
     return Outcome(
@@ -74,32 +74,41 @@ def day(order: Order, cost_per_passenger: int = 1_000, completed: int = 1_940) -
     )
 
 
-def better_by_ninety(order: Order) -> Outcome:
+def better_by_ninety(job: Job) -> Outcome:
     """Days in which the candidate saves 90 s a passenger and completes ten journeys more."""
-    return day(order) if order.policy in WORSE else day(order, 910, 1_950)
+    return day(job) if job.policy in WORSE else day(job, 910, 1_950)
 
 
 def made_up(trial: Trial, of: Day = better_by_ninety) -> Executor:
     """An executor that makes days up."""
 
-    def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
-        for order in orders:
-            made = answer(trial, order, of(order))
-            yield Ended(job=order, answer=made, failures=(), duration_s=1.25)
+    def answers(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
+        for job in jobs:
+            made = answer(trial, job, of(job))
+            yield Ended(job=job, answer=made, failures=(), duration_s=1.25)
 
     return answers
 
 
-def answer(trial: Trial, order: Order, outcome: Outcome) -> Answer:
+def answer(trial: Trial, job: Job, outcome: Outcome) -> Answer:
     """What a job's process says of a day."""
     with chdir(trial.inputs):
-        policy = described_policy(order.policy)
+        policy = described_policy(job.policy)
+    options: tuple[str, ...] = ()
+    if job.sumo is not None:
+        seed = str(job.cell.sumo_seed)
+        options = ("--begin", "0", "--end", "7200", "--seed", seed)
     return Answer(
         outcome=outcome,
         city=trial.registered.city.digest,
-        cell=order.cell,
+        cell=job.cell,
         policy=policy,
-        simulator=Simulator(world=order.world, version=order.sumo, options=("--end", "7200")),
+        simulator=Simulator(
+            world=job.world,
+            version=job.sumo,
+            options=options,
+            network=trial.registered.network,
+        ),
         calibration=None,
         evaluator=trial.registered.evaluator.sha256,
         versions=library_versions(),
@@ -111,6 +120,15 @@ def finished_trial(where: Path, of: Day = better_by_ninety, **changes: str) -> T
     """A trial whose matrix is complete."""
     trial = registered(where, **changes)
     assert run(trial.folder, made_up(trial, of)).complete
+    return trial
+
+
+def closed_trial(where: Path, of: Day = better_by_ninety, **changes: str) -> Trial:
+    """A trial that is closed."""
+    trial = finished_trial(where, of, **changes)
+    write_analysis(trial.folder)
+    write_text(trial.folder / "verification.json", to_json(verify(trial.folder).report))
+    closeout(trial.folder)
     return trial
 
 

@@ -76,7 +76,7 @@ def day_by_hand(folder: Path) -> None:
 
 def collect_command(folder: Path) -> list[str]:
     """The smallest collection: 8 behaviours in one block at three levels."""
-    return [EVENLINE, "collect", "--city", "town", "--blocks", "1", "--out", str(folder)]
+    return [EVENLINE, "replay", "collect", "--city", "town", "--blocks", "1", "--out", str(folder)]
 
 
 def whole_store(folder: Path) -> None:

@@ -172,8 +172,12 @@ class ReferenceWorld:
             denied_boardings=sum(visit.left_behind for visit in self.visits),
             trips_completed=len(self.durations),
             trip_duration_total_s=sum(self.durations),
+            service_cost=self._cost_until(max(trip.departure_s for trip in self.city.trips)),
             **self._begun(),
         )
+
+    def _cost_until(self, end_s: int) -> int:
+        return int(2 * self.waiting[:end_s].sum() + self.riding[:end_s].sum())
 
     def _begun(self) -> dict[str, int]:
         """In a city with duties: trips that began over a minute late, and those that did not."""

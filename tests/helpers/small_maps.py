@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.importers.lines import Line
-from evenline.city.importers.matching import Streets
-from evenline.city.importers.shapes import Origin, along_shape
-from evenline.city.importers.timetable import Place
+from evenline.importing.lines import Line
+from evenline.importing.matching import Streets
+from evenline.importing.shapes import Origin, along_shape
+from evenline.importing.timetable import Place
 from feeds import small_feed
 
 Floats = npt.NDArray[np.float64]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
-from evenline.learn.network import Size
+from evenline.learn.plan import Size
 
 SERVICES = 5
 SIZE = Size(SERVICES, slot=24, fused=32, hidden=16)

@@ -48,9 +48,10 @@ def output_options(folder: Path) -> list[str]:
     ]
 
 
-def person_summary(folder: Path) -> tuple[int, int]:
+def person_summary(folder: Path, until_s: float = float("inf")) -> tuple[int, int]:
     """Passenger-seconds of waiting and riding: SUMO's counts of every step, added up."""
     steps = parse(folder / "summary.xml").getroot().findall("step")
+    steps = [step for step in steps if float(step.get("time")) < until_s]
     return (
         sum(int(step.get("waitingForRide")) for step in steps),
         sum(int(step.get("riding")) for step in steps),

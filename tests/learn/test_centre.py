@@ -1,17 +1,17 @@
-"""Centred rewards: the same order of policies, less noise; an effect paid at once is learned."""
+"""Centred rewards: the same order of policies, less noise."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from door import door
 from evenline.learn.centre import baseline_of, centred_cost
 from evenline.learn.data import mean_return
+from evenline.learn.lineage import lanes_of
 from evenline.learn.online import Online
-from evenline.learn.run import Plan, Run, chosen_device, training_cell
+from evenline.learn.plan import Plan
+from evenline.learn.run import Run, chosen_device, training_cell
 from evenline.learn.schedule import LEARNERS, Budget
 from evenline.learn.training import shortened
 from evenline.replay.store import Store
@@ -60,32 +60,16 @@ def test_centred_costs_spread_far_less(store: Store) -> None:
     assert centred[inside].std() < 0.5 * store.cost[inside].std()
 
 
-def test_an_effect_that_is_paid_at_once_is_learned_from_centred_rewards(
-    store: Store,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    command = ["audit", "learner", "--city", "town", "--replay", str(store.folder)]
-    command += ["--updates", "400", "--widths", "16,32,32", "--seeds", "1"]
-    command += ["--out", str(tmp_path), "--docs", str(tmp_path / "page.md")]
-    door(monkeypatch, capfd)(*command).done()
-    found = json.loads((tmp_path / "learner.json").read_text())
-    (centred,), (raw,) = found["centred"]["correlations"], found["raw"]["correlations"]
-    assert centred > 0.5 and centred > raw
-    assert f"{centred:.2f}" in (tmp_path / "page.md").read_text()
-
-
 def test_simulated_days_are_centred_by_the_same_baseline(store: Store, tmp_path: Path) -> None:
     """A lane's events carry the fleet's costs minus the mean of its level between the times."""
-    budget = Budget(iql_updates=0, warmup_events=150, events=150, ratio_pretraining=1)
+    budget = Budget(iql_updates=0, warmup_events=150, events=150)
     events = {}
     for centred in (False, True):
         plan = Plan((LEARNERS["v14"],), (1,), slot=8, fused=16, hidden=8, centred=centred)
-        plan = shortened(replace(plan, diagnostic=False), budget)
+        plan = shortened(plan, budget)
         folder = tmp_path / str(centred)
         run = Run(folder, plan, TOWN.city, TOWN.fitted(), store, chosen_device("cpu"))
-        online = Online.begin(run, run.lanes(), run.offline())
+        online = Online.begin(run, lanes_of(run.plan), run.offline())
         online.run(150, folder / "end.safetensors")
         (events[centred],) = online.days
     horizon_s = TOWN.city.horizon_s

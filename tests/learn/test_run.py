@@ -1,5 +1,6 @@
 """Whole training runs on `town`, small: same bits after a kill, bad input, a lean machine."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
 
 from calibrated import calibration_of
 from evenline.city.tables import open_city
@@ -23,17 +24,19 @@ from evenline.learn import run as run_module
 from evenline.learn import training
 from evenline.learn.data import replay_states, resident
 from evenline.learn.online import Online
-from evenline.learn.run import Config, Plan, check_plan, chosen_device, training_cell
+from evenline.learn.plan import Config, Plan, check_plan
+from evenline.learn.run import chosen_device, training_cell
 from evenline.learn.schedule import LEARNERS, TAUGHT, Budget
 from evenline.learn.training import shortened, train
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
 from evenline.support.records import read_record
+from evenline.support.tensors import read_tensors
 from small import fast_store
 
 TOWN = open_city("town")
 CALIBRATION = calibration_of(TOWN)
-BUDGET = Budget(iql_updates=60, warmup_events=20, events=150, ratio_pretraining=1)
+BUDGET = Budget(iql_updates=60, warmup_events=20, events=150)
 PLAN = shortened(
     Plan((LEARNERS["v13"], LEARNERS["v14"], LEARNERS["sac"]), (1, 2), slot=8, fused=16, hidden=8),
     BUDGET,
@@ -56,7 +59,7 @@ def assert_same_actors(a: Path, b: Path) -> None:
     names = sorted(path.name for path in (a / "actors").iterdir())
     assert names == sorted(path.name for path in (b / "actors").iterdir())
     for name in names:
-        one, other = (load_file(folder / "actors" / name) for folder in (a, b))
+        one, other = (read_tensors(folder / "actors" / name) for folder in (a, b))
         for tensor in one:
             assert np.array_equal(one[tensor], other[tensor]), (name, tensor)
 
@@ -67,13 +70,12 @@ def test_states_built_on_the_device_are_those_of_the_store(store: Store) -> None
     np.testing.assert_allclose(found, store.canonical(rows), rtol=1e-6, atol=1e-6)
 
 
-def test_a_run_leaves_actors_metrics_curves_and_the_diagnostic(finished: Path) -> None:
+def test_a_run_leaves_actors_metrics_and_curves(finished: Path) -> None:
     actors = {path.stem for path in (finished / "actors").iterdir()}
     assert {"iql-1", "v14-2", "sac-1", "v13-1-at-150"} <= actors
     rows = pq.read_table(finished / "metrics.parquet").to_pylist()
     assert {row["lane"] for row in rows} >= {"iql-2", "v14-1", "sac-2"}
     assert all(np.isfinite(row["gradient"]) for row in rows)
-    assert (finished / "ratio.json").exists()
     assert (finished / "branch.safetensors").stat().st_mode & 0o222 == 0, "sealed"
 
 
@@ -86,10 +88,37 @@ def test_an_actor_tells_about_its_training(finished: Path, tmp_path: Path) -> No
 
 
 def test_learners_of_one_seed_part_at_the_branch_and_not_before(finished: Path) -> None:
-    load = lambda name: load_file(finished / "actors" / f"{name}.safetensors")["out.w"]  # noqa: E731
+    load = lambda name: read_tensors(finished / "actors" / f"{name}.safetensors")["out.w"]  # noqa: E731
     assert np.array_equal(load("iql-1"), load("v13-1-at-60")), "the actor is frozen to the branch"
     assert not np.array_equal(load("v13-1"), load("v14-1")), "the taper has made a difference"
     assert np.array_equal(load("v13-1-at-90"), load("v14-1-at-90")), "it begins at 90"
+
+
+def test_a_run_says_what_its_bits_depend_on(finished: Path) -> None:
+    told = json.loads((finished / "summary.json").read_text())["made_with"]
+    assert told["jax"] == jax.__version__ and told["threads"] == os.cpu_count()
+    assert told["cpu"] and told["device"] == "cpu"
+
+
+def test_training_again_in_another_process_gives_the_same_bits(
+    finished: Path, store: Store, tmp_path: Path
+) -> None:
+    script = (
+        "import sys; from pathlib import Path; from calibrated import calibration_of\n"
+        "from evenline.city.tables import open_city; from evenline.learn.plan import Config\n"
+        "from evenline.learn.training import train; from evenline.replay.store import open_store\n"
+        "from evenline.support.records import read_record\n"
+        "config, replay, out = map(Path, sys.argv[1:]); town = open_city('town')\n"
+        "plan = read_record(config, Config).plan\n"
+        "train(out, plan, town, calibration_of(town), open_store(replay, town))\n"
+    )
+    paths = [finished / "config.json", store.folder, tmp_path / "run"]
+    helpers = {"PYTHONPATH": str(Path(__file__).parents[1] / "helpers")}
+    subprocess.run(
+        [sys.executable, "-c", script, *map(str, paths)], check=True, env=os.environ | helpers
+    )
+    for path in sorted((finished / "actors").iterdir()):
+        assert path.read_bytes() == (tmp_path / "run" / "actors" / path.name).read_bytes()
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(
@@ -125,8 +154,7 @@ def test_an_accelerator_compiles_the_continuation_beside_iql_and_learns_the_same
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_init, real_continued = run_module.Run.__init__, training.continued
-    programs = (ln.first_actions, ln.observe, ln.learn, ln.diagnose, ln.choose, ln._joined)
-    plan = replace(PLAN, budget=replace(BUDGET, ratio_pretraining=2))
+    programs = (ln.first_actions, ln.observe, ln.learn, ln.choose, ln._joined)
 
     def vectorised(self: run_module.Run, *args: Any) -> None:
         real_init(self, *args)
@@ -141,9 +169,9 @@ def test_an_accelerator_compiles_the_continuation_beside_iql_and_learns_the_same
     monkeypatch.setattr(run_module.Run, "__init__", vectorised)
     with monkeypatch.context() as patch:
         patch.setattr(training, "continued", counted)
-        train(tmp_path / "rehearsed", plan, TOWN, CALIBRATION, store)
+        train(tmp_path / "rehearsed", PLAN, TOWN, CALIBRATION, store)
     monkeypatch.setattr(training, "rehearse", lambda run, stop: 1 / 0)  # it only saves time
-    train(tmp_path / "plain", plan, TOWN, CALIBRATION, store)
+    train(tmp_path / "plain", PLAN, TOWN, CALIBRATION, store)
     assert_same_actors(tmp_path / "rehearsed", tmp_path / "plain")
 
 
@@ -168,15 +196,6 @@ def test_what_interrupts_iql_does_not_wait_for_the_rehearsal(
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert told == [True]
-
-
-def test_the_diagnostic_never_touches_what_is_learned(
-    finished: Path, store: Store, tmp_path: Path
-) -> None:
-    without = replace(PLAN, diagnostic=False)
-    train(tmp_path / "run", without, TOWN, CALIBRATION, store)
-    assert not (tmp_path / "run" / "ratio.json").exists()
-    assert_same_actors(finished, tmp_path / "run")
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_step_term_and_state(
@@ -261,7 +280,8 @@ def test_training_imports_on_a_machine_without_sumo_environments_or_plots() -> N
     missing = ["libsumo", "traci", "sumolib", "pettingzoo", "gymnasium", "matplotlib", "scipy",
                "minari", "onnx", "onnxruntime", "cma", "ray", "tensorboardX"]  # fmt: skip
     script = (
-        f"import sys\nfor m in {missing}: sys.modules[m] = None\nimport evenline.experiments.train"
+        f"import sys\nfor m in {missing}: sys.modules[m] = None\nimport evenline.learn.training\n"
+        "import evenline.experiments.train"
     )
     ended = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
     assert ended.returncode == 0

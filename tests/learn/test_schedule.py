@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from evenline.learn.lanes import Lane, rates_at, trunks
+from evenline.learn.lanes import rates_at
+from evenline.learn.lineage import Lane, trunks
 from evenline.learn.schedule import (
     FLAT,
     LEARNERS,

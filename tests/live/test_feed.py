@@ -2,14 +2,17 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenline.live import feed
 from evenline.live.feed import (
     MOST_BYTES,
     MOST_ENTITIES,
+    MOST_ENTITY_BYTES,
     FeedError,
     Position,
     Prediction,
@@ -98,6 +101,73 @@ def test_a_feed_of_too_many_entities_is_refused() -> None:
         message.entity.add(id=str(number), is_deleted=True)
     with pytest.raises(FeedError, match="entities"):
         read_message(message.SerializeToString())
+
+
+def part(number: int, content: bytes) -> bytes:
+    """A field of a message."""
+    size, length = len(content), b""
+    while size > 127:
+        size, length = size >> 7, length + bytes([size & 127 | 128])
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
+HEADER = part(1, part(1, b"2.0"))
+TRIP = part(1, part(1, b"t"))
+BUS = write_message(Snapshot(0.0, (Position("bus", 1e9, 47.0, 8.0),)))[len(HEADER) + 2 :]
+
+
+def entity(number: int, content: bytes) -> bytes:
+    return part(2, part(1, b"e") + part(number, content))
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        entity(3, TRIP + part(2, b"") * 7_000_000),
+        entity(3, TRIP + part(2, b"") * 1_001) * 4_000,
+        entity(3, TRIP + part(2, b"") * 990) * 4_000,
+        entity(4, part(11, b"") * 2_000_000),
+        entity(5, part(5, b"") * 30_000 + part(10, part(1, part(1, b"alert")))) * 100,
+    ],
+    ids=["one trip", "long trips", "many trips", "cars of a bus", "alerts"],
+)
+def test_a_message_of_many_small_parts_costs_little(
+    many: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed, looked = [], 0
+
+    def parse(message: Any, content: bytes) -> Any:
+        parsed.append(len(content))
+        return read(message, content)
+
+    def predict(update: Any, skipped: Any) -> list[Prediction]:
+        nonlocal looked
+        looked += len(update.stop_time_update)
+        return predictions_of(update, skipped)
+
+    read, predictions_of = feed._parsed, feed._predictions
+    monkeypatch.setattr(feed, "_parsed", parse)
+    monkeypatch.setattr(feed, "_predictions", predict)
+    found = read_message(HEADER + many + BUS)
+    assert [position.vehicle for position in found.positions] == ["bus"], "the rest is read"
+    assert found.dropped or b"alert" in many, "and what is left out is counted"
+    assert max(parsed) <= MOST_ENTITY_BYTES and looked <= 200_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        part(1, b"") * 100_000,
+        HEADER + b"\x18\x00" * 100_000,
+        HEADER + entity(9, b"")[:-1],
+        HEADER + b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        HEADER + b"\x1b\x1c",
+    ],
+    ids=["headers", "unknown", "cut", "a long number", "a group"],
+)
+def test_what_is_cut_or_spoilt_between_entities_is_refused(content: bytes) -> None:
+    with pytest.raises(FeedError, match="the feed"):
+        read_message(content)
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,10 @@ def test_a_recorded_day_in_tides_plays_to_events(tmp_path: Path, town: City) -> 
     due_s = np.concatenate(road.due_s)
     assert (seen >= 0).sum() > 60
     assert np.percentile(np.abs(seen - due_s)[seen >= 0], 95) < 15
+
+
+def test_more_vehicles_than_a_message_may_have_are_refused(tmp_path: Path) -> None:
+    rows = "".join(f"{n},,45.0,0.1,1767247200,\n" for n in range(20_001))
+    (tmp_path / "positions.csv").write_text(REALTIME.splitlines()[0] + "\n" + rows)
+    with pytest.raises(InputError, match="over 20,000 vehicles within 15 s"):
+        list(table_snapshots(tmp_path / "positions.csv", 15.0))

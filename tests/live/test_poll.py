@@ -1,5 +1,6 @@
 """A server is asked politely, and whatever it answers ends soon and in bounds."""
 
+import gzip
 import socket
 import threading
 import time
@@ -64,6 +65,38 @@ def test_an_answer_is_bounded_in_bytes_seconds_and_place(said: Said, word: str) 
         with pytest.raises(FeedError, match=word):
             poller.poll()
         assert time.monotonic() - began < 2
+
+
+def zipped(content: bytes) -> Said:
+    return Said(content, headers={"Content-Encoding": "gzip"})
+
+
+def test_a_gzip_stream_may_have_several_members() -> None:
+    whole = b"".join(gzip.compress(bytes([letter]) * 70_000) for letter in b"abc")
+    with serving(zipped(whole)) as url:
+        assert Poller(url).poll() == b"a" * 70_000 + b"b" * 70_000 + b"c" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (gzip.compress(bytes(range(256)) * 9)[:-30], "ended early"),
+        (gzip.compress(b"one")[:-1], "ended early"),
+        (gzip.compress(b"one") + gzip.compress(b"two")[:-9], "ended early"),
+        (gzip.compress(b"one") + b"\x1f", "ended early"),
+        (gzip.compress(b"one") + b"two", "incorrect header"),
+        (gzip.compress(b"one")[:-8] + bytes(8), "incorrect data check"),
+        (b"one", "incorrect header"),
+        (gzip.compress(b"") * 1_001, "over 1,000 members"),
+        (gzip.compress(b"one") + gzip.compress(bytes(10_000)), "over 9,000 bytes"),
+        (b"", "ended early"),
+    ],
+    ids=["cut", "cut in its sum", "second cut", "half a header", "junk", "sum", "plain", "many",
+         "swells", "empty"],
+)  # fmt: skip
+def test_a_gzip_stream_that_is_not_whole_is_a_failure(content: bytes, word: str) -> None:
+    with serving(zipped(content)) as url, pytest.raises(FeedError, match=word):
+        Poller(url, most_bytes=30_000 if "members" in word else 9_000).poll()
 
 
 def test_a_server_that_is_not_there_is_a_failure_of_one_line() -> None:

@@ -9,7 +9,7 @@ from evenline.city.model import City
 from evenline.live import feed, polls
 from evenline.live.feed import Prediction, Snapshot, write_message
 from evenline.live.poll import Poller
-from evenline.live.polls import FeedClock, Updates, later, record, url_polls, with_silence
+from evenline.live.polls import FeedClock, Updates, record, unheard, url_polls, with_silence
 from evenline.live.record import Polled, played
 from evenline.live.shadow import Shadow
 from evenline.worlds.open import OpenCity
@@ -137,7 +137,21 @@ def test_a_recorded_simulation_plays_as_it_was_seen(town: City, tmp_path: Path) 
 
 
 def test_a_play_goes_on_after_what_was_seen_and_time_passes_in_its_silence() -> None:
-    answers = [Polled(at_s, b"") for at_s in (0.0, 15.0, 30.0, 100.0)]
-    left = list(with_silence(later(iter(answers), 15.0), 15.0))
+    answers = [Polled(at_s, b"") for at_s in (5.0, 15.0, 30.0, 100.0)]
+    left = list(with_silence(unheard(lambda: iter(answers), 2, 15.0), 15.0, 15.0))
     assert [polled.at_s for polled in left] == [30.0, 45.0, 60.0, 75.0, 100.0]
     assert [polled.waiting for polled in left] == [False, True, True, True, False]
+    left = list(with_silence(unheard(lambda: iter(answers), 3, 30.0), 15.0, 30.0))
+    assert [polled.at_s for polled in left] == [45.0, 60.0, 75.0, 100.0]
+
+
+def test_a_play_goes_on_after_the_last_poll_even_if_a_clock_was_wrong() -> None:
+    answers = [Polled(at_s, b"") for at_s in (15.0, 9000.0, 30.0, 30.0, 45.0)]
+
+    def left(heard: int, last_s: float) -> list[float]:
+        return [polled.at_s for polled in unheard(lambda: iter(answers), heard, last_s)]
+
+    assert left(0, 0.0) == [15.0, 9000.0, 30.0, 30.0, 45.0]
+    assert left(2, 9000.0) == [30.0, 30.0, 45.0]
+    assert left(3, 30.0) == [30.0, 45.0]
+    assert left(3, 20.0) == left(9, 20.0) == [9000.0, 30.0, 30.0, 45.0], "another recording"

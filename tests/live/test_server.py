@@ -271,3 +271,18 @@ def test_a_dispatcher_accepts_with_the_mouse_and_rejects_with_the_keyboard(
         for dark in (False, True):
             page.size(390, 800, dark)
             assert page.value("document.documentElement.scrollWidth") <= 390, "fits a phone"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+def test_every_column_of_the_list_can_be_seen_on_a_screen(running: Running, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    for service in running.fixed["services"]:
+        service["name"] = f"{service['id']} to Congress Heights and the Bay"
+    shown = "(() => { const list = document.querySelector('.wide'); return list.clientWidth > 0 &&"
+    with browsing(BROWSER, tmp_path) as page, serve.serving(shadow_app(running)) as url:
+        for width in (900, 1200, 1360, 1500, 1900):
+            page.size(width, 900)
+            page.open(url)
+            page.wait("document.querySelector('#buses tr') !== null")
+            assert page.value(f"{shown} list.scrollWidth <= list.clientWidth; }})()"), width
+        running.ended.set()

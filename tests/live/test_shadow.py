@@ -2,35 +2,41 @@
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
+from evenline.city.cells import demo_cell
 from evenline.city.model import City
 from evenline.city.operations import Operations
-from evenline.control.event import HEADWAY_AHEAD, STOP
-from evenline.live.advice import Advice
+from evenline.control.event import HEADWAY_AHEAD, RAW_FEATURES, STOP, Array
+from evenline.live.advice import Advice, Answer
 from evenline.live.entries import (
-    AdviceEntry,
     AnswerEntry,
     AskedEntry,
-    Begun,
     Entry,
     EventEntry,
     PollEntry,
 )
-from evenline.live.feed import Snapshot, write_message
+from evenline.live.feed import Prediction, Snapshot, write_message
 from evenline.live.log import read_log
-from evenline.live.record import Polled
+from evenline.live.polls import unheard, with_silence
+from evenline.live.record import Polled, Recorder
+from evenline.live.record import played as recorded
 from evenline.live.shadow import Rules, Shadow
 from evenline.live.situation import Question
+from evenline.live.street import FastStreet, Faults, StreetFeed
 from evenline.live.view import moving_view
 from evenline.policies.lookahead import Lookahead
+from evenline.report.shadow import read_seen
 from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity, open_city
 from on_the_road import Road
+from shadow_log import told
 
 LATE_S = {1: -170.0}  # the second bus of the first service runs close behind the first
 POLICY = "forward:gain=1"
@@ -200,28 +206,73 @@ def test_answers_are_logged_and_an_accepted_hold_is_done_when_the_bus_leaves(
     ]
 
 
-def test_a_shadow_that_was_killed_goes_on_with_nothing_lost(road: Road, tmp_path: Path) -> None:
-    whole = shadow_of(road, log=tmp_path / "whole")
-    played(whole, road)
-    whole.close()
-    log = tmp_path / "killed"
-    first = shadow_of(road, log=log)
-    played(first, road, end=460.0)
-    known = {n: (x.state, x.until_s) for n, x in first.advice.items()}
-    first.close()
-    with log.open("ab") as file:
-        file.write(b'{"kind":"event","wh')  # the kill came in the middle of a line
-    second = shadow_of(road, lines=(), log=log)
-    assert {n: (x.state, x.until_s) for n, x in second.advice.items()} == known
-    assert second.on == {0}, "lines stay as they were"
-    played(second, road, begin=460.0)
-    second.close()
-    assert len(entries(log, Begun)) == 2
-    seen = {(e.trip, e.stop, e.what) for e in entries(log, EventEntry)}
-    expected = {(e.trip, e.stop, e.what) for e in entries(tmp_path / "whole", EventEntry)}
-    assert seen == expected
-    numbers = [entry.number for entry in entries(log, AdviceEntry)]
-    assert numbers == list(range(1, len(numbers) + 1))
+def answered(shadow: Shadow) -> None:
+    """A dispatcher who accepts an advice, rejects the next one and leaves the third one."""
+    for advice in list(shadow.advice.values()):
+        if advice.state == "open" and advice.number % 3:
+            shadow.answer(advice.number, advice.number % 3 == 1)
+
+
+def follow(shadow: Shadow, recording: Path) -> None:
+    """Play what a shadow has not heard of a recording."""
+    answered(shadow)
+    left = unheard(lambda: recorded(recording, 20.0), shadow.heard, shadow.heard_s)
+    for polled in with_silence(left, 20.0, shadow.heard_s if shadow.heard else None):
+        shadow.pass_time(polled.at_s) if polled.waiting else shadow.take(polled)
+        answered(shadow)
+    shadow.close()
+
+
+@pytest.mark.parametrize("policy", ["forward:gain=1", "lookahead"])
+def test_a_shadow_that_was_killed_anywhere_writes_the_log_of_one_that_ran_through(
+    policy: str, tmp_path: Path
+) -> None:
+    opened, rng = open_city("town"), random.Random(3)
+    faults = Faults(5.0, loss=0.1, unknown=0.3, twice=0.2, occupancy=True)
+    feed = StreetFeed(FastStreet(opened, demo_cell(3)), faults, np.random.default_rng(1))
+    recorder, begin_s = Recorder(tmp_path / "day"), feed.frame.begin_s
+    for second in range(20, 3000, 20):
+        snapshot = feed.at(second)
+        if 1500 <= second < 1700:  # the recording is silent
+            continue
+        if 1000 <= second < 1800:  # trip updates come and go, and one poll fails
+            expected = [
+                Prediction(trip.id, "", opened.city.stops[stop].id, -1, begin_s + second + 50)
+                for trip in opened.city.trips[:12]
+                for stop in opened.city.services[trip.service].stops
+            ]
+            off = frozenset({(opened.city.trips[9].id, "")})
+            snapshot = snapshot._replace(predictions=tuple(expected), cancelled=off)
+        content = b"damaged" if second % 400 == 0 else write_message(snapshot)
+        recorder.keep(begin_s + second + 7200 * (second == 900), content)  # a wrong clock, once
+    recorder.close()
+
+    def shadow(log: Path, lines: tuple[str, ...] = ()) -> Shadow:
+        return Shadow(opened, policy, lines, Rules(lead_s=45), log)
+
+    follow(shadow(tmp_path / "whole", ("1E", "1W")), tmp_path / "day")
+    expected, content = told(tmp_path / "whole"), (tmp_path / "whole").read_bytes()
+    asked = [entry for entry in expected if isinstance(entry, AskedEntry)]
+    assert len(asked) > 200 and any(entry.feed_s is not UNSET for entry in asked)
+    states = {entry.became for entry in expected if isinstance(entry, AnswerEntry)}
+    assert states == {"accepted", "rejected", "withdrawn", "done"}
+    first = content.index(b"\n") + 1
+    for number in range(8):  # some cuts are in the middle of a line, most in the middle of a poll
+        log = tmp_path / f"cut-{number}"
+        log.write_bytes(content[: rng.randrange(first, len(content))])
+        follow(shadow(log), tmp_path / "day")
+        assert told(log) == expected
+
+
+def test_a_log_of_an_earlier_version_can_be_read_but_not_gone_on_with(
+    road: Road, tmp_path: Path
+) -> None:
+    shadow_of(road, log=tmp_path / "log").close()
+    first = (tmp_path / "log").read_bytes().replace(b"evenline-shadow-2", b"evenline-shadow-1")
+    (tmp_path / "log").write_bytes(first)
+    assert read_seen(tmp_path / "log", road.city).begun
+    with pytest.raises(InputError, match="log: was written by an earlier version; begin a new log"):
+        shadow_of(road, log=tmp_path / "log")
 
 
 def test_a_log_of_another_city_is_refused(road: Road, tmp_path: Path) -> None:
@@ -240,7 +291,7 @@ def test_two_plays_of_a_day_write_the_same_log(road: Road, tmp_path: Path) -> No
         shadow.close()
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     first = json.loads((tmp_path / "a").read_bytes().splitlines()[0])
-    assert first["format"] == "evenline-shadow-1"
+    assert first["format"] == "evenline-shadow-2"
 
 
 def test_a_feed_without_buses_is_no_error(road: Road) -> None:
@@ -396,3 +447,51 @@ def test_the_look_ahead_does_not_count_on_a_cancelled_trip() -> None:
         shadow.take(Polled(snapshot.at_s, snapshot))
         due_s.append(policy._seen.due_s[trip])
     assert due_s == [-np.inf, policy.forecast.start_s[trip]]
+
+
+def tell(shadow: Shadow, **said: float) -> None:
+    """Let a policy that holds every bus for 40 s be told these headways."""
+
+    def raw(questions: Sequence[Question]) -> Array:
+        rows = told_raw(questions)
+        rows[:, [RAW_FEATURES.index(name) for name in said]] = list(said.values())
+        return rows
+
+    told_raw, shadow.situation.raw = shadow.situation.raw, raw  # type: ignore[method-assign]
+    asked, again = (lambda *said: [Answer(40.0) for _ in said[1]]), (lambda *said: 40.0)
+    shadow.controller.ask, shadow.controller.again = asked, again  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "behind_s", "planned_s", "reason"),
+    [
+        (380.0, None, 420.0, "bus ahead 6:20 → 7:00"),
+        (420.0, None, 0.0, ""),  # the last bus
+        (420.0, None, 420.0, ""),
+        (420.0, 420.0, 600.0, ""),
+        (500.0, 480.0, 420.0, ""),
+        (420.0, 465.0, 420.0, "the wider gap is behind it; bus ahead 7:00 → 7:40; bus behind 7:45"),
+        (500.0, 600.0, 420.0, "the wider gap is behind it; bus ahead 8:20 → 9:00; bus behind 10:0"),
+        (420.0, None, 600.0, "the wider gap is behind it; bus ahead 7:00 → 7:40; next bus planned"),
+    ],
+)
+def test_a_bus_with_a_wide_gap_ahead_is_held_only_for_a_wider_one_behind(
+    road: Road, ahead_s: float, behind_s: float | None, planned_s: float, reason: str
+) -> None:
+    shadow = shadow_of(road)
+    tell(shadow, bus_ahead=1.0, headway_ahead_s=ahead_s, target_ahead_s=420.0)
+    tell(shadow, bus_behind=behind_s is not None, headway_behind_s=behind_s or 0.0)
+    tell(shadow, target_behind_s=planned_s)
+    given = played(shadow, road, end=400.0)
+    assert {advice.reason.startswith(reason) for advice in given} == ({True} if reason else set())
+
+
+def test_advice_is_withdrawn_when_the_bus_behind_has_come_closer(road: Road) -> None:
+    shadow = shadow_of(road)
+    tell(shadow, bus_ahead=1.0, headway_ahead_s=430.0, target_ahead_s=420.0)
+    tell(shadow, bus_behind=1.0, headway_behind_s=600.0, target_behind_s=420.0)
+    given, second = advised(shadow, road, every=5.0)
+    tell(shadow, headway_behind_s=430.0)
+    snapshot = road.snapshot(second + 1.0)
+    shadow.take(Polled(snapshot.at_s, snapshot))
+    assert (given.state, given.why) == ("withdrawn", "the headways have changed")

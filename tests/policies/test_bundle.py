@@ -115,6 +115,18 @@ def test_digests_tell_what_differs_and_nothing_else(tmp_path: Path) -> None:
 # -- what is refused ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", [POLICY, TENSORS, HASHES])
+def test_a_bundle_of_links_to_what_never_ends_is_refused(name: str, tmp_path: Path) -> None:
+    folder = save_actor(tmp_path / "actor")
+    os.mkfifo(tmp_path / "pipe")
+    shutil.copy(folder / name, tmp_path / "copy")
+    for place in ("/dev/zero", tmp_path / "pipe", tmp_path / "copy"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(place)
+        with pytest.raises(InputError, match=r"is not a regular|is a link out|does not list the"):
+            load_bundle(folder)
+
+
 @pytest.mark.parametrize("name", [POLICY, TENSORS])
 def test_a_changed_file_is_refused(name: str, tmp_path: Path) -> None:
     folder = save_actor(tmp_path / "actor")

@@ -1,5 +1,6 @@
 """The check of records: each problem is found, counted, shown and dealt with by a named rule."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -34,6 +35,7 @@ SPOILT = {  # the rule: what is written instead of the second visit, and how man
     "unknown trip": (A2.replace(",a,", ",nobody,"), 5),
     "unknown stop": (A2.replace(",Y,", ",,"), 5),
     "negative count": (A2.replace(",1,1,3", ",-1,1,3"), 6),
+    "impossible count": (A2.replace(",1,1,3", ",1000000000,1,3"), 6),
     "no arrival time": (A2.replace("2026-03-02T08:02:00+01:00,", ",", 1), 6),
     "no time": ("2026-03-02,a,2,Y,,,1,1,3\n", 5),
     "time of another day": (A2.replace("02T08:02:00", "09T08:02:00"), 5),
@@ -54,7 +56,7 @@ def test_a_rule_finds_its_problem_and_says_where(rule: str, tmp_path: Path) -> N
 
 
 def test_every_rule_is_tried() -> None:
-    others = {"lone visit", "dwell that disagrees"}
+    others = {"lone visit", "dwell that disagrees", "stopped clock"}
     assert {rule.name for rule in RULES} - others == set(SPOILT)
 
 
@@ -152,3 +154,18 @@ def test_a_feed_beside_the_records_fills_in_times_and_blocks(tmp_path: Path) -> 
     write_feed(folder, stop_times=FEED["stop_times.txt"].replace("08:05:30", "late", 1))
     with pytest.raises(InputError, match="row 4"):
         open_records(folder)
+
+
+def test_a_trip_whose_clock_stopped_is_left_out(tmp_path: Path) -> None:
+    stopped = re.sub(r"(,b,.*?T08:1)\d:\d\d", r"\g<1>0:00", VISITS)
+    stopped = re.sub(r"T08:1\d:10", "T08:10:00", stopped)
+    folder = write_tides(tmp_path, stop_visits=stopped)
+    assert problems(folder)["stopped clock"].count == 3
+    assert check_folder(folder).usable == 3
+
+
+def test_a_count_that_no_bus_can_have_becomes_no_people(tmp_path: Path) -> None:
+    """A number above the limit of a bus is taken as missing, and the rest of the row counts."""
+    folder = write_tides(tmp_path, stop_visits=VISITS.replace(",3,0,3\n", ",1000000000,0,3\n"))
+    records, _ = open_records(folder)
+    assert np.isnan(records.visits.boarded[0]) and records.visits.load[0] == 3

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,17 @@ from typer.testing import CliRunner
 
 from calibrated import calibration_of
 from evenline.city.cells import PURPOSES
+from evenline.city.model import Clock
 from evenline.city.tables import digest, open_city, save_city
 from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
 from evenline.report.data import read_study
 from evenline.report.days import decision_of
+from evenline.report.figures import holds
 from evenline.report.page import MISSING, REPORT, write_report
 from evenline.report.words import decision_words, holds_words, verdict
 from evenline.runs.executors import Results
-from evenline.runs.job import Ended
-from evenline.runs.job import Job as Order
+from evenline.runs.job import Ended, Job
 from evenline.support.errors import InputError
 from evenline.support.files import to_json
 from evenline.trial.evidence import write_analysis
@@ -44,7 +46,7 @@ from made import answer
 
 FIGURES = {
     *("forest", "effects", "map", "timespace", "headways", "load", "holds"),
-    *("ends", "metrics", "fidelity", "replay", "ratio"),
+    *("ends", "metrics", "fidelity", "replay"),
 }
 PLAN = """
 name = "small"
@@ -70,12 +72,12 @@ def make_trial(study: Path) -> Trial:
     trial = register(study / "plan.toml", study / "trial", study / "used-cells.json")
     world = FastWorld(town, calibration_of(town))
 
-    def executor(orders: Sequence[Order], inputs: Path, *_: Any) -> Results:
-        for order in orders:
-            source = str(inputs / order.policy) if "/" in order.policy else order.policy
-            outcome = world.run_day(order.cell, open_policy(source, town))
-            found = answer(trial, order, outcome)
-            yield Ended(job=order, answer=found, failures=(), duration_s=1.0)
+    def executor(jobs: Sequence[Job], inputs: Path, *_: Any) -> Results:
+        for job in jobs:
+            source = str(inputs / job.policy) if "/" in job.policy else job.policy
+            outcome = world.run_day(job.cell, open_policy(source, town))
+            found = answer(trial, job, outcome)
+            yield Ended(job=job, answer=found, failures=(), duration_s=1.0)
 
     assert run(trial.folder, executor).complete
     return trial
@@ -86,8 +88,6 @@ def make_training(folder: Path) -> None:
     row = {"generalized_s": 990.0, "completion": 0.97, "mean_hold_s": 4.0}
     curve = {"zero": row, "iql-1": row, "v14-1": row, "v14-1@200": row, "v14-2-at-200": row}
     (folder / "curve.json").write_text(to_json(curve))
-    auc = {"held_out_joint_auc": 0.6, "training_joint_auc": 0.7, "held_out_effective_share": 0.5}
-    (folder / "ratio.json").write_text(to_json({"v14-1": auc, "v14-2": auc}))
     learners = [{"name": "v14", "title": HOSTILE}]
     (folder / "config.json").write_text(to_json({"plan": {"learners": learners}}))
     rows = [
@@ -200,7 +200,7 @@ def test_a_study_with_a_city_alone_says_what_it_has_not(
     found = opened(browser, page, tmp_path / "profile")
     assert_clean(found)
     assert found["figures"].keys() == {"map"}
-    assert page.read_text().count(f'<p class="missing">{MISSING}</p>') == 9
+    assert page.read_text().count(f'<p class="missing">{MISSING}</p>') == 8
     assert "No verdict" in page.read_text()
 
 
@@ -278,7 +278,7 @@ def test_the_verdict_says_what_failed_and_what_it_does_not_say(study: Path) -> N
     assert any("did not pass its audit" in limit for limit in said.limits)
     analysis["gates"]["stability"] = False
     analysis["confirmed"] = False
-    assert "training of the compared policies was stable" in verdict(found).lead
+    assert "metric of the training of the compared policies is finite" in verdict(found).lead
     assert verdict(found).word == "Not confirmed"
 
 
@@ -294,6 +294,19 @@ def test_a_gate_against_a_control_is_said_in_words(study: Path) -> None:
     assert condition in said.lead
     assert any(condition in words and not passed for words, passed in said.checks)
     assert any("asks for less time than \u201czero\u201d" in limit for limit in said.limits)
+
+
+def test_a_robustness_gate_stands_beside_the_claim_and_changes_no_verdict(study: Path) -> None:
+    found = read_study(study)
+    assert found.trial is not None
+    before = verdict(found)
+    gate = "less time than zero in 6 of 6 blocks"
+    found.trial["claim"]["robustness"] = [gate]
+    found.trial["analysis"]["robustness"] = {gate: False}
+    said = verdict(found)
+    assert (said.word, said.lead) == (before.word, before.lead)
+    words = "beside the claim: less passenger time than \u201czero\u201d in at least 6 blocks"
+    assert (words, False) in said.checks
 
 
 def test_what_may_be_chance_is_said_first_and_a_tie_is_one(study: Path) -> None:
@@ -328,6 +341,18 @@ def test_a_verdict_that_is_not_final_or_not_on_fresh_days_says_so(
     entry = {"name": "first-look", "trial": None, "city": digest(open_city("town"))}
     note_used(tmp_path / "before" / "used-cells.json", entry | {"blocks": [[9106, 1]]})
     assert any("first-look" in limit for limit in verdict(read_study(copy)).limits)
+
+
+def test_a_trip_that_did_not_end_is_said(study: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(study, tmp_path / "town")
+    said = "of 60 trips did not reach the last stop"
+    assert not any(said in limit for limit in verdict(read_study(copy)).limits)
+    path = next((copy / "trial" / "records").iterdir())
+    record = json.loads(path.read_text())
+    record["outcome"]["trips_completed"] -= 1
+    path.write_text(to_json(record))
+    (limit,) = (limit for limit in verdict(read_study(copy)).limits if said in limit)
+    assert limit.startswith("On 1 of ") and said in write_report(copy, force=True).read_text()
 
 
 def test_the_page_names_the_world_of_a_trial_outside_sumo(study: Path, tmp_path: Path) -> None:
@@ -386,6 +411,39 @@ def test_a_decision_of_the_look_ahead_is_told_with_the_cost_of_every_hold() -> N
     said = decision_words(told)
     assert f"bus {told['trip']} of service {told['service']}" in said
     assert f"Held for {told['chosen_s']:.0f} s" in said and f"{-best:,.0f} s" in said
+
+
+def test_a_decision_is_told_by_the_clock_of_the_city_and_the_name_of_the_stop() -> None:
+    known, cell = open_calibrated("town"), PURPOSES["development"].cells(1)[1]
+    named = tuple(replace(stop, name=f"Place {stop.id}") for stop in known.city.stops)
+    clock = Clock("2026-03-02", 18_000, "UTC")
+    city = replace(known.city, stops=named, clock=clock)
+    plain, told = (
+        decision_of(replace(known, city=each), "lookahead", cell) for each in (known.city, city)
+    )
+    assert plain is not None and told is not None
+    hour, rest = plain["clock"].split(":", 1)
+    said = f"At {int(hour) + 5}:{rest} bus {told['trip']}"
+    assert decision_words(told).startswith(said)
+    assert f"reached stop Place {plain['stop']} ({plain['stop']})," in decision_words(told)
+
+
+def test_holds_are_drawn_by_the_clock_of_the_city(
+    browser: str, study: Path, tmp_path: Path
+) -> None:
+    city = replace(open_city("town"), clock=Clock("2026-03-02", 30_600, "UTC"))
+    days = {
+        "decisions": [["1E", 0, 40]], "held": "hold", "blocks": [{}],
+        "activations": {"candidate": [["hold", "1E", 0, 5]]},
+    }  # fmt: skip
+    (axes, _) = holds(city, days).axes
+    assert [label.get_text() for label in axes.get_xticklabels()][:2] == ["8:30", "9:30"]
+    page, shown = tmp_path / "page.html", (study / REPORT).read_text()
+    assert shown.count('"start_s": 0') + shown.count('"start_s":0') == 1
+    page.write_text(re.sub(r'"start_s": ?0', '"start_s": 30600', shown))
+    command = [*headless(browser, tmp_path / "profile"), "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert re.search(r'data-tip="Service \w+, from 8:30 to 9:30\n', done.stdout)
 
 
 def test_behind_a_chain_the_decision_tells_the_hold_that_is_left() -> None:

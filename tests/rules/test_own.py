@@ -5,28 +5,30 @@ from pathlib import Path
 
 import pytest
 
+import evenline as el
 from calibrated import calibration_of, policy_in
 from door import Door, door
 from evenline.city.cells import demo_cell
+from evenline.control.event import RAW_FEATURES
 from evenline.control.world import run_episode
 from evenline.policies.bundle import policy_digest, read_policy
+from evenline.rules.own import Bus
 from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
+from evenline.support.own import load_own
 from evenline.worlds.fast.world import FastWorld
 from small_actors import town
 
 STEADY = """
-from evenline.control.event import HEADWAY_AHEAD, TARGET_AHEAD
 from evenline.rules.own import Constant, rule
 
 
 @rule(constants=[Constant("gain", 0.3, 0.0, 1.5), Constant("most_s", 60.0, 0.0, 60.0)]{more})
-def steady(raw, constants, late_s):
-    gap_s = raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD]
-    return min(max(constants[0] * gap_s, 0.0), constants[1])
+def steady(bus, gain, most_s):
+    return min(max(gain * (bus.target_ahead_s - bus.headway_ahead_s), 0.0), most_s)
 """
 PLAIN, COMPILED = STEADY.format(more=""), STEADY.format(more=", compiled=True")
-BARE = "def half_a_minute(raw, constants, late_s):\n    return 30.0\n"
+BARE = "def half_a_minute(bus):\n    return 30.0\n"
 
 
 @pytest.fixture
@@ -64,10 +66,11 @@ def test_compiled_is_plain_to_the_bit(tmp_path: Path) -> None:
 def test_a_rule_of_ones_own_equals_the_built_in_it_copies(tmp_path: Path) -> None:
     """`forward` without slack is the same formula, where the bus ahead is known."""
     (tmp_path / "mine.py").write_text(
-        "from evenline.rules.formulas import forward\n"
         "from evenline.rules.own import Constant, rule\n"
-        "wide = (Constant('slack_s', 0.0, 0.0, 99.0), Constant('gain', 0.3, 0.0, 9.0))\n"
-        "again = rule(constants=wide, compiled=True)(forward)\n"
+        "@rule(constants=[Constant('gain', 0.3, 0.0, 9.0)], compiled=True)\n"
+        "def again(bus, gain):\n"
+        "    missing_s = bus.bus_ahead * (bus.target_ahead_s - bus.headway_ahead_s)\n"
+        "    return min(max(gain * missing_s, 0.0), 60.0)\n"
     )
     world = FastWorld(town(), calibration_of(town()))
     mine = policy_in(f"{tmp_path / 'mine.py'}:again:gain=0.4", town())
@@ -76,9 +79,8 @@ def test_a_rule_of_ones_own_equals_the_built_in_it_copies(tmp_path: Path) -> Non
 
 
 def test_a_timed_rule_is_told_how_late_the_bus_is(tmp_path: Path) -> None:
-    text = BARE.replace("return 30.0", "return min(max(-late_s, 0.0), 60.0)")
-    timed = f"from evenline.rules.own import rule\n\n\n@rule(timed=True)\n{text}"
-    (tmp_path / "timed.py").write_text(timed)
+    text = BARE.replace("return 30.0", "return min(max(-bus.late_s, 0.0), 60.0)")
+    (tmp_path / "timed.py").write_text(text)
     world = FastWorld(town(), calibration_of(town()))
     mine = policy_in(str(tmp_path / "timed.py"), town())
     theirs = policy_in("schedule:slack_s=0", town())
@@ -157,13 +159,14 @@ def test_it_is_found_by_the_name_of_its_module(
         ("return float('nan')", ["bus 1", "hold nan s"]),
         ("return None", ["broken"]),
         ("return 'a while'", ["broken"]),
+        ("return bus.wheels", ["broken", "wheels"]),
         ("raise ValueError('no idea')", ["broken", "no idea", "broken.py line"]),
     ],
 )
 def test_a_rule_that_fails_is_one_line(
     evenline: Door, tmp_path: Path, decorated: str, line: str, words: list[str]
 ) -> None:
-    text = f"from evenline.rules.own import rule\n\n\n{decorated}def broken(raw, c, late_s):\n"
+    text = f"from evenline.rules.own import rule\n\n\n{decorated}def broken(bus):\n"
     (tmp_path / "broken.py").write_text(f"{text}    {line}\n")
     if "compiled" in decorated and "bus 1" not in words:
         words = ["broken"]  # refused when it is compiled, or when it is called
@@ -187,6 +190,9 @@ def test_a_rule_that_fails_is_one_line(
         (BARE + BARE.replace("half_a", "a"), "f.py", ["name the object to use, as in f.py:NAME"]),
         (BARE, "g.py:f", ["g.py: no such file"]),
         (BARE, "no_such_module:f", ["module no_such_module: cannot be imported"]),
+        (BARE.replace("(bus)", "(raw, constants, late_s)"), "f.py", ["half_a_minute(bus)"]),
+        (PLAIN.replace("(bus,", "("), "f.py:steady", ["steady(bus, gain, most_s)"]),
+        (COMPILED.replace("bus.target_ahead_s", "bus.wheels"), "f.py", ["cannot be compiled"]),
         (PLAIN, "f.py:steady:alpha=1", ["unknown constant 'alpha'; choose 'gain' or 'most_s'"]),
         (PLAIN, "f.py:steady:gain=9", ["constant gain is 9; must be from 0 to 1.5"]),
         (PLAIN, "f.py:steady:gain=much", ["constant gain: 'much' is not a number"]),
@@ -235,3 +241,48 @@ def test_no_bundle_brings_code(evenline: Door, tmp_path: Path) -> None:
     assert (shown["kind"], shown["rule"]) == ("own", "steady")
     with pytest.raises(InputError, match="no such file"):
         read_policy("gone.py:steady")
+
+
+# -- in Python ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [PLAIN, COMPILED, BARE])
+def test_one_function_gives_one_day_in_python_and_on_the_command_line(
+    evenline: Door, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "f.py").write_text(text)
+    function = load_own("f.py").thing
+    evenline("simulate", "--world", "fast", "--policy", "f.py", "--out", "day").done()
+    assert (
+        el.run_day("town", function).outcome.mean_hold_s == outcome(tmp_path / "day")["mean_hold_s"]
+    )
+
+
+def test_a_bus_has_the_features_of_an_event_by_name_and_its_lateness() -> None:
+    assert Bus._fields == (*RAW_FEATURES, "late_s")
+
+
+def test_a_rule_that_divides_is_silent_and_the_same_compiled(
+    evenline: Door, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Without a bus ahead, there is no headway to divide by."""
+    line = "return min(max(60.0 * (1.0 - bus.headway_ahead_s / bus.target_ahead_s), 0.0), 60.0)"
+    text = BARE.replace("return 30.0", f"{line} if bus.bus_ahead else 0.0 * (bus.waiting / 1.0)")
+    compiled = f"from evenline.rules.own import rule\n\n\n@rule(compiled=True)\n{text}"
+    for name, content in (("plain.py", text), ("compiled.py", compiled)):
+        (tmp_path / name).write_text(content)
+        ended = evenline("simulate", "--world", "fast", "--policy", name, "--out", name[:-3])
+        assert ended.code == 0 and "Warning" not in ended.err + ended.out, ended
+        evenline("policy", "check", name).done()
+    assert outcome(tmp_path / "plain") == outcome(tmp_path / "compiled")
+    assert not recwarn.list
+
+
+def test_a_lateness_that_nobody_computed_is_no_number() -> None:
+    """What a helper reads is not seen from outside, and a wrong 0 would be worse."""
+
+    def late_s(bus: Bus) -> float:
+        return bus.late_s
+
+    with pytest.raises(InputError, match="hold nan s"):
+        el.run_day("town", lambda bus: late_s(bus))

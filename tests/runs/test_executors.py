@@ -123,7 +123,6 @@ def test_what_cannot_change_a_day_is_not_part_of_the_evaluators_hash() -> None:
         "trial/",
         "experiments/",
         "learn/",
-        "bench/",
     )
     assert not [name for name in files if name.startswith(outside)]
     assert not files.keys() & {"runs/executors.py", "runs/staging.py", "front.py"}
@@ -170,7 +169,7 @@ def test_inputs_may_lie_in_another_folder(tmp_path: Path, town: City) -> None:
 
 def test_another_sumo_that_is_not_installed_is_refused_before_any_day() -> None:
     jobs = [replace(JOB, policy="nobody"), replace(JOB, sumo="0.0.1")]
-    with pytest.raises(InputError, match=r"SUMO 0\.0\.1 is not installed; .* install 0\.0\.1"):
+    with pytest.raises(InputError, match=r"SUMO 0\.0\.1 is not installed; .* sumo 0\.0\.1"):
         next(processes()(jobs))
 
 
@@ -329,3 +328,15 @@ def test_a_killed_owner_leaves_no_process(runtimes: Path, tmp_path: Path) -> Non
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     wait_until(lambda: not processes_in(inputs), 20)
+
+
+@pytest.mark.parametrize(("of_user_gib", "used_gib"), [(6, 6), (None, 8), (9, 8)])
+def test_the_smaller_limit_of_memory_holds(of_user_gib: int | None, used_gib: int) -> None:
+    set_limit = f"resource.setrlimit(a, ({of_user_gib} << 30,) * 2);" if of_user_gib else ""
+    code = (
+        f"import resource; a = resource.RLIMIT_AS; {set_limit}"
+        "from evenline.runs.worker import limit_memory; limit_memory(8.0);"
+        "print(*(limit / 2**30 for limit in resource.getrlimit(a)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"{used_gib}.0"] * 2

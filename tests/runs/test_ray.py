@@ -22,7 +22,7 @@ from evenline.runs.executors import processes, ray_cluster
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.trial import matrix
-from evenline.trial.registration import Job as TrialJob
+from evenline.trial.registration import TrialJob
 from faults import descendants, wait_until
 from made import registered
 from small_actors import save_actor
@@ -129,7 +129,7 @@ def test_a_lost_node_costs_time_and_no_day(cluster: tuple[str, Node], tmp_path: 
 
 def test_fast_days_are_those_of_this_machine(cluster: tuple[str, Node], tmp_path: Path) -> None:
     """A rule, an actor's bundle and a rule of the user's own."""
-    (tmp_path / "own.py").write_text("def calm(raw, constants, late_s):\n    return 12.5\n")
+    (tmp_path / "own.py").write_text("def calm(bus):\n    return 12.5\n")
     actor = save_actor(tmp_path / "actor", "candidate")
     jobs = [
         Job(city="town", policy=policy, cell=cell, world="fast", arrivals=True)

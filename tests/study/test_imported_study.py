@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from evenline.city.tables import load_city
 from evenline.support.files import read_json
 from feeds import DATE
@@ -38,8 +40,11 @@ tries = 3
 
 
 def test_a_feed_becomes_a_verdict_and_a_page(
-    tmp_path: Path, evenline: Callable[..., tuple[int, str]]
+    tmp_path: Path,
+    evenline: Callable[..., tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("evenline.experiments.streets.TRIPS", 8)
     imported = evenline(
         "city", "import", "gtfs", FEED, "--routes", 11, "--date", DATE, "--hours", "6-7",
         "--demand", "gravity", "--passengers", 40, "--out", "mine",
@@ -53,5 +58,8 @@ def test_a_feed_becomes_a_verdict_and_a_page(
     assert read_json(study / "trial" / "analysis.json")["claim"]
     assert not read_json(study / "calibration" / "calibration.json").get("note")  # it is measured
     page = (study / "report.html").read_text()
-    for words in ("Mill", "emand is synthetic", "uses are assumed to take 50 passengers"):
+    assert load_city(study / "city").slowness is not None
+    assert load_city(Path("mine")).slowness is None
+    slowed = "n SUMO, buses are slowed from stop to stop"
+    for words in (slowed, "Mill", "emand is synthetic", "uses are assumed to take 50 passengers"):
         assert words in page

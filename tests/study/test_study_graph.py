@@ -3,7 +3,6 @@
 The steps here are small ones that write one file each.
 """
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from evenline.study import engine
 from evenline.study.engine import Step, Study, open_study, run_study, survey
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, sha256, write_text
+from evenline.support.files import read_json, write_text
 from town_plan import TOWN
 
 
@@ -38,11 +36,11 @@ class Small:
                 write_text(study.folder / name / "made.txt", text(study))
                 return f"made {name}"
 
-            asks = {"width": width} if name == "one" else {}
+            settings = {"width": width} if name == "one" else {}
             makes = (f"{name}/made.txt", f"{name}/half.txt")
             return Step(
-                name, name, needs, lambda p: asks, makes, run, lambda s: 1.0, owns=name,
-                leaves=(f"{name}/found.txt",),
+                name, name, needs, makes, run, lambda p: settings, lambda s: 100.0, owns=name,
+                leaves=(f"{name}/partial.txt",),
             )  # fmt: skip
 
         def read(study: Study, name: str) -> str:
@@ -60,24 +58,26 @@ def study(tmp_path: Path) -> Study:
     return open_study(TOWN, tmp_path / "study")
 
 
-def test_what_is_up_to_date_does_not_run_and_every_file_is_in_the_manifest(study: Study) -> None:
-    small, said = Small(), list[str]()
-    assert run_study(study, TOWN, small.steps(), say=said.append)
+def test_what_is_up_to_date_does_not_run(study: Study) -> None:
+    small, lines = Small(), list[str]()
+    assert run_study(study, TOWN, small.steps(), say=lines.append)
     assert small.ran == ["one", "two", "three"]
-    assert said[0] == " 1/3 one: not done yet"
-    manifest = read_json(study.folder / "manifest.json")
-    for name, own in manifest["files"].items():
-        assert sha256(study.folder / name) == own
-    assert {"plan.toml", "three/made.txt"} <= manifest["files"].keys()
-    before = (study.folder / "manifest.json").stat().st_mtime_ns
-    said.clear()
-    assert run_study(study, TOWN, small.steps(), say=said.append)
-    assert small.ran == ["one", "two", "three"] and all("up to date" in line for line in said)
-    assert (study.folder / "manifest.json").stat().st_mtime_ns == before
+    assert lines[0] == " 1/3 one: not done yet"
+    lines.clear()
+    assert run_study(study, TOWN, small.steps(), say=lines.append)
+    assert small.ran == ["one", "two", "three"] and all("up to date" in line for line in lines)
+
+
+def test_another_version_runs_everything_again(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_study(study, TOWN, Small().steps())
+    monkeypatch.setattr("evenline.__version__", "0.0.0")
+    assert all("evenline is " in str(s.reason) for s in survey(study, Small().steps()))
 
 
 def test_a_changed_setting_runs_what_depends_on_it_and_no_more(study: Study) -> None:
-    small, said = Small(), list[str]()
+    small, lines = Small(), list[str]()
     run_study(study, TOWN, small.steps())
     small.ran.clear()
     assert [s.reason for s in survey(study, small.steps(width=2))] == [
@@ -85,11 +85,11 @@ def test_a_changed_setting_runs_what_depends_on_it_and_no_more(study: Study) -> 
         "if step one gives new results",
         "if step two gives new results",
     ]
-    run_study(study, TOWN, small.steps(width=2), say=said.append)
+    run_study(study, TOWN, small.steps(width=2), say=lines.append)
     assert small.ran == ["one"]  # it made the same again
-    run_study(study, TOWN, small.steps(width=10), say=said.append)
+    run_study(study, TOWN, small.steps(width=10), say=lines.append)
     assert small.ran == ["one", "one", "two", "three"]
-    assert any("step one has new results" in line for line in said)
+    assert any("step one has new results" in line for line in lines)
 
 
 def test_damage_is_found_by_hash_and_mended(study: Study) -> None:
@@ -114,9 +114,7 @@ def test_where_damage_is_mended_only_the_damaged_and_the_seal_are_removed(study:
             write_text(folder / name, name)
         return ""
 
-    step = Step(
-        "many", "many", (), lambda p: {}, ("many/seal", "many/*"), run, lambda s: 1.0, "many", True
-    )
+    step = Step("many", "many", (), ("many/seal", "many/*"), run, owns="many", mends=True)
     run_study(study, TOWN, [step])
     (study.folder / "many" / "a").write_text("flipped")
     run_study(study, TOWN, [step])
@@ -129,19 +127,18 @@ def test_a_failed_step_goes_on_where_it_stopped_unless_its_inputs_changed(study:
     with pytest.raises(InputError, match="two fails"):
         run_study(study, TOWN, small.steps())
     assert survey(study, small.steps())[1].reason == "continues where it stopped"
-    assert engine.load_state(study.folder).spent_s.keys() == {"two"}
-    (study.folder / "two" / "found.txt").write_text("work of an hour")
+    (study.folder / "two" / "partial.txt").write_text("work of an hour")
     small.fails = None
     run_study(study, TOWN, small.steps())
-    assert (study.folder / "two" / "found.txt").exists()
+    assert (study.folder / "two" / "partial.txt").exists()
     run_study(study, TOWN, small.steps(width=10))
-    assert not (study.folder / "two" / "found.txt").exists()
+    assert not (study.folder / "two" / "partial.txt").exists()
 
 
 def test_from_and_until(study: Study) -> None:
     small = Small()
     assert not run_study(study, TOWN, small.steps(), until="two")
-    assert small.ran == ["one", "two"] and not (study.folder / "manifest.json").exists()
+    assert small.ran == ["one", "two"]
     assert run_study(study, TOWN, small.steps(), again_from="two")
     assert small.ran == ["one", "two", "two", "three"]
     with pytest.raises(InputError, match="choose 'one', 'two' or 'three'"):
@@ -168,12 +165,12 @@ def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
     code, said = evenline(*run, "--from", "one")
     assert code == 130
     assert said.endswith("run the same command without --from to continue\n")
-    (tmp_path / "study" / "two" / "found.txt").write_text("work of an hour")
+    (tmp_path / "study" / "two" / "partial.txt").write_text("work of an hour")
     small.ran.clear()
     small.fails = None
     assert evenline(*run)[0] == 0
     assert small.ran == ["two", "three"]  # as asked for, though both make the same again
-    assert (tmp_path / "study" / "two" / "found.txt").exists()
+    assert (tmp_path / "study" / "two" / "partial.txt").exists()
 
 
 @pytest.mark.parametrize("made_by_pattern", [True, False])
@@ -208,26 +205,29 @@ def test_a_kill_before_the_plan_is_written_leaves_a_folder_that_can_be_used(
     (tmp_path / "study" / ".cache" / "x").touch()
     study = open_study(TOWN, tmp_path / "study")
     assert run_study(study, TOWN, Small().steps())
-    files = read_json(study.folder / "manifest.json")["files"]
-    assert files and not any(name.startswith(".") for name in files)
 
 
 def test_a_broken_memory_is_one_line(study: Study) -> None:
     run_study(study, TOWN, Small().steps())
-    write_text(study.folder / "state.json", '{"format": "evenline-study-1"}')
-    with pytest.raises(InputError, match=r"state\.json: missing key begun"):
+    write_text(study.folder / "state.json", '{"format": "evenline-study-2"}')
+    with pytest.raises(InputError, match=r"state\.json: missing key steps"):
         run_study(study, TOWN, Small().steps())
 
 
-def test_the_last_time_counts_only_for_work_of_the_same_size(study: Study) -> None:
-    small = Small()
+def test_what_was_done_before_a_stop_is_not_expected_again(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, clock = Small(), iter(range(0, 1_000, 30))
+    assert [s.left_s for s in survey(study, small.steps())] == [100.0, 100.0, 100.0]
+    monkeypatch.setattr("evenline.study.engine.time.monotonic", lambda: float(next(clock)))
+    small.fails = "two"
+    with pytest.raises(InputError, match="two fails"):
+        run_study(study, TOWN, small.steps())
+    assert [s.left_s for s in survey(study, small.steps())] == [0.0, 70.0, 100.0]
+    assert [s.left_s for s in survey(study, small.steps(width=10))] == [100.0, 70.0, 100.0]
+    small.fails = None
     run_study(study, TOWN, small.steps())
-    state = engine.load_state(study.folder)
-    memory = read_json(study.folder / "state.json")
-    memory["took_s"] = dict.fromkeys(state.took_s, 99.0)
-    write_text(study.folder / "state.json", json.dumps(memory))
-    assert [s.about_s for s in survey(study, small.steps())] == [99.0, 99.0, 99.0]
-    assert [s.about_s for s in survey(study, small.steps(width=2))] == [1.0, 1.0, 1.0]
+    assert [s.took_s for s in survey(study, small.steps())] == [30.0, 60.0, 30.0]
 
 
 def test_a_foreign_folder_and_a_second_runner_are_refused(study: Study, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_foreign_folder_and_a_second_runner_are_refused(study: Study, tmp_path
         write_text(study.folder / "x.txt", "")
         return ""
 
-    run_study(study, TOWN, [Step("x", "x", (), lambda p: {}, ("x.txt",), again, lambda s: 1.0)])
+    run_study(study, TOWN, [Step("x", "x", (), ("x.txt",), again)])
 
 
 KILLED = """
@@ -265,7 +265,7 @@ def run(study):
 
 plan = find_plan("town")
 study = open_study(plan, Path(sys.argv[1]))
-step = Step("slow", "slow", (), lambda p: {"a": 1}, ("slow/*",), run, lambda s: 1.0, owns="slow")
+step = Step("slow", "slow", (), ("slow/*",), run, lambda p: {"a": 1}, owns="slow")
 assert run_study(study, plan, [step])
 """
 
@@ -279,6 +279,6 @@ def test_a_kill_costs_nothing_that_was_finished(tmp_path: Path) -> None:
     done = run(-1)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["made", "3", "made", "4"]
-    assert read_json(tmp_path / "study" / "state.json")["done"]["slow"]["outputs"].keys() == {
+    assert read_json(tmp_path / "study" / "state.json")["steps"]["slow"]["outputs"].keys() == {
         f"slow/{number}.txt" for number in range(5)
     }

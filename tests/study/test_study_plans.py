@@ -11,16 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from evenline.city.embedded import embedded_city
-from evenline.city.importers.gtfs import read_gtfs
-from evenline.city.importers.timetable import Wanted
 from evenline.city.tables import load_city, save_city
 from evenline.cli.study import app
-from evenline.experiments.importing import Demand, write_city
+from evenline.importing.gtfs import read_gtfs
+from evenline.importing.timetable import Wanted
+from evenline.importing.writing import Demand, write_city
 from evenline.policies.bundle import export_bundle
 from evenline.replay.sealed import FORMAT, Manifest, ReplayPlan
 from evenline.study.engine import open_study, run_study
 from evenline.study.plan import find_plan, read_study_plan
-from evenline.study.steps import STEPS, steps_of, trial_toml
+from evenline.study.steps import STEPS, steps_of
+from evenline.study.trial_steps import trial_toml
 from evenline.support.errors import InputError
 from evenline.support.files import folder_files
 from feeds import DATE
@@ -39,11 +40,11 @@ def test_the_plans_of_the_project_say_what_they_should() -> None:
     assert not {*first.checked_trial().blocks} & {*town.checked_trial().blocks}
     assert town.learners == ["v14"] and len(city.learners) == 7
     assert (city.train.iql_updates, city.train.events, city.replay.blocks) == (50_000, 25_000, 10)
-    assert len(town.checked_trial().blocks) == 10 and len(town.levels) == 3
+    assert len(town.checked_trial().blocks) == 10 and len(town.trial.levels) == 3
     for plan in (first, town, city):
         import tomllib
 
-        trial = plan.trial(Path("somewhere"))
+        trial = plan.registration(Path("somewhere"))
         assert tomllib.loads(trial_toml(trial)) == json.loads(json.dumps(trial))
 
 

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 import evenline
-from evenline.support.compiled import clear_rows, compiled, copy_rows, lowest_bit
+from evenline.support.compiled import (
+    COMPILING,
+    clear_rows,
+    compiled,
+    copy_rows,
+    inlined,
+    lowest_bit,
+)
 
 HELPER = "from evenline.support.compiled import inlined\n@inlined\ndef helper():\n    return {}\n"
 CALLER = (
@@ -42,6 +49,82 @@ def test_a_changed_helper_is_compiled_anew_into_callers_of_other_files(tmp_path:
     assert run_caller(tmp_path) == "1042"
     (package / "caller.py").write_text(CALLER.format(1000))
     assert run_caller(tmp_path) == "2042"
+
+
+FOUR = "from evenline.support.compiled import compiled\n" + "".join(
+    f"@compiled\ndef f{n}(x):\n    return x + {n}\n" for n in range(5)
+)
+
+
+def test_a_damaged_file_of_the_cache_is_compiled_again_and_a_line_says_so(tmp_path: Path) -> None:
+    """Numba ends with UnpicklingError, or runs another function's code without a word."""
+    (tmp_path / "four.py").write_text(FOUR)
+
+    def run() -> tuple[str, list[str]]:
+        code = "import four; print([getattr(four, f'f{n}')(10) for n in range(5)])"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "c")},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip(), done.stderr.splitlines()
+
+    right = "[10, 11, 12, 13, 14]"
+    assert run() == (right, []) and run() == (right, [])
+    empty, half, foreign, other, folder = sorted((tmp_path / "c").rglob("*.nbc"))
+    empty.write_bytes(b"")
+    half.write_bytes(half.read_bytes()[:1000])
+    foreign.write_bytes(b"x" * 1000)
+    shutil.copy(folder, other)
+    folder.unlink()
+    folder.mkdir()
+    again = "is not what was put there; it is compiled again"
+    said = [f"evenline: {path} {again}" for path in (empty, half, foreign, other)]
+    never = f"evenline: {folder} cannot be written (Is a directory); it will be compiled each time"
+    assert run() == (right, [*said, never])
+    assert run() == (right, [never])
+
+
+def test_the_user_is_told_of_a_long_compilation_and_of_no_short_one(tmp_path: Path) -> None:
+    (tmp_path / "four.py").write_text(FOUR)
+
+    def said(patience_s: float) -> str:
+        code = (
+            "import time; from evenline.support import compiled as c; "
+            f"c.PATIENCE_S = {patience_s}; import four; four.f0(1); four.f1(1); time.sleep(0.1)"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "c")},
+            capture_output=True,
+            text=True,
+        ).stderr
+
+    assert said(0.0) == f"evenline: {COMPILING}\n"
+    assert said(0.0) == "", "nothing is compiled"
+    shutil.rmtree(tmp_path / "c")
+    assert said(60.0) == ""
+
+
+@inlined
+def twice(number: float) -> float:
+    return 2.0 * number
+
+
+@compiled
+def four_times(number: float) -> float:
+    return twice(twice(number))
+
+
+def test_a_helper_has_no_code_for_python_which_takes_long_to_compile() -> None:
+    assert four_times(10.0) == 40.0
+    with pytest.raises(TypeError, match="is inlined"):
+        twice(10.0)
+    (helper,) = twice.inspect_llvm().values()
+    (caller,) = four_times.inspect_llvm().values()
+    assert "cpython" not in helper and "cfunc" not in helper
+    assert "cpython" in caller and "cfunc" not in caller
 
 
 @compiled

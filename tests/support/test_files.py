@@ -186,8 +186,24 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_place_of_a_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read|not valid JSON|no such file"):
+    with pytest.raises(InputError, match=r"is not a regular file"):
         read_json(tmp_path)
+
+
+@pytest.mark.parametrize("special", ["/dev/zero", "pipe", "outside"])
+def test_a_file_of_a_folder_is_a_regular_file_inside_it(tmp_path: Path, special: str) -> None:
+    """Others may never end, or be somebody's secret."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "outside").write_text("{}")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "x.json").symlink_to(tmp_path / special)
+    with pytest.raises(InputError, match=r"x\.json: is (not a regular file|a link out of its)"):
+        read_json(folder / "x.json", folder)
+    (folder / "x.json").unlink()
+    (folder / "real.json").write_text("{}")
+    (folder / "x.json").symlink_to("real.json")
+    assert read_json(folder / "x.json", folder) == {}
 
 
 # -- a folder -------------------------------------------------------------------------------------

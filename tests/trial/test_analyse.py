@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import wilcoxon
 
-from evenline.figures.paper import paper
 from evenline.trial.analyse import (
     ENDPOINTS,
     Figures,
@@ -26,6 +25,7 @@ from evenline.trial.analyse import (
 )
 from evenline.trial.intervals import bca, hodges_lehmann, signed_rank_tail
 from evenline.trial.plan import GATES, Claim
+from reproduce.paper import paper
 
 LEVELS = (0.75, 1.00, 1.25)
 SEEDS = (6201, 6202, 6203, 6204, 6205)
@@ -179,6 +179,23 @@ def test_a_gate_asks_for_less_time_than_a_control_in_as_many_blocks(
     assert found.gates["less time than hold"] is passed and found.gates["less time than raw"]
     assert found.claim.intersection_union_passed and found.confirmed is passed
     assert analyse(days, CLAIM, SOUND).confirmed, "without the gate, a control decides nothing"
+
+
+@pytest.mark.parametrize("asked", [8, 9, 10])
+@pytest.mark.parametrize("part", ["gates", "robustness"])
+def test_a_gate_may_ask_for_a_number_of_blocks_and_decides_only_among_the_gates(
+    asked: int, part: str
+) -> None:
+    days = published()
+    for key, row in days.items():
+        if key.method == "hold" and key.block == BLOCKS[4]:
+            row["generalized_s"] -= 500  # better than the candidate there
+    gate = f"less time than hold in {asked} of 10 blocks"
+    claim = replace(CLAIM, **{part: (*getattr(CLAIM, part), gate)})
+    found = analyse(days, claim, SOUND)
+    assert getattr(found, part)[gate] is (asked < 10)
+    assert found.claim.intersection_union_passed
+    assert found.confirmed is (asked < 10 or part == "robustness")
 
 
 def test_one_demand_level_in_the_wrong_direction_denies_the_claim() -> None:

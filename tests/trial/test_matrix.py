@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenline.runs.executors import Executor, Results, Shard, processes
-from evenline.runs.job import Ended, Failure
-from evenline.runs.job import Job as Order
+from evenline.runs.job import Ended, Failure, Job
 from evenline.support.errors import InputError
 from evenline.trial.evidence import peek, write_analysis
+from evenline.trial.journal import journal
 from evenline.trial.matrix import run, standing
-from evenline.trial.registration import Trial, journal, notices
+from evenline.trial.registration import Trial, notices
 from evenline.trial.verify import verify
 from faults import wait_until
 from made import answer, better_by_ninety, day, finished_trial, made_up, registered, results
@@ -30,9 +30,9 @@ class Killed(Exception):
 def dies_after(trial: Trial, jobs: int) -> Executor:
     left = jobs
 
-    def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+    def answers(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
         nonlocal left
-        for found in made_up(trial)(orders):
+        for found in made_up(trial)(jobs):
             if left == 0:
                 raise Killed
             left -= 1
@@ -83,8 +83,8 @@ def test_running_a_finished_matrix_runs_nothing(tmp_path: Path) -> None:
     trial = finished_trial(tmp_path)
     before = {path: path.read_bytes() for path in trial.folder.rglob("*.json")}
 
-    def nothing(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
-        assert not orders
+    def nothing(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
+        assert not jobs
         yield from ()
 
     assert run(trial.folder, nothing).complete
@@ -97,10 +97,10 @@ def test_shards_together_are_the_matrix(
     tmp_path_factory: pytest.TempPathFactory, count: int, random: Any
 ) -> None:
     trial = registered(tmp_path_factory.mktemp("sharded"))
-    order = list(range(1, count + 1))
-    random.shuffle(order)
+    job = list(range(1, count + 1))
+    random.shuffle(job)
     ran: list[str] = []
-    for index in order:
+    for index in job:
         assert not (trial.folder / "matrix.json").exists()
         run(
             trial.folder,
@@ -122,7 +122,7 @@ def test_two_runners_of_the_same_part_do_not_meet(tmp_path: Path) -> None:
     trial = registered(tmp_path)
 
     def second(other: Shard) -> Executor:
-        def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
+        def answers(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
             run(trial.folder, made_up(trial), other)
             yield from ()
 
@@ -139,15 +139,15 @@ def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: P
     trial = registered(tmp_path)
     unlucky = next(iter(trial.jobs()))
 
-    def answers(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
-        for order in orders:
-            if order == trial.order(trial.jobs()[unlucky]):
+    def answers(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
+        for job in jobs:
+            if job == trial.for_executor(trial.jobs()[unlucky]):
                 stopped = Failure(kind="simulator", message="SUMO stopped")
-                yield Ended(job=order, answer=None, failures=(stopped, stopped), duration_s=0.0)
+                yield Ended(job=job, answer=None, failures=(stopped, stopped), duration_s=0.0)
             else:
-                found = answer(trial, order, better_by_ninety(order))
+                found = answer(trial, job, better_by_ninety(job))
                 late = (Failure(kind="time", message="not finished after 60 s"),)
-                yield Ended(job=order, answer=found, failures=late, duration_s=1.0)
+                yield Ended(job=job, answer=found, failures=late, duration_s=1.0)
 
     found = run(trial.folder, answers)
     assert list(found.quarantined) == [unlucky] and len(found.done) == 47
@@ -211,11 +211,11 @@ def test_two_methods_that_are_one_policy_are_simulated_once(tmp_path: Path) -> N
     trial = registered(
         tmp_path, methods='{ better = "headway-1.0", worse = "zero", none = "zero" }'
     )
-    asked: list[Order] = []
+    asked: list[Job] = []
 
-    def counted(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
-        asked.extend(orders)
-        yield from made_up(trial)(orders)
+    def counted(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
+        asked.extend(jobs)
+        yield from made_up(trial)(jobs)
 
     assert run(trial.folder, counted).complete
     assert len(asked) == 24 and trial.registered.jobs == 36
@@ -237,7 +237,7 @@ def test_a_trial_in_the_fast_world_is_simulated_in_seconds_and_says_so(tmp_path:
 def test_a_rule_of_ones_own_that_fails_is_quarantined_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from evenline.rules.own import rule\n"
-        "@rule(compiled=True)\ndef far(raw, constants, late_s):\n    return 99.0\n"
+        "@rule(compiled=True)\ndef far(bus):\n    return 99.0\n"
     )
     methods = f'{{ better = "{tmp_path}/mine.py:far", worse = "zero" }}'
     trial = registered(tmp_path, methods=methods, world='"fast"')
@@ -266,9 +266,9 @@ def test_a_trial_runs_block_by_block(tmp_path: Path) -> None:
     """So that a finished block can be kept elsewhere while the others run."""
     trial, seen = registered(tmp_path), []
 
-    def counted(orders: Sequence[Order], *_: Any, **__: Any) -> Results:
-        seen.append({(order.cell.sumo_seed, order.cell.demand_seed) for order in orders})
-        yield from made_up(trial)(orders)
+    def counted(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
+        seen.append({(job.cell.sumo_seed, job.cell.demand_seed) for job in jobs})
+        yield from made_up(trial)(jobs)
 
     run(trial.folder, counted)
     assert seen == [{block} for block in trial.plan.blocks]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evenline.city.importers.gtfs import read_gtfs
-from evenline.city.importers.timetable import Wanted
-from evenline.experiments.importing import write_city
+from evenline.importing.gtfs import read_gtfs
+from evenline.importing.timetable import Wanted
+from evenline.importing.writing import write_city
 from evenline.trial.registration import input_notes
 from evenline.trial.verify import Opinion, notices
 from feeds import EXAMPLE

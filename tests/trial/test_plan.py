@@ -15,11 +15,11 @@ from evenline.trial.plan import read_plan, sign_probability, wins_required
 from made import plan_text
 
 
-def test_the_papers_plan_has_its_1350_jobs_in_its_30_cells() -> None:
+def test_the_papers_plan_has_its_1350_jobs_in_30_cells_that_no_trial_has_used() -> None:
     plan = read_plan(find_plan("city-trial"))
     assert (len(plan.methods), len(plan.seeds), plan.jobs) == (9, 5, 1_350)
-    assert plan.cells() == PURPOSES["trial"].cells()
-    assert plan.blocks[0] == (8101, 8201) and plan.blocks[-1] == (8110, 8210)
+    assert len(plan.cells()) == 30 and not set(plan.cells()) & set(PURPOSES["trial"].cells())
+    assert plan.blocks[0] == (8111, 8211) and plan.blocks[-1] == (8120, 8220)
     assert (plan.claim.completion_margin, plan.claim.level) == ("0.003", "0.025")
     assert plan.claim.required_wins == 9
 
@@ -107,6 +107,36 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
                 'gates = ["less time than worse"] }'
             },
             "claim: unknown control 'worse'; choose ",
+        ),
+        (
+            {
+                "methods": '{ better = "headway", worse = "zero", control = "myopic" }',
+                "claim": '{ candidate = "better", parent = "worse", '
+                'robustness = ["less time than control in 7 of 6 blocks"] }',
+            },
+            "'less time than control in 7 of 6 blocks': the plan has 6 blocks; write 1 to 6",
+        ),
+        (
+            {
+                "methods": '{ better = "headway", worse = "zero", control = "myopic" }',
+                "claim": '{ candidate = "better", parent = "worse", '
+                'gates = ["less time than control in 5 of 10 blocks"] }',
+            },
+            "'less time than control in 5 of 10 blocks': the plan has 6 blocks",
+        ),
+        (
+            {
+                "claim": '{ candidate = "better", parent = "worse", '
+                'robustness = ["completeness"], gates = [] }'
+            },
+            "robustness: 'completeness' decides the claim; move it to gates",
+        ),
+        (
+            {
+                "claim": '{ candidate = "better", parent = "worse", '
+                'gates = ["artifacts", "artifacts"] }'
+            },
+            "gate 'artifacts' is named twice",
         ),
         ({"claim": '{ candidate = "better" }'}, "claim: missing key parent"),
         ({"limits": "{ tries = 0 }"}, "limits.tries: expected int >= 1"),

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,17 +27,12 @@ from evenline.runs.day import library_versions
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
 from evenline.trial import registration, used
+from evenline.trial.journal import journal
 from evenline.trial.matrix import run
 from evenline.trial.records import Source, read_registered
-from evenline.trial.registration import (
-    deviate,
-    is_stable,
-    journal,
-    notices,
-    open_trial,
-    register,
-)
+from evenline.trial.registration import deviate, is_stable, notices, open_trial, register
 from evenline.trial.used import note_used, used_by_trials
+from evenline.worlds.sumo.network import compiled_network
 from made import finished_trial, made_up, plan_text, registered
 
 
@@ -91,6 +88,7 @@ def test_everything_the_claim_depends_on_is_in_the_file(tmp_path: Path) -> None:
     assert file["jobs"] == len(trial.jobs()) == 48
     assert file["evaluator"]["files"]["worlds/sumo/world.py"]
     assert file["versions"] == library_versions() and file["calibration"]
+    assert file["network"] == compiled_network(embedded_city("town")).sha256
     assert not (trial.folder / "records").exists()
 
 
@@ -199,7 +197,7 @@ def test_a_changed_help_text_is_no_deviation(
 
 def test_an_own_rule_is_copied_hashed_and_run_from_the_copy(tmp_path: Path) -> None:
     rule = tmp_path / "mine.py"
-    rule.write_text("def half(raw, constants, late_s):\n    return 30.0\n")
+    rule.write_text("def half(bus):\n    return 30.0\n")
     trial = registered(tmp_path, methods=f'{{ better = "{rule}:half", worse = "zero" }}')
     (mine, _) = trial.registered.policies
     copy = trial.inputs / mine.path.partition(":")[0]
@@ -214,7 +212,7 @@ def test_an_own_rule_is_copied_hashed_and_run_from_the_copy(tmp_path: Path) -> N
 def test_an_own_rule_that_imports_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("HOLD_S = 5.0\n")
     rule = tmp_path / "mine.py"
-    rule.write_text("from helper import HOLD_S\ndef f(raw, c, late_s):\n    return HOLD_S\n")
+    rule.write_text("from helper import HOLD_S\ndef f(bus):\n    return HOLD_S\n")
     sys.path.insert(0, str(tmp_path))
     try:
         with pytest.raises(InputError, match="imports helper, which is not an installed package"):
@@ -247,6 +245,15 @@ def test_another_machine_with_other_files_cannot_contribute(tmp_path: Path) -> N
     assert len(found.quarantined) == 48 and not found.done
     error = json.loads(next((trial.folder / "quarantine").iterdir()).read_text())["errors"][-1]
     assert error.startswith("made-up has other source files of evenline than registered")
+
+
+def test_a_day_on_another_network_cannot_contribute(tmp_path: Path) -> None:
+    trial = registered(tmp_path)
+    other = structs.replace(trial.registered, network="f" * 64)
+    found = run(trial.folder, made_up(replace(trial, registered=other)))
+    assert len(found.quarantined) == 48 and not found.done
+    error = json.loads(next((trial.folder / "quarantine").iterdir()).read_text())["errors"][-1]
+    assert error.startswith(f"made-up has another network than registered: {'f' * 64}")
 
 
 def test_a_line_taken_out_of_the_journal_is_missed(tmp_path: Path) -> None:
@@ -290,7 +297,48 @@ def test_a_published_trial_has_used_its_cells_for_everybody(
     note_used(published, trial.used)
     assert used_by_trials(published) == (trial.used,)
     with pytest.raises(InputError, match=r"SUMO seed 9101: trial 'small' has used it \(published"):
-        registered(tmp_path / "two")
+        registered(tmp_path / "two", levels="[0.75]")
+    again = registered(tmp_path / "three")
+    (notice,) = notices(again.folder)
+    assert notice == (
+        f"repeats trial {trial.sha256}: the same plan has used these days, so they are not fresh"
+    )
+
+
+def register_together(
+    where: Path, plans: list[Path], folders: list[Path], lists: list[Path]
+) -> int:
+    """Register in processes that are released together; returns how many succeeded."""
+    program = (
+        "import sys, time; from pathlib import Path\n"
+        "from evenline.trial.registration import register\n"
+        "plan, folder, ledger, gate = map(Path, sys.argv[1:])\n"
+        "gate.with_name(plan.stem + '.ready').touch()\n"
+        "while not gate.exists(): time.sleep(0.001)\n"
+        "register(plan, folder, ledger)\n"
+    )
+    gate = where / "gates" / "go"
+    gate.parent.mkdir()
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, each), str(gate)], stderr=subprocess.DEVNULL
+        )
+        for each in zip(plans, folders, lists, strict=True)
+    ]
+    while len(list(gate.parent.glob("*.ready"))) < len(running):
+        assert all(process.poll() is None for process in running)
+        time.sleep(0.01)
+    gate.touch()
+    return sum(process.wait() == 0 for process in running)
+
+
+def test_of_many_registrations_at_once_into_one_folder_one_succeeds(tmp_path: Path) -> None:
+    """Each has a list of its own, so that only the folder is shared."""
+    plans = [tmp_path / f"plan-{number}.toml" for number in range(3)]
+    for plan in plans:
+        plan.write_text(plan_text(name=f'"{plan.stem}"'))
+    lists = [tmp_path / plan.stem / "used-cells.json" for plan in plans]
+    assert register_together(tmp_path, plans, [tmp_path / "trial"] * 3, lists) == 1
 
 
 def test_the_former_trials_of_city_are_published() -> None:

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calibrated import calibration_of
 from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
 from evenline.policies.actor import random_tensors
-from evenline.policies.bundle import actor_spec, save_bundle
-from evenline.runs.job import Job as Order
+from evenline.policies.bundle import actor_spec, export_bundle, save_bundle
+from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, to_json, write_text
 from evenline.support.records import plain
@@ -137,8 +138,9 @@ def day_of(row: dict[str, Any]) -> dict[str, int]:
 def test_both_programs_come_to_the_same_figures_on_any_days(seed: int, spread: int) -> None:
     """A small spread makes ties; whole blocks may tie, and the margin may be met exactly."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    gates = (*GATES, "less time than c")
-    claim = Claim(candidate="a", parent="b", required_wins=6, gates=gates)
+    gates = (*GATES, "less time than c", "less time than c in 2 of 6 blocks")
+    beside = tuple(f"less time than c in {wins} of 6 blocks" for wins in (1, 3, 4, 5, 6))
+    claim = Claim(candidate="a", parent="b", required_wins=6, gates=gates, robustness=beside)
     plan = {
         "claim": plain(claim),
         "seeds": [1, 2],
@@ -194,6 +196,23 @@ def test_an_unstable_training_fails_its_gate_in_both(tmp_path: Path) -> None:
     trial = finished_trial(tmp_path, methods=methods)
     assert write_analysis(trial.folder).gates["stability"] is False
     assert verify(trial.folder).problems == []
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_the_training_of_a_look_aheads_base_counts_in_both(tmp_path: Path, stable: bool) -> None:
+    town = embedded_city("town")
+    spec = actor_spec(town, "raw", {"stable": True} if stable else {})
+    save_bundle(tmp_path / "actor", spec, random_tensors(len(town.services), 1))
+    base, fitted = str(tmp_path / "actor"), calibration_of(town)
+    export_bundle(tmp_path / "look", "lookahead", town, None, {}, fitted, base=base)
+    methods = f'{{ better = "{tmp_path}/look", worse = "zero" }}'
+    trial = finished_trial(tmp_path, methods=methods)
+    assert write_analysis(trial.folder).gates["stability"] is stable
+    assert verify(trial.folder).problems == []
+
+
+def test_the_words_of_the_gates_are_registered_and_the_same_in_both(whole: Trial) -> None:
+    assert module.GATES == GATES == read_json(whole.folder / "trial.json")["gates"]
 
 
 def test_a_deviation_is_shown_by_both(tmp_path: Path) -> None:
@@ -309,6 +328,16 @@ def test_a_record_whose_arithmetic_is_wrong(folder: Path) -> None:
     assert found(folder, path.name, "completion does not follow from the ledger")
 
 
+def test_a_day_on_another_network(folder: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["sumo"]["network"] = "f" * 64
+        reseal(record)
+
+    path = records(folder)[5]
+    rewrite(path, change)
+    assert found(folder, path.name, "holds network 'ffff")
+
+
 def test_a_bundle_changed_after_registration(folder: Path) -> None:
     path = next((folder / "inputs" / "policies").glob("*/tensors.safetensors"))
     content = bytearray(path.read_bytes())
@@ -353,9 +382,9 @@ def test_an_interval_edited_by_hand_is_found_at_closeout(folder: Path) -> None:
 
 
 def test_other_passengers_in_one_day_of_a_cell(tmp_path: Path) -> None:
-    def days(order: Order) -> Any:
-        found = day(order)
-        odd = order.policy == "zero" and order.cell.sumo_seed == 9103
+    def days(job: Job) -> Any:
+        found = day(job)
+        odd = job.policy == "zero" and job.cell.sumo_seed == 9103
         return replace(found, departed=2_001) if odd else found
 
     trial = finished_trial(tmp_path, days)

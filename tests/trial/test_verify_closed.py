@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from evenline.support.errors import InputError
 from evenline.support.files import read_json, to_json
 from evenline.trial import verify as module
 from evenline.trial.closeout import closeout
+from evenline.trial.registration import read_trial
 from evenline.trial.verify import verify
 from made import analysed_with_actor
 
@@ -243,6 +245,42 @@ def test_a_statement_with_the_defaults_of_later_keys_is_accepted(
 
 
 # -- closing --------------------------------------------------------------------------------------
+
+
+REGISTERED = ("trial.json", "plan.toml", "journal.jsonl")
+
+
+@pytest.mark.parametrize("name", [*REGISTERED, "matrix.json", "closeout.json", STATEMENT])
+def test_a_pipe_in_the_place_of_a_file_is_named_and_never_read(
+    closed: Path, tmp_path: Path, name: str
+) -> None:
+    folder = Path(shutil.copytree(closed, tmp_path / "trial"))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    alone = [sys.executable, module.__file__, str(folder)]
+    done = subprocess.run(alone, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert name in done.stdout
+    if name in REGISTERED:
+        with pytest.raises(InputError, match=name):
+            read_trial(folder)
+
+
+def test_control_codes_in_a_strangers_trial_do_not_reach_the_terminal(
+    closed: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(closed, tmp_path / "\x1b[31mred"))
+    hostile = "\x1b]0;title\x07"
+    (folder / "inputs" / hostile).touch()
+    manifest = read_json(folder / "closeout.json")
+    for content in (manifest, manifest | {"name": hostile, "files": {hostile: "0"}}):
+        (folder / "closeout.json").write_text(to_json(content))
+        for given in ([str(folder)], ["--all", str(tmp_path)]):
+            done = subprocess.run(
+                [sys.executable, module.__file__, *given], capture_output=True, text=True
+            )
+            assert done.returncode == 1 and "\\x1b]0;title\\x07" in done.stdout
+            assert (done.stdout + done.stderr).replace("\n", "").isprintable()
 
 
 def test_a_trial_with_an_extra_file_is_not_closed(ready: Path) -> None:

@@ -13,12 +13,13 @@ from evenline.support.errors import InputError
 from evenline.support.files import to_json, write_text
 from evenline.trial.closeout import closeout
 from evenline.trial.evidence import write_analysis
+from evenline.trial.journal import journal
 from evenline.trial.matrix import run, standing
 from evenline.trial.packed import pack, unpack
-from evenline.trial.registration import Trial, journal, open_trial, read_trial, withdraw
+from evenline.trial.registration import Trial, open_trial, read_trial, withdraw
 from evenline.trial.verify import verify
-from evenline.trial.versions import version_sensitivity
 from made import better_by_ninety, made_up, registered
+from reproduce.versions import version_sensitivity
 
 BLOCKS = [(9101, 9201), (9102, 9202)]
 
@@ -36,8 +37,8 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> Trial:
         levels="[0.75]",
         blocks="{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
         methods=f'{{ better = "headway", worse = "zero", control = "{where}/actor" }}',
-        claim="""{ candidate = "better", parent = "worse", level = "0.25", gates =
-            ["completeness", "mean direction", "less time than control"] }""".replace("\n", " "),
+        claim='{ candidate = "better", parent = "worse", level = "0.25", gates = '
+        '["completeness", "artifacts", "mean direction", "less time than control"] }',
     )
     assert run(trial.folder, made_up(trial, better_by_ninety)).complete
     for address, job in trial.jobs().items():
@@ -76,6 +77,7 @@ def test_the_verdict_fails_by_completeness_and_describes_the_days_there_are(tria
     assert found.claim.intersection_union_passed and not found.confirmed
     assert found.gates == {
         "completeness": False,
+        "artifacts": False,  # the registered tensors of the control are gone
         "mean direction": True,
         "less time than control": False,
     }

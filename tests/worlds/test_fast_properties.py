@@ -7,6 +7,7 @@ with the reference simulator in every feature, every charge and every stop visit
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from evenline.city.model import Vehicle
 from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
+from evenline.support.compiled import compiled
 from evenline.support.errors import InputError
 from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld
@@ -300,6 +302,12 @@ def test_a_refused_hold_names_bus_stop_and_value_and_changes_nothing(hold: float
 # -- luck -----------------------------------------------------------------------------------------
 
 
+@compiled
+def luck_of(static: Any, key: int, trip: int, visit: int) -> float:
+    """The kernel's luck, which Python cannot call."""
+    return kernel.luck(static, key, trip, visit)
+
+
 @pytest.mark.parametrize("follow", [0.0, 0.15, 0.5])
 def test_followers_share_luck_as_often_as_the_calibration_says_and_no_value_grows_likelier(
     follow: float,
@@ -307,7 +315,7 @@ def test_followers_share_luck_as_often_as_the_calibration_says_and_no_value_grow
     town = embedded_city("town")
     static = FastWorld(town, replace(steady(town), follow=follow))._days.static
     pairs = [
-        (kernel.luck(static, key, before, 1), kernel.luck(static, key, trip, 1))
+        (luck_of(static, key, before, 1), luck_of(static, key, trip, 1))
         for key in range(200)
         for trip, before in enumerate(static.before.tolist())
         if before >= 0

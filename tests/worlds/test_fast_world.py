@@ -247,7 +247,7 @@ def test_a_fleet_goes_on_from_a_snapshot_of_plain_numbers() -> None:
     kept = {name: array.copy() for name, array in fleet.snapshot().items()}
     assert all(array.dtype.names is None and len(array) == 2 for array in kept.values())
     trips = len(town.trips)
-    assert kept["num"].shape == (2, 22) and kept["trip"].shape == (2, trips, 16)
+    assert kept["num"].shape == (2, 23) and kept["trip"].shape == (2, trips, 16)
     states, outcomes = go_on(fleet)
     other.restore(kept)
     again, same = go_on(other)

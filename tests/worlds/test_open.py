@@ -72,22 +72,23 @@ def test_a_built_city_brings_its_calibration(evenline: Door, tmp_path: Path) -> 
         ["compare", "--world", "sumo", "--policies", "virtual-schedule", "--blocks", 1],
         ["tune", "forward", "--blocks", 1, "--budget", 3],
         ["policy", "export", "schedule"],
-        ["audit", "fidelity", "--replay", "r"],
+        ["city", "judge", "c", "--replay", "r"],
     ],
 )
 def test_a_city_without_a_calibration_says_how_to_get_one(
     evenline: Door, tmp_path: Path, command: list[object]
 ) -> None:
     (tmp_path / "c" / CALIBRATION).unlink()
-    told = evenline(*command, "--city", "c", "--out", "out").refused("calibration")
-    assert "evenline calibrate" in told and "--calibration" in told
+    city = [] if command[0] == "city" else ["--city", "c"]
+    told = evenline(*command, *city, "--out", "out").refused("calibration")
+    assert "evenline city fit" in told and "--calibration" in told
     assert not (tmp_path / "out").exists(), "nothing is left behind"
 
 
 def test_checking_a_policy_needs_a_calibration(evenline: Door, tmp_path: Path) -> None:
     (tmp_path / "c" / CALIBRATION).unlink()
     told = evenline("policy", "check", "zero", "--city", "c").refused("city c has no calibration")
-    assert "evenline calibrate --city c, or name one with --calibration" in told
+    assert "evenline city fit c, or name one with --calibration" in told
 
 
 def test_a_calibration_may_be_named(evenline: Door, tmp_path: Path) -> None:
@@ -124,8 +125,8 @@ def test_other_people_keep_the_calibration(
         path.write_text("\n".join(lines) + "\n")
     else:
         edit(path, 7, column, value)
-    evenline("simulate", "--city", "c", "--out", "day").refused(table, "evenline city seal")
-    evenline("city", "seal", "c").done()
+    evenline("simulate", "--city", "c", "--out", "day").refused(table, "evenline city check --seal")
+    evenline("city", "check", "c", "--seal").done()
     evenline("simulate", "--city", "c", "--world", "fast", "--out", "day").done()
     after = open_city("c")
     assert calibration_digest(after.fitted()) == calibration_digest(before.fitted())
@@ -139,13 +140,13 @@ def test_another_timetable_or_traffic_refuses_the_calibration(
     evenline: Door, tmp_path: Path, table: str, column: str, value: str
 ) -> None:
     edit(tmp_path / "c" / table, 1, column, value)
-    evenline("city", "seal", "c").done()
+    evenline("city", "check", "c", "--seal").done()
     for command in (
         ["simulate", "--world", "fast", "--out", "day"],
         ["compare", "--policies", "zero", "--blocks", 1, "--out", "day"],
     ):
         told = evenline(*command, "--city", "c").refused(f"c/{CALIBRATION} was fitted to other")
-        assert "evenline calibrate" in told
+        assert "evenline city fit" in told
     assert not (tmp_path / "day").exists()
 
 
@@ -258,6 +259,7 @@ def test_a_strangers_world_is_simulated_and_compared(
         "version": None,
         "options": [],
         "code": sha256(tmp_path / "mine.py"),
+        "network": None,
     }
     own, fast = (json.loads((tmp_path / f"{f}.json").read_text()) for f in ("own", "fast"))
     assert own["world"] == f"mine.py:{name}" and own["policies"] == fast["policies"]
@@ -304,7 +306,7 @@ def test_a_calibration_that_no_longer_fits_blocks_only_the_fast_world(
     evenline("city", "build", "town", "--out", "c").done()
     trips = (tmp_path / "c" / "trips.csv").read_text().replace(",0\n", ",1\n", 1)
     (tmp_path / "c" / "trips.csv").write_text(trips)
-    evenline("city", "seal", "c").done()
+    evenline("city", "check", "c", "--seal").done()
     evenline("simulate", "--city", "c", "--world", "fast").refused("was fitted to other streets")
     evenline("simulate", "--city", "c", "--world", "sumo", "--out", "day").done()
 

@@ -532,7 +532,7 @@ def test_a_comparison_of_a_city_with_duties_shows_late_departures_and_lost_trips
     trips = tuple(replace(t, block=b) for t, b in zip(city.trips, "aaa", strict=True))
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=3000))
     world = FastWorld(city, steady(city))
-    figures = measure(city, run_episode(world, CELL, BEHAVIOURS["zero"]), world.arrivals_s)
+    figures = measure(city, CELL, run_episode(world, CELL, BEHAVIOURS["zero"]), world.arrivals_s)
     assert (figures["late_departures"], figures["lost_trips"]) == (1.0, 1.0)
     found = Comparison("small", "fast", (CELL,), {"zero": ""}, {"zero": {CELL: figures}})
     assert "Late departures" in text_table(found) and "Lost trips" in text_table(found)

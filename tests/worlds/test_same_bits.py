@@ -36,7 +36,9 @@ def test_digests_and_days_of_the_embedded_cities_stay_the_same(name: str) -> Non
     world = FastWorld(opened.city, opened.fitted(), keep_visits=True)
     for seed, policy in ((1, "zero"), (2, "headway-1.0")):
         outcome = world.run_day(demo_cell(seed), BEHAVIOURS[policy])
-        days.update(repr(asdict(outcome)).encode())
+        counted = asdict(outcome)
+        del counted["service_cost"]  # counted since then
+        days.update(repr(counted).encode())
         days.update(np.array(world.visits, float).tobytes())
     found = digest(opened.city), network_digest(opened.city), days.hexdigest()
     assert found == PINNED[name]

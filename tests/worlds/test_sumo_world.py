@@ -30,6 +30,7 @@ from evenline.control.world import Policy, run_episode
 from evenline.rules.policy import BEHAVIOURS, RulePolicy, set_rule
 from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
+from evenline.worlds.sumo.errors import first_error
 from evenline.worlds.sumo.runtime import libsumo_functions
 from evenline.worlds.sumo.world import SumoWorld
 from hamlet import write_hamlet
@@ -79,6 +80,8 @@ def test_the_ledger_is_what_sumo_counted(
     ledger = (outcome.waiting_s, outcome.riding_s)
 
     assert ledger == sumo_outputs.person_summary(tmp_path)
+    waiting_s, riding_s = sumo_outputs.person_summary(tmp_path, city.service_end_s)
+    assert 0 < outcome.service_cost == 2 * waiting_s + riding_s < outcome.cost
 
     rides = sumo_outputs.rides(tmp_path, city.horizon_s)
     halts = sumo_outputs.halts(tmp_path, city.horizon_s)
@@ -447,18 +450,11 @@ def test_a_crash_of_sumo_is_one_line_with_the_time(
     assert run_episode(world, CELL, ZERO) == expected, "the next day is not harmed"
 
 
-def test_a_city_that_sumo_cannot_load_is_told_by_table_and_row(
-    open_world: OpenWorld, tmp_path: Path
-) -> None:
-    """libsumo says 'Process Error' for a stop that is too short; SUMO itself knows more."""
+def test_what_sumo_cannot_load_is_told_by_table_and_row(tmp_path: Path) -> None:
+    """SUMO names a stop; the user knows it by its table and row."""
     hamlet = load_city(write_hamlet(tmp_path / "hamlet"))
-    stops = (replace(hamlet.stops[0], pos_m=0.01), *hamlet.stops[1:])
-    out = replace(hamlet.services[0], distance_m=(0.01, 750.0, 1400.0))
-    city = replace(hamlet, stops=stops, services=(out, hamlet.services[1]))
-    with pytest.raises(InputError) as failure:
-        open_world(city).reset(CELL)
-    said = "stops.csv row 1: Invalid position for busStop 's1'."
-    assert str(failure.value) == f"SUMO stopped at 0 s of the day: {said}"
+    printed = "Error: Invalid position for busStop 's1'.\nQuitting (on error).\n"
+    assert first_error(hamlet, printed) == "stops.csv row 1: Invalid position for busStop 's1'."
 
 
 def test_a_city_that_sumo_cannot_load_is_one_line_with_the_time(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from evenline.city.demand import Cell, service_stop_offsets
-from evenline.city.importers.gtfs import read_gtfs
-from evenline.city.importers.timetable import Wanted
 from evenline.city.model import City, visit_offsets
+from evenline.importing.gtfs import read_gtfs
+from evenline.importing.timetable import Wanted
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import load_calibration, save_calibration
 from evenline.worlds.open import OpenCity
-from evenline.worlds.timetable import FASTEST_MPS, timetable_calibration
+from evenline.worlds.timetable import FASTEST_MPS, _running, timetable_calibration
 from feeds import EXAMPLE
 
 
@@ -33,6 +33,19 @@ def test_a_trip_takes_as_long_as_scheduled(city: City) -> None:
         scheduled = due[ends[trip + 1] - 1] - due[ends[trip]]
         runs = found.mean_s[first[number] : first[number + 1] - 1, 1].sum()
         assert runs + 12 * (len(service.stops) - 2) == pytest.approx(scheduled, abs=2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_bus_keeps_to_its_times_as_well_as_it_can(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    stands_s = np.append(rng.uniform(0, 40, 7), 0.0)
+    due_s, least_s = np.cumsum(rng.uniform(0, 90, 9)), rng.uniform(10, 50, 8)
+    runs_s = _running(due_s, stands_s, least_s)
+    assert (runs_s >= least_s - 1e-9).all()
+    shortest_s = (least_s + stands_s).sum()
+    assert (runs_s + stands_s).sum() == pytest.approx(max(due_s[-1] - due_s[0], shortest_s))
+    easy = due_s + np.append(0, np.cumsum(least_s + stands_s))
+    assert _running(easy, stands_s, least_s) == pytest.approx(np.diff(easy) - stands_s)
 
 
 def test_without_variation_buses_keep_to_the_schedule(city: City) -> None:

@@ -38,6 +38,7 @@ PURPOSES = {
     for purpose in (
         Purpose("demo", 1, 501, 500),
         Purpose("calibration", 1101, 1201, 20),
+        Purpose("streets", 1301, 1401, 40),
         Purpose("replay", 2101, 2201, 10),  # also used by the fidelity audits
         Purpose("tuning", 3101, 3601, 500),
         Purpose("training", 100_001, 200_001, 100_000),

@@ -1,15 +1,17 @@
-"""The tables that only some cities have: names, shapes of roads, bus types, blocks, schedule.
+"""The tables that only some cities have: names, shapes of roads, bus types, blocks, schedule,
+slowness.
 
 A city writes one of them only if it has something to say there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
-from evenline.city.model import City, Ints, Service, Stop, Trip, Vehicle, visit_offsets
+from evenline.city.demand import service_stop_offsets
+from evenline.city.model import City, Floats, Ints, Service, Stop, Trip, Vehicle, visit_offsets
 from evenline.city.operations import (
     BREAKDOWN,
     CANCELLED,
@@ -21,6 +23,7 @@ from evenline.city.operations import (
 )
 from evenline.city.ranges import RANGES, VEHICLE
 from evenline.city.rows import Row, csv_text
+from evenline.city.schedule import hours_of
 from evenline.support.errors import InputError
 
 Named = TypeVar("Named", Stop, Service, Trip)
@@ -55,6 +58,12 @@ def optional_tables(city: City) -> dict[str, str]:
             if due_s is not None
             for i, due in enumerate(due_s[start:end])
         ],
+        "slowness.csv": [
+            (service.id, position, hour, factor)
+            for service, rows in _slow_ways(city)
+            for position, row in enumerate(rows)
+            for hour, factor in enumerate(row)
+        ],
         "control_points.csv": [
             (city.stops[point.stop].id, point.max_hold_s)
             for point in city.operations.control_points
@@ -87,6 +96,7 @@ def with_details(city: City, rows: Rows) -> City:
         ),
         more_vehicles=tuple(_vehicle(row) for row in rows["vehicles.csv"]),
         due_s=_schedule(city, rows["schedule.csv"]),
+        slowness=_slowness(city, rows["slowness.csv"]),
     )
 
 
@@ -198,6 +208,36 @@ def _vehicle(row: Row) -> Vehicle:
         number = row.number(key, float)
         values[key] = int(number) if row[key].isdigit() else number
     return Vehicle(**values)  # type: ignore[arg-type]
+
+
+def _slow_ways(city: City) -> Iterator[tuple[Service, list[list[float]]]]:
+    """Each service with the slowness of the ways between its stops."""
+    if city.slowness is not None:
+        first = service_stop_offsets(city)
+        for service, start, end in zip(city.services, first[:-1], first[1:], strict=True):
+            yield service, city.slowness[start : end - 1].tolist()
+
+
+def _slowness(city: City, rows: list[Row]) -> Floats | None:
+    if not rows:
+        return None
+    first, hours = service_stop_offsets(city).tolist(), hours_of(city)
+    services = {service.id: i for i, service in enumerate(city.services)}
+    slowness, seen = np.ones((first[-1], hours)), set[tuple[int, int]]()
+    for row in rows:
+        service, hour = row.one_of("service_id", services, "service"), row.number("hour", int)
+        place = first[service] + row.number("stop_sequence", int)
+        if place >= first[service + 1] - 1:
+            raise InputError(
+                f"{row.where}: {row['service_id']} goes nowhere from stop {row['stop_sequence']}"
+            )
+        if hour >= hours:
+            raise InputError(f"{row.where}: the day has {hours} hours, numbered from 0")
+        if (place, hour) in seen:
+            raise InputError(f"{row.where}: the same stop and hour appear twice")
+        seen.add((place, hour))
+        slowness[place, hour] = row.number("factor", float)
+    return slowness
 
 
 def _schedule(city: City, rows: list[Row]) -> Ints | None:

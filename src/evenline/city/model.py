@@ -232,7 +232,9 @@ class City:
     """A bus network with its timetable and journeys: all that a world needs.
 
     `due_s` says when each trip should leave each of its stops (at the last one: arrive), trip by
-    trip. Every result repeats the `notes`.
+    trip. Every result repeats the `notes`. `slowness` says how many times slower than its driver
+    would a bus in SUMO drives from each place of a service to the next stop, by the hour in which
+    it leaves; below 1 it is faster, up to the limit of the street.
     """
 
     name: str
@@ -253,6 +255,7 @@ class City:
     carried: Carried | None = None
     operations: Operations = USUAL_OPERATIONS
     variation: Variation | None = None
+    slowness: Floats | None = None
 
     def __post_init__(self) -> None:
         from evenline.city.soundness import check_sound  # it knows our types
@@ -309,6 +312,12 @@ class City:
     def decisions(self) -> int:
         """The number of non-terminal stop visits of a day on which every trip finishes."""
         return sum(len(self.services[trip.service].stops) - 1 for trip in self.trips)
+
+    @property
+    def service_end_s(self) -> int:
+        """When the last trip is due to leave its first stop; at the latest the horizon."""
+        last_s = max((trip.departure_s for trip in self.trips), default=self.horizon_s)
+        return min(last_s, self.horizon_s)
 
     def headway_targets(self) -> tuple[Floats, Floats]:
         """The target headway of each trip to the previous and to the next one (0 if none)."""

@@ -13,6 +13,7 @@ HOLD_AT = (EVERY_STOP, TERMINALS, LISTED)
 CANCELLED, BREAKDOWN, CLOSED, SLOW = "cancelled", "breakdown", "closed", "slow"
 KINDS = (CANCELLED, BREAKDOWN, CLOSED, SLOW)
 MOST_SLOW = 20.0
+LEAST_SLOWNESS = 0.5  # with which every driver drives as fast as the street allows
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from evenline.city.clock import clock_text
 from evenline.city.model import City, Floats, Stop, road_ways, visit_offsets
 from evenline.city.schedule import scheduled_s
 
 HOUR_S = 3600
 FAST_KMH, SLOW_KMH = 100.0, 3.0
+HOLE_S, HOLE = 3600, 2.0  # a gap this long, and so many times those on each side, lacks trips
+AROUND = 3  # gaps on each side of one
+SHOWN = 5  # services without a headway that are named
 CLOSE_S = 60  # trips of a service that start closer to each other look like one
 FAR_M = 300.0
 KMH = 3.6  # for 1 m/s
@@ -42,8 +46,9 @@ def overview(city: City) -> Overview:
     speeds = [] if city.due_s is None else _speeds(city)
     tables = [_services(city, speeds), _headways(city), _demand(city), *_blocks(city)]
     warnings = (
-        *_odd_speeds(city, speeds), *_close(city), *_far(city), *_late(city), *_overlapping(city),
-        *_unused(city),
+        *_odd_speeds(city, speeds), *_close(city), *_holes(city), *without_headway(city),
+        *_far(city), *_late(city), *_overlapping(city), *_unused(city),
+        *_crowded(city),
     )  # fmt: skip
     return Overview(tuple(tables), warnings)
 
@@ -51,12 +56,6 @@ def overview(city: City) -> Overview:
 def called(stop: Stop) -> str:
     """A stop as people know it."""
     return f"{stop.name} ({stop.id})" if stop.name else stop.id
-
-
-def clock_text(city: City, second: float) -> str:
-    """The time of day as hours and minutes."""
-    at_s = round(second) + (city.clock.start_s if city.clock is not None else 0)
-    return f"{at_s // HOUR_S}:{at_s % HOUR_S // 60:02d}"
 
 
 # -- tables ---------------------------------------------------------------------------------------
@@ -111,8 +110,8 @@ def _headways(city: City) -> Table:
             first = len(starts) and starts[0] // HOUR_S == hour
             cells.append(f"{here.mean():.0f}" if len(here) else ("first" if first else ""))
         rows.append((service.id, *cells))
-    head = ("service", *(_hour(city, hour) for hour in hours))
-    return Table("minutes since the trip before, by hour of the start", head, tuple(rows))
+    head = ("service", *(clock_text(city, HOUR_S * hour) for hour in hours))
+    return Table("minutes since the trip before, by the hour that begins at", head, tuple(rows))
 
 
 def _demand(city: City) -> Table:
@@ -121,8 +120,10 @@ def _demand(city: City) -> Table:
     count = np.bincount(hours, minlength=1)
     used = range(int(np.argmax(count > 0)), len(count)) if len(hours) else range(0)
     rows = [("passengers", *(f"{count[hour]:,}" for hour in used), f"{len(hours):,}")]
-    head = ("", *(_hour(city, hour) for hour in used), "all")
-    return Table("passengers who set out at demand 1.00, by hour", head, tuple(rows))
+    head = ("", *(clock_text(city, HOUR_S * hour) for hour in used), "all")
+    return Table(
+        "passengers who set out at demand 1.00, by the hour that begins at", head, tuple(rows)
+    )
 
 
 def _blocks(city: City) -> list[Table]:
@@ -137,10 +138,6 @@ def _blocks(city: City) -> list[Table]:
     row = (f"{len(counts)}", f"{np.mean(counts):.1f}", f"{max(counts)}", f"{free}")
     head = ("duties", "trips of one, mean", "most", "trips without one")
     return [Table("duties of vehicles (block_id)", head, (row,))]
-
-
-def _hour(city: City, hour: int) -> str:
-    return f"{hour + (city.clock.start_s // HOUR_S if city.clock is not None else 0)} h"
 
 
 # -- warnings -------------------------------------------------------------------------------------
@@ -184,6 +181,34 @@ def _close(city: City) -> Iterable[str]:
                 f"{service.id}: headway of (nearly) zero: {_some(len(close), 'trip')} less than "
                 f"{CLOSE_S} s before the next, the first at {clock_text(city, close[0])}"
             )
+
+
+def _holes(city: City) -> Iterable[str]:
+    """Long gaps between trips of a service that comes much more often around them."""
+    for number, service in enumerate(city.services):
+        starts = [city.trips[trip].departure_s for trip in city.trips_of[number]]
+        gaps = np.diff(starts)
+        for at in np.flatnonzero(gaps >= HOLE_S).tolist():
+            around = (gaps[max(at - AROUND, 0) : at], gaps[at + 1 : at + 1 + AROUND])
+            usual_s = max((float(np.median(each)) for each in around if len(each)), default=np.inf)
+            if gaps[at] >= HOLE * usual_s:
+                yield (
+                    f"{service.id}: no trip starts between {clock_text(city, starts[at])} and "
+                    f"{clock_text(city, starts[at + 1])}; around that, one starts every "
+                    f"{usual_s / 60:.0f} min"
+                )
+
+
+def without_headway(city: City) -> list[str]:
+    """What is said of services with a single trip, where no bus can be compared with another."""
+    lone = [s.id for n, s in enumerate(city.services) if len(city.trips_of[n]) == 1]
+    if not lone:
+        return []
+    named = ", ".join(lone[:SHOWN]) + (", ..." if len(lone) > SHOWN else "")
+    return [
+        f"{len(lone):,} of {_some(len(city.services), 'service')} with a single trip, so without a "
+        f"headway that holding could keep: {named}"
+    ]
 
 
 def _far(city: City) -> Iterable[str]:
@@ -243,6 +268,21 @@ def _unused(city: City) -> Iterable[str]:
         yield f"{_some(len(idle), 'stop')} of no service, the first is {called(idle[0])}"
     if not len(city.journeys):
         yield "nobody travels; add passengers with: evenline city people"
+
+
+def _crowded(city: City) -> Iterable[str]:
+    """The stop and the second in which more people come than a bus carries, as only an error in
+    the table makes it.
+    """
+    journeys, room = city.journeys, max(vehicle.capacity for vehicle in city.vehicles)
+    starts = journeys.leg_board[journeys.leg_start[:-1]]
+    places, counts = np.unique([journeys.departure_s, starts], axis=1, return_counts=True)
+    if counts.max(initial=0) > room:
+        second, stop = places[:, counts.argmax()].tolist()
+        yield (
+            f"stop {called(city.stops[stop])}: {counts.max():,} passengers come in the same second "
+            f"at {clock_text(city, second)}, and a bus has room for {room}; spread their departures"
+        )
 
 
 def _some(count: int, what: str) -> str:

@@ -6,7 +6,7 @@
 import re
 from dataclasses import dataclass
 
-from evenline.city.operations import KINDS, MOST_SLOW
+from evenline.city.operations import KINDS, LEAST_SLOWNESS, MOST_SLOW
 from evenline.support.errors import choice
 
 DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
@@ -60,9 +60,12 @@ NAME = Words(r"[^/\\]{1,100}", "1 to 100 printable characters without / \\ or ..
 _ID, _ID_SAID = r"(?![:!])[^\s/\\|;,'\"<>&]{1,100}", "without spaces, .. or / \\ | ; , ' \" < > &"
 ID = Words(_ID, f"1 to 100 printable characters {_ID_SAID}, not starting with : or !")
 IDS = Words(_ID, "one or more ids with spaces between them", list=True)
+ROAD_M = Range(0.1, 100_000)  # the length of a road, and so the place of a stop on it
 COORDINATE_M = Range(-100_000, 100_000)
 SECOND = Range(0, DAYS_S, whole=True)
 NUMBER = Range(0, 2**31 - 1, whole=True)
+SLOWNESS = Range(LEAST_SLOWNESS, MOST_SLOW)
+HOUR = Range(0, DAYS_S // 3600 - 1, whole=True)
 KIND = Words("stop|service|trip", "stop, service or trip")
 SAID = Words(r".{0,200}", "at most 200 printable characters", path=False)
 POINTS = Words(
@@ -96,13 +99,13 @@ RANGES: dict[str, dict[str, Range | Words]] = {
         "road_id": ID,
         "from_node": ID,
         "to_node": ID,
-        "length_m": Range(0.1, 100_000),
+        "length_m": ROAD_M,
         "bus_lane": Range(0, 1, whole=True),
     },
     "stops.csv": {
         "stop_id": ID,
         "road_id": ID,
-        "pos_m": Range(1, 100_000),
+        "pos_m": ROAD_M,
         "x_m": COORDINATE_M,
         "y_m": COORDINATE_M,
     },
@@ -141,6 +144,12 @@ RANGES: dict[str, dict[str, Range | Words]] = {
         "block_id": SAID,
     },
     "schedule.csv": {"trip_id": ID, "stop_sequence": NUMBER, "due_s": SECOND},
+    "slowness.csv": {
+        "service_id": ID,
+        "stop_sequence": NUMBER,
+        "hour": HOUR,
+        "factor": SLOWNESS,
+    },
     "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, 60)},
     "disruptions.csv": {
         "kind": Words("|".join(KINDS), choice(KINDS)),
@@ -153,7 +162,7 @@ RANGES: dict[str, dict[str, Range | Words]] = {
     },
     "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
     "car_volumes.csv": {
-        "hour": Range(0, DAYS_S // 3600 - 1, whole=True),
+        "hour": HOUR,
         "cars_per_hour": Range(0, 100_000),
     },
 }
@@ -165,6 +174,7 @@ OPTIONAL = (
     "vehicles.csv",
     "trip_details.csv",
     "schedule.csv",
+    "slowness.csv",
     "control_points.csv",
     "disruptions.csv",
 )

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from evenline.city.ranges import COLUMNS
 from evenline.support.errors import InputError
+from evenline.support.files import read_file
 
 T = TypeVar("T")
 
@@ -71,13 +72,11 @@ def numbers(rows: Sequence[Row], column: str, kind: Callable[[str], T]) -> list[
 def read_content(folder: Path, name: str, hashes: dict[str, str]) -> bytes:
     """The content of a file that must be as the manifest says."""
     path = folder / name
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    content = path.read_bytes()
+    content = read_file(path, folder)
     if hashlib.sha256(content).hexdigest() != hashes.get(name):
         raise InputError(
             f"{path}: does not match the SHA-256 in manifest.json; "
-            "if you changed it on purpose, run: evenline city seal " + str(folder)
+            "if you changed it on purpose, run: evenline city check --seal " + str(folder)
         )
     return content
 

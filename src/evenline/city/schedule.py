@@ -4,6 +4,13 @@ import numpy as np
 
 from evenline.city.model import City, Floats, visit_offsets
 
+HOUR_S = 3600
+
+
+def hours_of(city: City) -> int:
+    """The number of hours of the day; the last one may be short."""
+    return -(-city.horizon_s // HOUR_S)
+
 
 def scheduled_s(city: City, trip: int) -> Floats:
     """When a trip is due at its stops.

@@ -15,11 +15,14 @@ from evenline.city.operations import (
     CLOSED,
     HOLD_AT,
     KINDS,
+    LEAST_SLOWNESS,
     LONGEST_HOLD_S,
     MOST_SLOW,
     SLOW,
     Disruption,
 )
+from evenline.city.ranges import ROAD_M
+from evenline.city.schedule import hours_of
 from evenline.support.errors import InputError, choice
 
 
@@ -29,6 +32,7 @@ def check_sound(city: City) -> None:
     _check_day(city)
     _check_fleet(city)
     _check_due(city)
+    _check_slowness(city)
     _check_operations(city)
     _check_places(city)
     _check_journeys(city)
@@ -88,6 +92,20 @@ def _check_due(city: City) -> None:
             f"schedule row {visit + 1} ({city.trips[trip].id}): {city.due_s[visit]} s is before "
             "the time at the previous stop"
         )
+
+
+def _check_slowness(city: City) -> None:
+    if city.slowness is None:
+        return
+    if city.own_buses:
+        raise InputError("slowness: the buses of a SUMO scenario drive as it says; remove it")
+    places = sum(len(service.stops) for service in city.services)
+    if city.slowness.shape != (places, hours_of(city)):
+        raise InputError(
+            f"slowness: has {city.slowness.shape}; expected {places} places, {hours_of(city)} hours"
+        )
+    if not ((city.slowness >= LEAST_SLOWNESS) & (city.slowness <= MOST_SLOW)).all():
+        raise InputError(f"slowness: factors must be from {LEAST_SLOWNESS} to {MOST_SLOW:g}")
 
 
 def _check_operations(city: City) -> None:
@@ -162,14 +180,14 @@ def _check_places(city: City) -> None:
         for end in (road.from_node, road.to_node):
             if end not in nodes:
                 raise InputError(f"roads row {row} ({road.id}): no node {end}")
-        if not (np.isfinite(road.length_m) and road.length_m > 0):
+        if not ROAD_M.low <= road.length_m <= ROAD_M.high:
             raise InputError(
-                f"roads row {row} ({road.id}): length_m {road.length_m} must be positive"
+                f"roads row {row} ({road.id}): length_m {road.length_m} must be {ROAD_M}"
             )
     for row, stop in enumerate(city.stops, 1):
         if stop.road not in roads:
             raise InputError(f"stops row {row} ({stop.id}): no road {stop.road}")
-        if not 0 < stop.pos_m <= roads[stop.road].length_m:
+        if not ROAD_M.low <= stop.pos_m <= roads[stop.road].length_m:
             raise InputError(
                 f"stops row {row} ({stop.id}): pos_m {stop.pos_m} is not on road {stop.road}, "
                 f"which is {roads[stop.road].length_m} m long"

@@ -316,7 +316,7 @@ def seal_city(folder: Path) -> City:
 
 
 def _read_manifest(folder: Path) -> Manifest:
-    return read_record(folder / MANIFEST, Manifest, FORMAT)
+    return read_record(folder / MANIFEST, Manifest, FORMAT, folder)
 
 
 def _load(folder: Path, manifest: Manifest) -> City:

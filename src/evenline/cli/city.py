@@ -1,16 +1,28 @@
-"""Commands for cities, and for other versions of SUMO."""
+"""Commands for cities: make one, say what is in it, fit the fast world to it, and judge the fit."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenline.cli import importing, people
+from evenline.cli.checking import (
+    compare_with_scenario,
+    draw_people,
+    is_feed,
+    is_records,
+    show_city,
+    show_feed,
+    show_records,
+)
 from evenline.cli.options import (
     AddressOption,
-    CityOption,
+    CalibrationOption,
     ExecutorOption,
     ForceOption,
+    OutOption,
+    ReplayOption,
+    ShardOption,
     WorkersOption,
     executor_of,
     numbers_of,
@@ -18,12 +30,18 @@ from evenline.cli.options import (
     print_notes,
     print_table,
 )
-from evenline.support.progress import stderr
+from evenline.support.errors import InputError
+from evenline.support.progress import progress_bar
+from evenline.support.terminal import stderr
 
-app = typer.Typer(no_args_is_help=True, help="Build, check, seal and measure cities.")
-runtime_app = typer.Typer(no_args_is_help=True, help="Install and list other versions of SUMO.")
+if TYPE_CHECKING:
+    from evenline.runs.executors import Executor
 
-Folder = Annotated[Path, typer.Argument(help="A city folder.")]
+app = typer.Typer(
+    no_args_is_help=True, help="Make cities, check them, and fit the fast world to them."
+)
+
+CityArgument = Annotated[str, typer.Argument(help="An embedded city, or a city folder.")]
 app.command()(people.people)
 app.add_typer(importing.app, name="import")
 
@@ -49,7 +67,6 @@ def build(
     """
     from evenline.city.embedded import embedded_city, with_hours, with_profile
     from evenline.city.tables import save_city
-    from evenline.support.errors import InputError
     from evenline.support.files import result_folder
     from evenline.worlds.calibration import save_calibration
     from evenline.worlds.open import CALIBRATION, open_city
@@ -73,125 +90,206 @@ def build(
 
 
 @app.command()
-def check(folder: Folder) -> None:
-    """Check every row of a city folder, and print what a planner looks at first and what looks
-    wrong.
-
-    With SUMO installed, also compile the network and check that the roads of a service connect.
-    """
-    from evenline.city.overview import overview
-    from evenline.city.tables import load_city
-    from evenline.support.errors import InputError
-    from evenline.worlds.sumo.runtime import installed_version
-    from evenline.worlds.sumo.scenario import check_network
-
-    city = load_city(folder)
-    if installed_version() is not None:
-        try:
-            check_network(city)
-        except InputError as error:
-            raise InputError(f"{folder}: {error}") from None
-    print_table(
-        f"{folder}: in order",
-        {
-            "name": city.name,
-            "services": ", ".join(service.id for service in city.services),
-            "stops": f"{len(city.stops):,}",
-            "trips": f"{len(city.trips):,}",
-            "decisions per day": f"{city.decisions:,}",
-            "journeys": f"{len(city.journeys):,}",
-            "signals": f"{sum(node.signal for node in city.nodes):,}",
-            "horizon, s": f"{city.horizon_s:,}",
-            **({"day": f"{city.clock.date} {city.clock.zone}"} if city.clock is not None else {}),
-        },
-    )
-    found = overview(city)
-    for table in found.tables:
-        print_columns(table.title, table.head, table.rows)
-    for note in city.notes:
-        print(f"note: {note}")
-    for warning in found.warnings:
-        print(f"warning: {warning}")
-
-
-@app.command()
-def demand(
-    city: CityOption = "city",
-    out: Annotated[Path | None, typer.Option(help="Also draw it to this PNG file.")] = None,
+def check(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="An embedded city, a city folder, a GTFS feed, or a folder of TIDES tables.",
+        ),
+    ],
+    seal: Annotated[
+        bool, typer.Option("--seal", help="Of a city: write the hashes of edited tables.")
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Of a city: draw when people set out and where they board, as PNG."),
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(help="Of a city: compare a day with SUMO's own run of this .sumocfg."),
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(help="Of a feed: count the trips of this day, as 2026-03-03.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Of records: print only JSON.")] = False,
 ) -> None:
-    """Print how many people set out by hour at demand 1.00; draw that and where they board."""
-    from evenline.city.tables import open_city
-    from evenline.figures.measure import people_setting_out
-    from evenline.figures.plots import demand_profile, png
-    from evenline.support.files import write_bytes
+    """Say what is in a city, a feed, or records of real buses, and what looks wrong.
 
-    opened = open_city(city)
-    people = people_setting_out(opened)
-    print(f"{opened.name}: people who set out at demand 1.00")
-    for hour, count in enumerate(people, 1):
-        print(f"hour {hour:<3} {count:8,}")
-    print(f"in all   {people.sum():8,}")
-    if out is not None:
-        write_bytes(out, png(demand_profile(opened)))
-        print(out)
+    Every row of a city is checked. With SUMO installed, its network is compiled, and the roads of
+    each service must connect. Exits with code 1 if a day differs from that of --scenario.
+    """
+    path = Path(source)
+    if is_feed(path):
+        show_feed(path, date)
+    elif is_records(path):
+        show_records(path, as_json)
+    else:
+        if seal:
+            from evenline.city.tables import seal_city
 
-
-@app.command()
-def seal(folder: Folder) -> None:
-    """Check every row of edited tables and write their hashes to the manifest."""
-    from evenline.city.tables import seal_city
-
-    seal_city(folder)
-    print(folder)
+            seal_city(path)
+        show_city(source)
+        if picture is not None:
+            draw_people(source, picture)
+        if scenario is not None:
+            compare_with_scenario(scenario, source)
 
 
 @app.command()
-def regime(
-    city: CityOption = "city",
-    seeds: Annotated[int, typer.Option(help="Number of seeds, each at three demand levels.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder that contains cities.md and images/.")] = Path(
-        "docs"
-    ),
+def fit(
+    city: CityArgument,
+    streets_only: Annotated[
+        bool, typer.Option("--streets-only", help="Only slow the streets to the timetable.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the fit; with --streets-only, for the city.")
+    ] = None,
+    blocks: Annotated[
+        int | None, typer.Option(help="Number of blocks, each with four days.", min=1)
+    ] = None,
+    force: ForceOption = False,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+    shard: ShardOption = "1/1",
+) -> None:
+    """Fit the fast world to SUMO and plot the fit. Run it again to continue.
+
+    First the streets of an imported city are slowed, by stop and hour, until trips take the time
+    of its timetable.
+    """
+    from evenline.experiments.calibrate import BLOCKS, calibrate, place_in_city
+    from evenline.runs.executors import Shard
+
+    chosen = executor_of(executor, address, workers)
+    if streets_only:
+        _slow(city, out, blocks, chosen, force)
+        return
+    folder = out or Path("results") / f"calibration-{Path(city).name}"
+    part = Shard.parse(shard)
+    calibration, passing = calibrate(city, folder, blocks or BLOCKS, chosen, part, force)
+    rows = {name: f"{value:,}" for name, value in calibration.residuals.items()}
+    rows |= {f"overtaking_share_{world}": f"{share:.4f}" for world, share in passing.items()}
+    print_table(f"calibration of {city}", rows)
+    print_notes(city, "sumo")
+    print(place_in_city(city, folder / "calibration.json"))
+
+
+def _slow(
+    city: str, out: Path | None, blocks: int | None, executor: "Executor", force: bool
+) -> None:
+    """Slow a city's streets, there or in another folder."""
+    from evenline.experiments.streets import slow_streets
+
+    services = slow_streets(city, out, blocks, executor, force)
+    print_columns(
+        "trips in SUMO, as shares of their scheduled time",
+        ("service", "minutes", "empty streets", "slowed", "first third", "second", "last"),
+        [
+            (service.service, f"{service.scheduled_s / 60:.1f}", f"{service.empty:.2f}")
+            + tuple(f"{share:.2f}" for share in (service.slowed, *service.thirds))
+            + ("",) * (3 - len(service.thirds))
+            for service in services
+        ],
+    )
+    print_notes(str(out or city), "sumo")
+    print(out or city)
+
+
+@app.command()
+def judge(
+    city: CityArgument,
+    records: Annotated[
+        Path | None, typer.Option(help="Judge by these TIDES tables, not by SUMO.")
+    ] = None,
+    days: Annotated[
+        str | None, typer.Option(help="Recorded days that were held out, as 2012-10-03.")
+    ] = None,
+    replay: ReplayOption = None,
+    calibration: CalibrationOption = None,
+    out: OutOption = None,
+    force: ForceOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --records: print only JSON.")
+    ] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = "processes",
     address: AddressOption = None,
 ) -> None:
-    """Measure days without holding and write the tables to cities.md. Run it again to continue.
+    """Test whether the fast world may stand in for SUMO, or a city from records for its street.
 
-    Exits with code 1 if the embedded city is not in its intended regime.
+    Exits with code 1 if it may not. Run it again to continue.
     """
-    from evenline.experiments.regime import write_regime
-
-    document, checks = write_regime(city, seeds, out, executor_of(executor, address, workers))
-    for check in checks:
-        print(check.said)
-    print_notes(city, "sumo")
-    print(document)
-    if not all(check.holds for check in checks):
+    if (records is None) != (days is None):
+        raise InputError("--records and --days go together; give both or neither")
+    if records is not None and days is not None:
+        passed = _judge_by_records(city, records, days, out, force, as_json)
+    else:
+        runner = executor_of(executor, address, workers)
+        passed = _judge_by_sumo(city, replay, calibration, out, force, runner)
+    if not passed:
         raise typer.Exit(1)
 
 
-# -- versions of SUMO -----------------------------------------------------------------------------
+def _judge_by_sumo(
+    city: str,
+    replay: Path | None,
+    calibration: Path | None,
+    out: Path | None,
+    force: bool,
+    executor: "Executor",
+) -> bool:
+    """The fidelity audit, on the days of the replay; those that are missing are run."""
+    from evenline.experiments.collect import missing_episodes, planned
+    from evenline.experiments.fidelity import fidelity_audit, print_lines
+    from evenline.worlds.fidelity import accepted
 
-
-@runtime_app.command()
-def install(
-    version: Annotated[str, typer.Argument(help="The version to install, such as 1.25.0.")],
-) -> None:
-    """Install another version of SUMO."""
-    from evenline.worlds.sumo.runtime import install_runtime
-
-    with stderr.status(f"installing SUMO {version}"):
-        folder = install_runtime(version)
+    store = replay or Path("results") / f"replay-{Path(city).name}"
+    folder = out or Path("results") / f"audit-{Path(city).name}"
+    every, todo = planned(store, city), missing_episodes(store, city)
+    with progress_bar() as bar:
+        task = bar.add_task(f"SUMO {city}", total=len(every), completed=len(every) - len(todo))
+        lines = fidelity_audit(
+            city, calibration, store, folder, executor, lambda ended: bar.advance(task), force=force
+        )
+    print_lines(lines)
+    print_notes(city, "fast", calibration)
     print(folder)
+    return accepted(lines)
 
 
-@runtime_app.command("list")
-def list_runtimes() -> None:
-    """List the SUMO versions that --sumo accepts."""
-    from evenline.worlds.sumo.runtime import installed_version, runtimes_folder
+def _judge_by_records(
+    city: str, records: Path, days: str, out: Path | None, force: bool, as_json: bool
+) -> bool:
+    """A city made from records, on days that it was not fitted to."""
+    from evenline.experiments.records import audit_folder, audit_records, audit_table
+    from evenline.support.files import to_json
 
-    if own := installed_version():
-        print(f"{own} (installed with evenline)")
-    for libsumo in sorted(runtimes_folder().glob("*/libsumo")):
-        print(f"{libsumo.parent.name} {libsumo.parent}")
+    with stderr.status(f"simulating and measuring {city}"):
+        audit = audit_records(city, records, days, out, force)
+    if as_json:
+        print(to_json(audit.as_json()))
+    else:
+        print(audit_table(audit))
+        print(out or audit_folder(audit.opened.name, audit.held))
+    return all(line.passed for line in audit.lines if line.judged)
+
+
+@app.command()
+def report(
+    city: CityArgument,
+    records: Annotated[Path, typer.Option(help="The folder of TIDES tables.")],
+    out: Annotated[Path, typer.Option(help="The HTML page to write.")],
+    policies: Annotated[
+        str, typer.Option(help="Policies to simulate, with commas; zero is without holding.")
+    ] = "zero,headway,forward",
+    blocks: Annotated[int, typer.Option(help="Simulated days.")] = 10,
+    fits: Annotated[int, typer.Option(help="More calibrations, from trips drawn again.")] = 10,
+) -> None:
+    """Write the page for an agency: waiting today, and what holding would have changed."""
+    from evenline.report.recorded import write_records_page
+
+    chosen = [name.strip() for name in policies.split(",") if name.strip()]
+    with stderr.status(f"simulating {city}"):
+        print(write_records_page(city, records, out, chosen, blocks, fits, None))

@@ -19,11 +19,11 @@ from evenline.cli.people import PassengersOption, SeedOption, show_people
 from evenline.cli.scenario import import_sumo
 from evenline.support.errors import InputError
 from evenline.support.own import is_own
-from evenline.support.progress import stderr
+from evenline.support.terminal import stderr
 
 if TYPE_CHECKING:
-    from evenline.city.importers.gtfs import Lay
-    from evenline.city.importers.imported import Imported
+    from evenline.importing.gtfs import Lay
+    from evenline.importing.imported import Imported
 
     Read = Callable[[str], Imported]  # the city under a name
 
@@ -79,7 +79,8 @@ def finish(
     force: ForceOption = False,
 ) -> None:
     """Read a city, add demand, write the folder, and print what people should know."""
-    from evenline.experiments.importing import Demand, write_city
+    from evenline.city.overview import without_headway
+    from evenline.importing.writing import Demand, write_city
 
     if demand is None and passengers is not None:
         raise InputError("--passengers needs a demand; add --demand gravity")
@@ -87,7 +88,7 @@ def finish(
     wish = None if demand is None else Demand(demand, passengers, seed)
     with stderr.status(f"writing {out}"):
         opened, people = write_city(found, out, wish, variation, force)
-    for line in found.told:
+    for line in (*found.told, *without_headway(opened.city)):
         print(line)
     if people is not None:
         show_people(people)
@@ -146,15 +147,15 @@ def gtfs(
 
     Without a map, roads follow the shapes of the lines. What is left out is listed.
     """
-    from evenline.city.importers.fleet import capacities_of
-    from evenline.city.importers.gtfs import read_gtfs
-    from evenline.city.importers.timetable import Wanted
+    from evenline.importing.fleet import capacities_of
+    from evenline.importing.gtfs import read_gtfs
+    from evenline.importing.timetable import Wanted
 
     if patterns not in ("main", "all"):
         raise InputError(f"--patterns {patterns!r}: choose 'main' or 'all'")
     start_s, end_s = _window(hours)
     chosen = tuple(filter(None, (route.strip() for route in routes.split(","))))
-    wanted = Wanted(chosen, _date(date), start_s, end_s, patterns == "all")
+    wanted = Wanted(chosen, day_of(date), start_s, end_s, patterns == "all")
     lay, capacities = _lay(roads, bridge, lefthand), capacities_of(capacity)
 
     def read(name: str) -> "Imported":
@@ -184,6 +185,7 @@ def records(
     """
     import time
 
+    from evenline.city.overview import without_headway
     from evenline.experiments.records import import_records
 
     began = time.process_time()
@@ -194,8 +196,13 @@ def records(
         if each.count:
             print(f"{each.name}: {each.count:,} of {each.of:,} visits, {each.done}")
     city, left_out = made.fitted.city, made.built.left_out
+    for line in without_headway(city):
+        print(line)
     print(f"{len(city.services)} services, {len(city.trips):,} trips, {len(city.stops):,} stops")
     print(f"{left_out:,} visits follow no service and are left out")
+    for reason, trips in made.left_out.items():
+        if trips:
+            print(f"left out: {trips:,} of the recorded trips, which {reason}")
     for estimate in made.fitted.estimates[:2]:
         low, high = max(estimate.low, 0.0), estimate.high
         print(
@@ -226,7 +233,7 @@ def own(
 
 def _lay(roads: Path | None, bridge: bool, lefthand: bool) -> "Lay | None":
     """How lines get their roads: from a map, if there is one."""
-    from evenline.worlds.sumo.mapped import Map, matched
+    from evenline.importing.mapped import Map, matched
 
     if roads is None:
         if bridge or lefthand:
@@ -235,7 +242,8 @@ def _lay(roads: Path | None, bridge: bool, lefthand: bool) -> "Lay | None":
     return partial(matched, source=Map(roads, bridge, lefthand))
 
 
-def _date(text: str) -> datetime.date:
+def day_of(text: str) -> datetime.date:
+    """The day that an option names."""
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Commands that learn: train, and the document of a training run."""
+"""The command that learns."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,9 +32,6 @@ def train(
         int, typer.Option(help="Number of updates in each round of lessons (taught).")
     ] = 6_000,
     widths: WidthsOption = "128,256,256",
-    diagnostic: Annotated[
-        bool, typer.Option(help="Also compute the domain-ratio diagnostic.")
-    ] = True,
     blocks: Annotated[
         int, typer.Option(help="Number of fresh blocks to measure the actors on.")
     ] = 3,
@@ -56,7 +53,7 @@ def train(
     budget = Budget(iql_updates, warmup, events, lesson_updates=lesson_updates)
     found = run_training(
         city, learner, seeds, replay, folder, device, budget, widths_of(widths),
-        diagnostic, blocks, calibration, centred, chain,
+        blocks, calibration, centred, chain,
     )  # fmt: skip
     print_table(
         f"Actors of {Path(city).name} on fresh days of the fast world",
@@ -69,16 +66,3 @@ def train(
     )
     print_notes(city, "fast", calibration)
     print(folder)
-
-
-def curves(
-    run: Annotated[Path, typer.Argument(help="A finished training run.")],
-    docs: Annotated[Path, typer.Option(help="Document to write the tables and figure to.")],
-    city: CityOption = "city",
-    learner: Annotated[str, typer.Option(help="Learner to draw the curve of.")] = "v14",
-) -> None:
-    """Report a training run: a table of learners, learning curves and the diagnostic."""
-    from evenline.experiments.learning import write_learning
-
-    write_learning(run, Path(city).name, learner, docs)
-    print(docs)

@@ -13,7 +13,8 @@ import typer
 
 from evenline.cli.options import CalibrationOption, CityOption, ForceOption, JsonOption, print_table
 from evenline.support.errors import InputError
-from evenline.support.progress import progress_bar, stderr
+from evenline.support.progress import progress_bar
+from evenline.support.terminal import stderr, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def feed_record(
     timer.daemon = True
     timer.start()
     with stderr.status(url) as status, contextlib.suppress(KeyboardInterrupt):
-        record(poller, out, ended, lambda line: status.update(f"{url}: {line}"), speed)
+        record(poller, out, ended, lambda line: status.update(words(f"{url}: {line}")), speed)
     print(out)
 
 
@@ -220,7 +221,7 @@ def _polls(
 ) -> "Iterator[Polled]":
     """The polls of an address, or those of a recording that the shadow has not seen yet."""
     from evenline.live.poll import Poller
-    from evenline.live.polls import Updates, later, paced, url_polls, with_silence
+    from evenline.live.polls import Updates, paced, unheard, url_polls, with_silence
     from evenline.live.record import played
 
     if "://" in feed:
@@ -231,8 +232,9 @@ def _polls(
     if updates:
         raise InputError(f"updates {updates!r}: a recorded feed has its own; leave it out")
     shadow = running.shadow
-    left = later(played(Path(feed), every), shadow.frame.moment(shadow.now_s))
-    return paced(with_silence(left, every), speed, running.ended.wait)
+    left = unheard(lambda: played(Path(feed), every), shadow.heard, shadow.heard_s)
+    silence = with_silence(left, every, shadow.heard_s if shadow.heard else None)
+    return paced(silence, speed, running.ended.wait)
 
 
 @app.command("report")

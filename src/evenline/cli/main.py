@@ -8,20 +8,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evenline.cli import (
-    audit,
-    bench,
-    city,
-    days,
-    learning,
-    live,
-    policy,
-    records,
-    report,
-    study,
-    trial,
-)
+from evenline.cli import city, days, learning, live, policy, replay, report, study, trial
+from evenline.cli.sumo import sumo
 from evenline.support.errors import InputError
+from evenline.support.terminal import plain_streams
 
 # Click's UsageError; newer versions of Typer contain Click, older ones import it.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
@@ -32,19 +22,14 @@ app = typer.Typer(
     help="Simulate, train and test bus holding policies that keep buses evenly spaced.",
 )
 for command in (
-    *(days.simulate, days.demo, days.collect, days.calibrate),
-    *(learning.train, learning.curves),
-    *(policy.tune, policy.compare, policy.sensitivity, policy.worth, policy.whatif, report.report),
+    *(days.simulate, policy.compare, policy.whatif, policy.tune, learning.train),
+    *(days.demo, report.report, sumo),
 ):
     app.command()(command)
 for name, room in (
     ("city", city.app),
-    ("runtime", city.runtime_app),
-    ("audit", audit.app),
-    ("replay", audit.replay_app),
-    ("bench", bench.app),
+    ("replay", replay.app),
     ("policy", policy.app),
-    ("records", records.app),
     ("trial", trial.app),
     ("study", study.app),
     ("shadow", live.app),
@@ -60,21 +45,24 @@ def settings(
     """Handle options that every command accepts."""
 
 
-def main() -> NoReturn:
-    """Run the command line; print a user's error as one line."""
+@plain_streams()
+def main(commands: typer.Typer = app, name: str = "evenline") -> NoReturn:
+    """Run a command line; print a user's error as one line."""
     debug = "--debug" in sys.argv
     try:
         arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-        code = app(args=arguments, standalone_mode=False)
+        code = commands(args=arguments, prog_name=name, standalone_mode=False)
     except USAGE_ERROR as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # that one has printed the help
-            print(f"evenline: {_usage(error)}", file=sys.stderr)
+            print(f"{name}: {_usage(error)}", file=sys.stderr)
         sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
     except (InputError, OSError) as error:
         # A path that cannot be read or written is bad input, too.
         if debug:
             raise
-        print(f"evenline: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)
     sys.exit(code or 0)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from evenline.support.errors import InputError
+from evenline.support.terminal import stdout
 
 if TYPE_CHECKING:
     from evenline.runs.executors import Executor
@@ -95,7 +95,7 @@ def print_table(title: str, rows: dict[str, str]) -> None:
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in rows.items():
         table.add_row(name, value)
-    Console().print(table)
+    stdout.print(table)
 
 
 def print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

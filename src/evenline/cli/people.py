@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenline.cli.options import ForceOption, OutFolder, numbers_of, print_table
-from evenline.support.progress import stderr
+from evenline.cli.options import ForceOption, NameOption, OutFolder, numbers_of, print_table
+from evenline.support.terminal import stderr
 
 if TYPE_CHECKING:
-    from evenline.city.importers.counts import Residual
-    from evenline.city.importers.demand import Found, Report
+    from evenline.importing.counts import Residual
+    from evenline.importing.demand import Found, Report
 
 SHOWN = 10  # pairs of stops that are left out
 
@@ -44,29 +44,22 @@ def people(
     hours: HoursOption = None,
     seed: SeedOption = 1,
     left_out: LeftOutOption = None,
+    name: NameOption = None,
     force: ForceOption = False,
 ) -> None:
     """Write a city with other people, from a table or synthetic; streets and timetable stay.
 
-    The city's calibration fits and is written too.
+    The city's calibration fits and is written too. Running times that come from the timetable
+    depend on how long buses stand, so they are taken from it again.
     """
-    import numpy as np
+    from evenline.importing.demand import left_out_table
+    from evenline.importing.writing import Demand, write_people
+    from evenline.support.files import write_text
 
-    from evenline.city.importers.demand import demand_from, left_out_table, with_people
-    from evenline.city.tables import save_city
-    from evenline.support.files import result_folder, write_text
-    from evenline.worlds.calibration import save_calibration
-    from evenline.worlds.open import CALIBRATION, open_city
-
-    opened = open_city(city)
-    rng = np.random.Generator(np.random.PCG64(seed))
+    weights = numbers_of(hours) if hours is not None else ()
+    wish = Demand(demand, passengers, seed, weights)
     with stderr.status("finding a way for everyone"):
-        weights = numbers_of(hours) if hours is not None else ()
-        found = demand_from(demand, opened.city, rng, passengers, weights)
-    with result_folder(out, force) as aside:
-        save_city(with_people(opened.city, found), aside)
-        if opened.calibration is not None:
-            save_calibration(aside / CALIBRATION, opened.calibration)
+        found = write_people(city, out, wish, name or out.resolve().name, force)
     if left_out is not None:
         write_text(left_out, left_out_table(found.report))
     show_people(found)

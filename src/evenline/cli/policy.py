@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,9 +27,10 @@ from evenline.cli.options import (
     print_notes,
 )
 from evenline.support.errors import InputError
-from evenline.support.progress import stderr
+from evenline.support.terminal import stderr
 
 if TYPE_CHECKING:
+    from evenline.policies.bundle import Bundle
     from evenline.worlds.open import OpenCity
 
 app = typer.Typer(no_args_is_help=True, help="Export, show and check policies.")
@@ -87,20 +89,43 @@ def export(
         provenance |= training
         chain = chain or training.get("taught_behind")
     fitted = opened.calibration
-    bundle = export_bundle(folder, source, opened.city, chain, provenance, fitted, force, base)
+
+    def made(where: Path, force: bool) -> "Bundle":
+        return export_bundle(where, source, opened.city, chain, provenance, fitted, force, base)
+
+    if not force:
+        _refuse_another(folder, made)
+    bundle = made(folder, force)
     print(folder)
     if onnx is not None:
-        from evenline.policies.actor import ActorPolicy
-        from evenline.policies.onnx_graph import worst_error_s, write_onnx
+        _write_graph(onnx, open_policy(bundle, opened.city, opened.calibration), opened, replay)
 
-        policy = open_policy(bundle, opened.city, opened.calibration)
-        assert isinstance(policy, ActorPolicy)
-        write_onnx(onnx, policy)
-        states, origin = _states(opened, replay)
-        error_s = worst_error_s(onnx, policy, states)
-        print(f"{onnx}: differs by at most {error_s:.1e} s on {len(states):,} states of {origin}")
-        if not error_s <= ONNX_TOLERANCE_S:  # also refuses NaN
-            raise typer.Exit(1)
+
+def _refuse_another(folder: Path, made: Callable[[Path, bool], "Bundle"]) -> None:
+    """Refuse to replace a bundle that somebody changed, or that is of another policy."""
+    from evenline.policies.bundle import POLICY, policy_digest, refuse_changed_bundle
+    from evenline.support.files import ScratchFolder
+
+    refuse_changed_bundle(folder)
+    if not (folder / POLICY).is_file():
+        return
+    with ScratchFolder() as scratch:
+        if policy_digest(made(Path(scratch) / "new", False)) != policy_digest(str(folder)):
+            raise InputError(
+                f"{folder} has another policy; choose another --out, or use --force to replace it"
+            )
+
+
+def _write_graph(path: Path, policy: Any, opened: "OpenCity", replay: Path | None) -> None:
+    """Write an actor's graph, and say how far it is from our own code."""
+    from evenline.policies.onnx_graph import worst_error_s, write_onnx
+
+    write_onnx(path, policy)
+    states, origin = _states(opened, replay)
+    error_s = worst_error_s(path, policy, states)
+    print(f"{path}: differs by at most {error_s:.1e} s on {len(states):,} states of {origin}")
+    if not error_s <= ONNX_TOLERANCE_S:  # also refuses NaN
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -169,11 +194,12 @@ def _against_onnx(
 ) -> float:
     """The largest difference between an actor's graph in ONNX Runtime and our own code."""
     from evenline.policies.actor import ActorPolicy
-    from evenline.policies.onnx_graph import worst_error_s, write_onnx
     from evenline.support.files import ScratchFolder
 
     if not isinstance(policy, ActorPolicy):
         return 0.0
+    from evenline.policies.onnx_graph import worst_error_s, write_onnx
+
     states, origin = _states(city, replay)
     with ScratchFolder() as folder:
         write_onnx(Path(folder) / "actor.onnx", policy)
@@ -278,71 +304,6 @@ def compare(
         print(folder)
 
 
-def sensitivity(
-    city: CityOption = "city",
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="Who proposes holds: zero (nobody), an actor's bundle or .safetensors file."
-        ),
-    ] = "zero",
-    blocks: BlocksOption = 10,
-    out: OutOption = None,
-    force: ForceOption = False,
-    docs: DocsOption = None,
-    calibration: CalibrationOption = None,
-) -> None:
-    """Measure when the completion reserve helps and when it hurts, over demand and guard, in the
-    fast world.
-    """
-    from evenline.experiments.sensitivity import rows, sentences
-    from evenline.experiments.sensitivity import sensitivity as run
-
-    folder = out or Path("results") / f"sensitivity-{Path(city).name}"
-    found = run(city, folder, policy, blocks, docs, calibration, force)
-    table = [[value.strip("*") for value in row] for row in rows(found)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    for row in table:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*sentences(found), sep="\n")
-    print_notes(city, "fast", calibration)
-    print(folder)
-
-
-def worth(
-    city: CityOption = "city",
-    blocks: BlocksOption = 5,
-    out: OutOption = None,
-    force: ForceOption = False,
-    docs: DocsOption = None,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="A further controller to measure; repeatable.")
-    ] = None,
-    base: Annotated[
-        list[str] | None,
-        typer.Option(help="A further base of the forecast, such as a tuned rule; repeatable."),
-    ] = None,
-    calibration: CalibrationOption = None,
-    workers: WorkersOption = None,
-) -> None:
-    """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
-    clairvoyant, in the fast world.
-    """
-    from evenline.experiments.worth_page import TITLES, rows
-    from evenline.experiments.worth_page import worth as run
-
-    folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = run(city, folder, blocks, docs, calibration, force, workers, policy or (), base or ())
-    for group, title in TITLES.items():
-        table = rows(found, group)
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        print(title)
-        for row in table:
-            print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print_notes(city, "fast", calibration)
-    print(folder)
-
-
 def whatif(
     city: CityOption = "city",
     policy: Annotated[
@@ -353,22 +314,13 @@ def whatif(
     force: ForceOption = False,
     as_json: JsonOption = False,
     calibration: CalibrationOption = None,
-    robustness: Annotated[
-        bool, typer.Option("--robustness", help="Repeat the hardest settings for our controllers.")
-    ] = False,
     docs: DocsOption = None,
     workers: WorkersOption = None,
 ) -> None:
     """Vary one thing of a city's operation at a time: holds, drivers, demand, headway, buses."""
-    from evenline.experiments.robustness import robustness as repeat
     from evenline.experiments.whatif import RESULT, rows
     from evenline.experiments.whatif import whatif as run
 
-    if robustness:
-        if docs is None:
-            raise InputError("--robustness writes a document; name it with --docs")
-        print(repeat(docs, out or Path("results") / "robustness", workers=workers))
-        return
     folder = out or Path("results") / f"whatif-{Path(city).name}"
     found, said = run(city, policy, folder, blocks, calibration, force, docs, workers)
     if as_json:

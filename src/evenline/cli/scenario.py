@@ -1,11 +1,11 @@
-"""Commands for SUMO scenarios: import one as a city, and compare a day of ours with SUMO's own."""
+"""The command `evenline city import sumo`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from evenline.cli.options import CityOption, ForceOption, NameOption, OutFolder, print_table
+from evenline.cli.options import ForceOption, NameOption, OutFolder
 from evenline.cli.people import PassengersOption, SeedOption
 from evenline.support.progress import progress_bar
 
@@ -29,47 +29,22 @@ def import_sumo(
 ) -> None:
     """Import a SUMO scenario as a city folder: network, signals, stops, buses, people, traffic.
 
-    SUMO runs the scenario once, to see its buses and people. What is left out is listed.
+    SUMO runs the scenario once, to see its buses and people. What is left out is listed. It runs in
+    a process of its own, with limits of time and memory.
     """
-    from evenline.city.importers.imported import Imported
     from evenline.cli.importing import finish
-    from evenline.worlds.sumo.importing import import_scenario
+    from evenline.experiments.importing import import_sumo as read_scenario
+    from evenline.importing.imported import Imported
+    from evenline.runs.worker import Said
 
     def read(name: str) -> Imported:
         with progress_bar(counted=False) as bar:
             task = bar.add_task(f"SUMO runs {config.name}", total=None)
 
-            def told(now_s: int, left: int, end_s: int | None) -> None:
-                said = f"SUMO runs {config.name}: {now_s:,} s, {left:,} on the way"
-                bar.update(task, total=end_s, completed=now_s, description=said)
+            def told(said: Said) -> None:
+                words = f"SUMO runs {config.name}: {said.now_s:,} s, {said.left:,} on the way"
+                bar.update(task, total=said.end_s, completed=said.now_s, description=words)
 
-            return import_scenario(config, name, end, told)
+            return read_scenario(config, name, end, told)
 
     finish(read, out, demand, passengers, seed, name=name, force=force)
-
-
-def audit_scenario(config: ConfigArgument, city: CityOption) -> None:
-    """Compare SUMO's own run of a scenario with our day without holds, arrival by arrival.
-
-    Exits with code 1 if they differ.
-    """
-    from evenline.city.tables import open_city
-    from evenline.experiments.agreement import compare_with_sumo
-
-    opened = open_city(city)
-    with progress_bar(counted=False) as bar:
-        task = bar.add_task(f"{opened.name}, twice", total=opened.horizon_s)
-        found = compare_with_sumo(config, opened, lambda now_s: bar.update(task, completed=now_s))
-    print_table(
-        f"{config} in SUMO and in {city}",
-        {
-            "buses and other vehicles that stopped": f"{found.vehicles:,}",
-            "arrivals compared": f"{found.arrivals:,}",
-            "of them reported as stop visits": f"{found.of_trips:,}",
-            "differences": f"{found.differences:,}",
-        },
-    )
-    for line in found.first:
-        print(line)
-    if found.differences:
-        raise typer.Exit(1)

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from evenline.cli.options import AddressOption, ExecutorOption, WorkersOption, executor_of
-from evenline.support.progress import stderr
+from evenline.support.terminal import stderr, stdout, words
 
 if TYPE_CHECKING:
     from evenline.study.engine import Step, Study
@@ -34,7 +33,7 @@ def run(
     address: AddressOption = None,
 ) -> None:
     """Run the steps of a study that are missing or out of date. Run it again to continue."""
-    from evenline.study.engine import chosen, open_study, refuse_seen, run_study
+    from evenline.study.engine import open_study, refuse_early, run_study
     from evenline.study.plan import find_plan
     from evenline.study.steps import steps_of
 
@@ -42,9 +41,7 @@ def run(
     study = open_study(path, out, executor_of(executor, address, workers))
     _say_missing(study)
     if dry_run:
-        steps = chosen(steps_of(study.plan), first, until)
-        refuse_seen(study, steps, first)
-        _show(study, steps, first)
+        _show(study, refuse_early(study, steps_of(study.plan), first, until), first)
         return
     try:
         whole = run_study(study, path, steps_of(study.plan), first, until, _say)
@@ -81,17 +78,15 @@ def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> 
     table = Table(title=f"study {study.plan.name} in {study.folder}", title_justify="left")
     for column in ("step", "needs", "state", "took", "will take"):
         table.add_column(column)
-    left_s = 0.0
-    for standing in survey(study, steps, first):
-        maybe = standing.reason is not None and standing.reason.startswith("if ")
-        word = "done" if standing.reason is None else standing.reason
-        took = _time(standing.done.seconds) if standing.done else ""
-        will = "" if standing.reason is None else f"about {_time(standing.about_s)}"
-        left_s += 0.0 if standing.reason is None else standing.about_s
-        mark = "[green]done[/]" if word == "done" else f"[dim]{word}[/]" if maybe else word
-        needs = ", ".join(standing.step.needs)
-        table.add_row(standing.step.name, f"[dim]{needs}[/]", mark, took, will)
-    Console().print(table)
+    standings = survey(study, steps, first)
+    for now in standings:
+        maybe = now.reason is not None and now.reason.startswith("if ")
+        state = words(now.reason or "done", "dim" if maybe else "" if now.reason else "green")
+        took = _time(now.took_s) if now.took_s else ""
+        will = f"about {_time(now.left_s)}" if now.reason else ""
+        table.add_row(now.step.name, words(", ".join(now.step.needs), "dim"), state, took, will)
+    stdout.print(table)
+    left_s = sum(now.left_s for now in standings)
     _say(f"about {_time(left_s)} left" if left_s else "everything is up to date")
 
 
@@ -115,4 +110,4 @@ def _time(seconds: float) -> str:
 
 def _say(line: str) -> None:
     """Print one line on standard error, without wrapping."""
-    stderr.print(line, soft_wrap=True, highlight=False, markup=False)
+    stderr.print(line, soft_wrap=True)

@@ -1,5 +1,5 @@
-"""The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `closeout`,
-`deviate`, `pack`, `unpack`, `used`, `evidence` and `bench`. All but the first compare with the
+"""The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `close`,
+`note`, `pack` and `unpack`. All but the first compare with the
 registration, and show deviations and broken seals. None prints an endpoint while the matrix is
 incomplete.
 """
@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from evenline.cli.options import (
     AddressOption,
-    DocsOption,
     ExecutorOption,
-    OutOption,
     ShardOption,
     WorkersOption,
     executor_of,
 )
 from evenline.support.errors import InputError
 from evenline.support.progress import progress_bar
-from evenline.support.progress import stderr as console
 from evenline.support.records import plain
+from evenline.support.terminal import stderr, stdout
 
 if TYPE_CHECKING:  # the analysis needs SciPy, which most commands do not
     from evenline.trial.analyse import Analysis, Effect, Figures
@@ -43,7 +40,7 @@ def register(
         Path, typer.Option(help="File that lists the cells used by earlier trials.")
     ] = Path("results/used-cells.json"),
 ) -> None:
-    """Register a plan before any outcome exists. Refuses cells that have been used."""
+    """Register a plan before any outcome exists. Refuses cells that another plan has used."""
     from evenline.study.plan import find_plan
     from evenline.trial.plan import read_plan
     from evenline.trial.registration import register as freeze
@@ -52,6 +49,7 @@ def register(
     folder = out or Path("results") / f"trial-{read_plan(path).name}"
     trial = freeze(path, folder, ledger)
     _say(f"{trial.registered.jobs:,} jobs; registered as {trial.sha256}")
+    _show_notices(folder)
     print(folder)
 
 
@@ -67,7 +65,7 @@ def run(
     """Run every job that has no record yet. Run it again to continue."""
     from evenline.runs.executors import Shard
     from evenline.trial import matrix
-    from evenline.trial.registration import Job, open_trial
+    from evenline.trial.registration import TrialJob, open_trial
 
     runner = executor_of(executor, address, workers)
     part, trial = Shard.parse(shard), open_trial(folder)
@@ -82,7 +80,7 @@ def run(
                 completed=sum(job.block == block for job in done.values()),
             )
 
-        def advance(job: Job, finished: bool) -> None:
+        def advance(job: TrialJob, finished: bool) -> None:
             if finished:
                 bar.advance(tasks[job.block])
                 bar.advance(total)
@@ -98,33 +96,6 @@ def run(
         )
     _say(f"{len(found.done):,} of {len(every):,} jobs done")
     print(folder)
-
-
-@app.command()
-def versions(
-    folder: TrialFolder,
-    sumo: Annotated[list[str], typer.Option(help="A version of SUMO; may be repeated.")],
-    blocks: Annotated[int, typer.Option(help="Number of the trial's blocks to run.")] = 5,
-    out: OutOption = None,
-    docs: DocsOption = None,
-    workers: WorkersOption = None,
-    executor: ExecutorOption = "processes",
-    address: AddressOption = None,
-) -> None:
-    """Run candidate and parent of a finished trial under other versions of SUMO. Run it again to
-    continue.
-    """
-    from evenline.trial.versions import document, version_sensitivity, write_versions
-
-    place = out or Path("results") / f"versions-{folder.name}"
-    runner = executor_of(executor, address, workers)
-    found = version_sensitivity(folder, sumo, blocks, place, runner)
-    named = " ".join(f"--sumo {version}" for version in sumo)
-    command = f"evenline trial versions {folder} {named} --blocks {blocks}"
-    print(document(found, command))
-    if docs is not None:
-        write_versions(found, command, folder.name, docs)
-    print(place)
 
 
 @app.command()
@@ -147,7 +118,7 @@ def status(folder: TrialFolder) -> None:
         pace = f"{sum(took) / len(took):.1f}" if took else ""
         table.add_row("{}-{}".format(*block), *(f"{len(part):,}" for part in parts), pace)
     lines = quarantine_lines(trial, found)  # may be refused, before anything is shown
-    Console().print(table)
+    stdout.print(table)
     for line in lines:
         print(line)
     _show_notices(folder)
@@ -196,12 +167,15 @@ def analyse(
 def verify(
     folder: TrialFolder,
     root: Annotated[str | None, typer.Option(help="The root printed at closeout.")] = None,
+    registration: Annotated[
+        str | None, typer.Option(help="The hash printed at registration.")
+    ] = None,
 ) -> None:
     """Check all hashes and figures with independent code. Exits with code 1 if anything is
     wrong.
     """
     from evenline.support.files import to_json, write_text
-    from evenline.trial.registration import CLOSEOUT
+    from evenline.trial.journal import CLOSEOUT
     from evenline.trial.verify import VERIFICATION, is_trial, summary
     from evenline.trial.verify import verify as check
 
@@ -209,7 +183,7 @@ def verify(
         raise InputError(f"{folder}: no such folder")
     if not is_trial(folder):
         raise InputError(f"{folder} has no trial.json; start with: evenline trial register PLAN")
-    opinion = check(folder, root=root)
+    opinion = check(folder, root=root, registration=registration)
     for problem in opinion.problems:
         print(problem)
     if opinion.problems:
@@ -223,11 +197,11 @@ def verify(
 
 
 @app.command()
-def closeout(folder: TrialFolder) -> None:
+def close(folder: TrialFolder) -> None:
     """Close the trial: hash all files under one Merkle root and make them read-only."""
-    from evenline.trial.closeout import closeout as close
+    from evenline.trial.closeout import closeout
 
-    manifest = close(folder)
+    manifest = closeout(folder)
     _show_notices(folder)
     print(f"confirmed {'yes' if manifest.confirmed else 'no'}")
     print(f"results   {manifest.results_sha256}")
@@ -235,29 +209,25 @@ def closeout(folder: TrialFolder) -> None:
 
 
 @app.command()
-def deviate(
+def note(
     folder: TrialFolder,
-    why: Annotated[str, typer.Option(help="What deviates from the registration, and why.")],
-    by: Annotated[str, typer.Option(help="Who signs it off.")],
-) -> None:
-    """Record a deviation: sign off changes of our source, or note anything else."""
-    from evenline.trial.registration import deviate as sign_off
-
-    sign_off(folder, why, by)
-    _show_notices(folder)
-
-
-@app.command()
-def withdraw(
-    folder: TrialFolder,
-    method: Annotated[str, typer.Argument(help="A control of the trial.")],
-    why: Annotated[str, typer.Option(help="Why its remaining days cannot be run.")],
+    why: Annotated[str, typer.Option(help="What happened, and why.")],
     by: Annotated[str, typer.Option(help="Who decides it.")],
+    withdraw: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="Give up the remaining days of this control; the gate of completeness then fails.",
+        ),
+    ] = None,
 ) -> None:
-    """Give up the remaining days of a control; the gate of completeness then fails."""
-    from evenline.trial.registration import withdraw as give_up
+    """Write to the journal: sign off changes of our source, or tell anything else."""
+    from evenline.trial import registration
 
-    give_up(folder, method, why, by)
+    if withdraw is not None:
+        registration.withdraw(folder, withdraw, why, by)
+    else:
+        registration.deviate(folder, why, by)
     _show_notices(folder)
 
 
@@ -303,61 +273,9 @@ def unpack(
     print(out)
 
 
-@app.command()
-def evidence(
-    folder: TrialFolder,
-    docs: Annotated[Path, typer.Option(help="The page to write, such as docs/evidence.md.")],
-    training: Annotated[
-        Path | None, typer.Option(help="Folder of the training run (default: the city's).")
-    ] = None,
-    audits: Annotated[
-        Path | None, typer.Option(help="Folder of both audits (default: the city's).")
-    ] = None,
-) -> None:
-    """Write a page with every table of the paper next to ours. Shows outcomes of a closed trial
-    only.
-    """
-    from evenline.report.evidence import write_evidence
-
-    write_evidence(docs, folder, training, audits)
-    _show_notices(folder)
-    print(docs)
-
-
-@app.command()
-def used(
-    folder: TrialFolder,
-    ledger: Annotated[
-        Path | None, typer.Option(help="File to add to (default: the list in the package).")
-    ] = None,
-) -> None:
-    """Publish a trial's cells as used, so that nobody registers them again."""
-    from evenline.trial.registration import read_trial
-    from evenline.trial.used import PUBLISHED, note_used
-
-    place = ledger or PUBLISHED
-    note_used(place, read_trial(folder).used)
-    print(place)
-
-
-@app.command()
-def bench(
-    city: Annotated[str, typer.Option("--city", help="An embedded city, or a folder.")] = "town",
-    jobs: Annotated[int, typer.Option(min=1, help="Days to run each time.")] = 12,
-    workers: Annotated[int, typer.Option(min=1, help="Number of workers to compare with one.")] = 2,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Number of alternating runs of each; medians count.")
-    ] = 3,
-) -> None:
-    """Measure how much faster several workers are than one; prints JSON."""
-    from evenline.bench.trial import bench_trial
-
-    print(json.dumps(bench_trial(city, jobs, workers, repeats)))
-
-
 def _say(line: str) -> None:
     """Print one line on standard error, without wrapping."""
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
+    stderr.print(line, soft_wrap=True)
 
 
 def _show_notices(folder: Path) -> None:
@@ -382,7 +300,9 @@ def _print_analysis(found: "Analysis") -> None:
     for gate, passed in found.gates.items():
         table.add_row(f"gate: {gate}", "", "", "", _yes(passed))
     table.add_row("confirmed", "", "", "", _yes(found.confirmed), style="bold")
-    Console().print(table)
+    for gate, passed in found.robustness.items():
+        table.add_row(f"beside the claim: {gate}", "", "", "", _yes(passed))
+    stdout.print(table)
     _print_rows("means", found.means)
     differences = {"all": found.difference}
     differences |= {f"demand {level}": row for level, row in found.by_level.items()}
@@ -408,7 +328,7 @@ def _print_rows(title: str, rows: Mapping[str, "Figures"]) -> None:
             f"{row.unfinished:,.2f}",
         )
         table.add_row(name, *figures)
-    Console().print(table)
+    stdout.print(table)
 
 
 def _print_intervals(beyond: Mapping[str, "Effect"]) -> None:
@@ -423,7 +343,7 @@ def _print_intervals(beyond: Mapping[str, "Effect"]) -> None:
             if row is not None:
                 figures = (f"{figure:,.5f}" for figure in (row.estimate, row.low, row.high))
                 table.add_row(f"{name}, {kind}", *figures, f"{row.confidence:.3f}")
-    Console().print(table)
+    stdout.print(table)
 
 
 def _yes(passed: bool) -> str:

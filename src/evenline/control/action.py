@@ -51,9 +51,9 @@ def check_holds(
     try:
         values = [_seconds(hold) for hold in holds_s]
     except (TypeError, ValueError, OverflowError) as error:
-        said = " ".join(repr(holds_s).split())
-        said = said if len(said) <= 60 else f"{said[:60]}..."
-        raise InputError(f"got {said}; a policy returns one hold in seconds per bus") from error
+        shown = " ".join(repr(holds_s).split())
+        shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+        raise InputError(f"got {shown}; a policy returns one hold in seconds per bus") from error
     if len(values) != buses:
         raise InputError(
             f"got {len(values)} holds for a batch of {buses} buses; return one per bus"

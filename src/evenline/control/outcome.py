@@ -28,6 +28,8 @@ class Outcome:
     teleports: Whole = 0
     late_departures: Whole | None = None  # counted in a city with duties
     lost_trips: Whole | None = None
+    # Generalized passenger-seconds until the last trip is due to leave its first stop.
+    service_cost: Whole | None = None
 
     @property
     def cost(self) -> int:

@@ -16,8 +16,10 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, service_stop_offsets
 from evenline.city.model import City
 from evenline.city.operations import USUAL_OPERATIONS
+from evenline.city.slowness import needs_slowing
 from evenline.city.tables import digest, open_city
 from evenline.control.visits import read_visits, visit_table
+from evenline.experiments.streets import slow_streets
 from evenline.figures.plots import png
 from evenline.rules.policy import BEHAVIOURS
 from evenline.runs.days import run_days
@@ -81,8 +83,9 @@ def calibrate(
 
     A shard runs its part of the days; the fit is made when all of them exist. The days have the
     usual operations: a slow road must not be fitted, because every day of the city adds it again.
+    An imported city has its streets slowed first: see `slow_streets`.
     """
-    city = replace(open_city(city_name), operations=USUAL_OPERATIONS)
+    city = replace(_slowed(city_name, executor, shard), operations=USUAL_OPERATIONS)
     refuse_changed_files(folder, RESULTS, force)
     _check_plan(folder, city)
     jobs = calibration_jobs(folder, city_name, blocks)
@@ -100,6 +103,19 @@ def calibrate(
     made = (calibration_text(calibration).encode(), picture, to_json(passing).encode())
     write_listed(folder, dict(zip(RESULTS, made, strict=True)), force)
     return calibration, passing
+
+
+def _slowed(city_name: str, executor: Executor | None, shard: Shard) -> City:
+    """The city; its streets are slowed first if nobody has done so, lest its timetable is lost."""
+    if not needs_slowing(city := open_city(city_name)):
+        return city
+    if shard != WHOLE:
+        raise InputError(
+            f"the streets of {city_name} are empty in SUMO; before its shards run, slow them with: "
+            f"evenline city fit {city_name} --streets-only"
+        )
+    slow_streets(city_name, executor=executor)
+    return open_city(city_name)
 
 
 def _check_plan(folder: Path, city: City) -> None:

@@ -26,7 +26,7 @@ from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
 from evenline.experiments.clairvoyant import gains_s
 from evenline.figures.document import insert
-from evenline.figures.measure import regularity
+from evenline.figures.measure import regularity, unended_said, unended_trips
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest, read_policy
 from evenline.runs.day import evaluator, library_versions
@@ -53,6 +53,7 @@ PURPOSE = "development"
 CONFIDENCE = 0.95
 PLAN, RESULT = "plan.json", "comparison.json"
 TEXT, PICTURE = "comparison.txt", "comparison.png"
+FILES = (PLAN, PICTURE, TEXT, RESULT)
 WORST, SHARE = "Time at the worst level, s", "Of the clairvoyant's gain, %"
 
 
@@ -82,23 +83,31 @@ DUTIES = (  # counted only in a city with duties
     Measure("late_departures", "Late departures", ",.1f"),
     Measure("lost_trips", "Lost trips", ",.1f"),
 )
+UNENDED = Measure("unended_trips", "Trips not ended", ",.2f")  # shown if there are any
 
 
 # -- one day --------------------------------------------------------------------------------------
 
 
-def measure(city: City, outcome: Outcome, arrivals_s: Ints) -> dict[str, float]:
+def measure(city: City, cell: Cell, outcome: Outcome, arrivals_s: Ints) -> dict[str, float]:
     """All figures of the table for one day."""
     known = {
         "waiting_s": outcome.waiting_each_s,
         "riding_s": outcome.riding_each_s,
+        UNENDED.name: unended_trips(city, cell, outcome),
         **asdict(regularity(city, arrivals_s)),
     }
     counted = [m for m in DUTIES if getattr(outcome, m.name) is not None]
     return {
         m.name: float(known[m.name] if m.name in known else getattr(outcome, m.name))
-        for m in (*MEASURES, *counted)
+        for m in (*MEASURES, *counted, UNENDED)
     }
+
+
+@cache
+def measurer() -> str:
+    """One hash of our source files that the figures of a day depend on, beside the evaluator's."""
+    return digest_of(file_hashes(closure("evenline.figures.measure")))
 
 
 # -- many days ------------------------------------------------------------------------------------
@@ -149,7 +158,9 @@ class Comparison:
     def measures(self) -> list[Measure]:
         """The measures of its days."""
         figures = self.days[self.policies[0]][self.cells[0]]
-        return [m for m in (*MEASURES, *DUTIES) if m.name in figures]
+        shown = [m for m in (*MEASURES, *DUTIES) if m.name in figures]
+        some = any(self.column(policy, UNENDED.name).any() for policy in self.policies)
+        return [*shown, UNENDED] if some else shown
 
     def column(self, policy: str, name: str) -> Floats:
         """The values of a measure over the cells."""
@@ -203,6 +214,12 @@ class Comparison:
         } | ({"notes": self.notes} if self.notes else {})
 
 
+def notes_of(opened: OpenCity, world: str, days: Days) -> tuple[str, ...]:
+    """What a comparison must say of its city, and of trips that did not end."""
+    unended = [int(day[UNENDED.name]) for own in days.values() for day in own.values()]
+    return (*opened.notes(world), *unended_said(len(opened.city.trips), unended))
+
+
 def named_policies(policies: str) -> list[str]:
     """The sources of a comma-separated list; `all` means every built-in policy."""
     names: list[str] = []
@@ -248,7 +265,7 @@ def compare(
     """
     check_world_name(world)
     refuse_foreign(out, PLAN, force=force)
-    refuse_changed_files(out, (PLAN, PICTURE, TEXT, RESULT), force)
+    refuse_changed_files(out, FILES, force)
     opened, cells = open_city(city_name, calibration), tuple(PURPOSES[PURPOSE].cells(blocks))
     check_somebody(opened.city)
     digests = {source: policy_digest(source) for source in sources}
@@ -270,17 +287,25 @@ def compare(
         for source in sources
         for cell in cells
     ]
-    found = _days(opened, jobs, digests, out, executor or processes(), shard, force)
+    plan = _plan(opened, world, digests, cells)
+    found = _days(opened, jobs, digests, out, plan, executor or processes(), shard, force)
     days: Days = {s: {job.cell: found[job] for job in jobs if job.policy == s} for s in sources}
     gain_s = None
     if clairvoyant and len(sources) > 1 and opened.calibration is not None:
         gain_s = _clairvoyant_s(opened, sources[0], digests[sources[0]], cells, out, workers)
-    comparison = Comparison(opened.name, world, cells, digests, days, opened.notes(world), gain_s)
+    notes = notes_of(opened, world, days)
+    comparison = Comparison(opened.name, world, cells, digests, days, notes, gain_s)
     named = ",".join(sources)
     command = f"--city {city_name} --world {world} --policies {named} --blocks {blocks}"
     command += "" if clairvoyant else " --no-clairvoyant"
-    _write(comparison, out, docs, command, force)
+    _write(comparison, out, plan, docs, command, force)
     return comparison
+
+
+def _plan(opened: OpenCity, world: str, digests: dict[str, str], cells: Sequence[Cell]) -> bytes:
+    """The question of a comparison, for `plan.json`."""
+    asked = {"city": digest(opened.city), "world": world, "policies": digests}
+    return to_json(asked | {"cells": [cell.name for cell in cells]}).encode()
 
 
 def _days(
@@ -288,6 +313,7 @@ def _days(
     jobs: Sequence[Job],
     digests: dict[str, str],
     out: Path,
+    plan: bytes,
     executor: Executor,
     shard: Shard,
     force: bool,
@@ -296,13 +322,13 @@ def _days(
     city, world = opened.city, jobs[0].world
     fitted = "" if opened.calibration is None else calibration_digest(opened.calibration)
     own = "" if world in WORLDS else load_own(world).sha256
-    setting = (*library_versions().values(), evaluator(), digest(city), fitted, world, own)
+    code = (*library_versions().values(), evaluator(), measurer())
+    setting = (*code, digest(city), fitted, world, own)
     sumo = (jobs[0].sumo or installed_version() or "",) if world == "sumo" else ()
     kept = {
         job: out / "days" / f"{_key(*setting, *sumo, digests[job.policy], job.cell.name)}.json"
         for job in jobs
     }
-    plan = to_json({"city": digest(city), "world": world, "policies": digests}).encode()
     slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind == "lookahead"}
     found = {
         job: read_record(path, dict[Word, Number]) for job, path in kept.items() if path.exists()
@@ -316,16 +342,16 @@ def _days(
                 if answer is None:
                     raise InputError(f"{job.city}, {job.name}: {ended.error}")
                 if not begun:  # a setting that no day can run with leaves no folder
-                    write_listed(out, {PLAN: plan}, force)
+                    write_listed(out, {PLAN: plan}, force, FILES)
                     begun = True
-                found[job] = measure(city, answer.outcome, answer.arrivals)
+                found[job] = measure(city, job.cell, answer.outcome, answer.arrivals)
                 if job.policy in slow or shard != WHOLE:
                     write_text(kept[job], to_json(found[job]))
                 bar.advance(task)
     if missing := [job for job in jobs if job not in found]:
         raise InputError(f"{out}: {len(missing)} days are missing; run the other shards too")
     if not begun:
-        write_listed(out, {PLAN: plan}, force)
+        write_listed(out, {PLAN: plan}, force, FILES)
     return found
 
 
@@ -362,10 +388,18 @@ def _key(*parts: str) -> str:
 # -- as text, figure, document --------------------------------------------------------------------
 
 
-def _write(comparison: Comparison, out: Path, docs: Path | None, command: str, force: bool) -> None:
+def _write(
+    comparison: Comparison,
+    out: Path,
+    plan: bytes,
+    docs: Path | None,
+    command: str,
+    force: bool,
+) -> None:
     picture = png(figure(comparison))
     text, result = text_table(comparison), to_json(comparison.as_json())
-    write_listed(out, {PICTURE: picture, TEXT: text.encode(), RESULT: result.encode()}, force)
+    made = (plan, picture, text.encode(), result.encode())
+    write_listed(out, dict(zip(FILES, made, strict=True)), force, FILES)
     if docs is not None:
         name = f"{docs.stem}-{comparison.city}-{comparison.world}.png"
         write_bytes(docs.parent / "images" / name, picture)

@@ -11,15 +11,15 @@ import numpy as np
 
 import evenline
 from evenline.city.cells import PURPOSES
+from evenline.city.clock import clock_text
 from evenline.city.demand import check_somebody
 from evenline.city.model import City, Floats
 from evenline.city.tables import open_city
+from evenline.control.regularity import BUNCHED, bunched_share
 from evenline.control.visits import read_visits
 from evenline.figures import plots as figures
 from evenline.figures.measure import (
-    BUNCHED,
     HOUR_S,
-    bunched_share,
     headway_ratios,
     most_bunched_service,
     people_waiting,
@@ -46,7 +46,7 @@ def demo(
     """
     city, cells = open_city(city_name), PURPOSES["demo"].cells(blocks)
     check_somebody(city)
-    with result_folder(out, force) as aside:
+    with result_folder(out, force, keep=True) as aside:
         jobs = {
             policy: [
                 Job(
@@ -127,14 +127,17 @@ def _waiting(city: City, jobs: dict[str, list[Job]]) -> Picture:
     fine, hourly = curves(WAITING_BIN_S), curves(HOUR_S)
     said = " and ".join(f"{curve.max():.0f} with {policy}" for policy, curve in fine.items())
     hours = zip(*hourly.values(), strict=True)
-    rows = [[f"hour {n}", *(f"{count:.1f}" for count in row)] for n, row in enumerate(hours, 1)]
+    rows = [
+        [clock_text(city, HOUR_S * hour), *(f"{count:.1f}" for count in row)]
+        for hour, row in enumerate(hours)
+    ]
     return Picture(
         title="Who waits when",
         caption=f"People at the stops, mean of each {WAITING_BIN_S // 60} minutes, days at demand "
         "1.00. The area under a line is the time that passengers wait.",
         alt=f"People waiting over the day; the highest numbers are {said}.",
-        draw=lambda theme: figures.waiting_through_day(fine, WAITING_BIN_S, theme),
-        numbers=Numbers("People waiting, mean of each hour", ["", *hourly], rows),
+        draw=lambda theme: figures.waiting_through_day(city, fine, WAITING_BIN_S, theme),
+        numbers=Numbers("People waiting, mean of the hour that begins at", ["", *hourly], rows),
     )
 
 

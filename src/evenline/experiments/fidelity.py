@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.table import Table
 
 from evenline.city.tables import digest
@@ -23,6 +22,7 @@ from evenline.runs.executors import Executor
 from evenline.runs.job import Ended
 from evenline.support.errors import InputError
 from evenline.support.files import refuse_changed_files, to_json, write_bytes, write_listed
+from evenline.support.terminal import stdout, words
 from evenline.worlds.fidelity import (
     ABSOLUTE,
     GOALS,
@@ -135,12 +135,11 @@ def print_lines(lines: list[Line]) -> None:
     """The audit as a table: every line of the zero audit, the widest of each response, failures."""
     table = Table("policy", "demand", "quantity", "gap", "95 % interval", "limit", "pass")
     for line in shown(lines):
-        table.add_row(*_cells(line), "yes" if line.passed else "[bold red]NO[/]")
-    console = Console()
-    console.print(table)
+        table.add_row(*_cells(line), "yes" if line.passed else words("NO", "bold red"))
+    stdout.print(table)
     failed = sum(not line.passed for line in lines)
     verdict = "accepted" if accepted(lines) else f"NOT accepted: {failed} outside their limits"
-    console.print(f"{len(lines)} intervals: {verdict}")
+    stdout.print(f"{len(lines)} intervals: {verdict}")
 
 
 def shown(lines: list[Line]) -> list[Line]:
@@ -161,7 +160,7 @@ def write_document(document: Path, name: str, lines: list[Line], folder: Path) -
     write_bytes(image, (folder / PICTURE).read_bytes())
     gaps = largest_gaps(lines)
     text = [
-        f"Made by `evenline audit fidelity --city {name}`: {len(lines)} intervals, "
+        f"Made by `evenline city judge {name}`: {len(lines)} intervals, "
         + ("all inside their limits." if accepted(lines) else "NOT all inside their limits."),
         "",
         "| Largest point gap, zero hold | ours | goal (the paper's) |",

@@ -1,60 +1,61 @@
-"""Import a city: from a GTFS feed, or by a function of the user's own.
+"""Import a city by what lies outside our code: a SUMO scenario, or a function of the user's own.
 
-`write_city` ends every import: it adds demand, takes running times from the timetable if there is
-one, and writes the folder only if it can be read again.
+SUMO runs a stranger's scenario in a worker with limits, where it may crash or hang. What a user's
+function returns must pass `check_city`.
 """
 
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from evenline.checks.city import check_city
-from evenline.city.importers.demand import Found, demand_from, with_people
-from evenline.city.importers.imported import Imported
 from evenline.city.model import City
-from evenline.city.tables import load_city, save_city
+from evenline.importing.imported import Imported
+from evenline.importing.writing import read_again
+from evenline.runs.executors import Worker
+from evenline.runs.job import Failure, Limits, Reading
+from evenline.runs.worker import Said
 from evenline.support.errors import InputError
-from evenline.support.files import result_folder
+from evenline.support.files import ScratchFolder
 from evenline.support.own import load_own
-from evenline.worlds.calibration import save_calibration
-from evenline.worlds.open import CALIBRATION, OpenCity
-from evenline.worlds.timetable import VARIATION, timetable_calibration
+from evenline.worlds.open import OpenCity
+
+SCENARIO = Limits(tries=1)  # of reading one, which SUMO runs for a day
 
 
-@dataclass(frozen=True)
-class Demand:
-    """Where the passengers of an imported city come from: see `demand_from`."""
-
-    source: str
-    passengers: int | None = None
-    seed: int = 1
-
-
-def write_city(
-    found: Imported,
-    out: Path,
-    demand: Demand | None = None,
-    variation: float = VARIATION,
-    force: bool = False,
-) -> tuple[OpenCity, Found | None]:
-    """Write an imported city as a folder; return it, and the people that were made for it."""
-    city, people = found.city, None
-    if demand is not None:
-        rng = np.random.Generator(np.random.PCG64(demand.seed))
-        people = demand_from(demand.source, city, rng, demand.passengers)
-        city = with_people(city, people)
-    calibration = None if city.due_s is None else timetable_calibration(city, variation)
-    with result_folder(out, force) as aside:
-        save_city(city, aside)
+def import_sumo(
+    config: Path,
+    name: str,
+    end_s: int | None = None,
+    progress: Callable[[Said], None] = lambda said: None,
+) -> Imported:
+    """The city of a stranger's SUMO scenario, read and run in a worker with limits."""
+    with ScratchFolder() as scratch:
+        folder = Path(scratch) / "city"
+        worker = Worker(None, Path(), SCENARIO.memory_gib)
         try:
-            city = load_city(aside)
-        except InputError as error:
-            said = str(error).removeprefix(f"{aside}").lstrip(":/ ")
-            raise InputError(f"the imported city cannot be written: {said}") from None
-        if calibration is not None:
-            save_calibration(aside / CALIBRATION, calibration)
-    return OpenCity(str(out), city, calibration), people
+            wanted = Reading(config=config, name=name, out=folder, end_s=end_s)
+            said = worker.ask(wanted, SCENARIO, progress, threading.Event())
+        finally:
+            worker.end()
+        if isinstance(said, Failure):
+            raise InputError(_unread(config, said))
+        return Imported(read_again(folder), said.told or ())
+
+
+def _unread(config: Path, failure: Failure) -> str:
+    """Why a scenario could not be read, in one line."""
+    if failure.kind == "input":
+        return failure.message
+    limits = f"limits: {SCENARIO.time_s:,} s and {SCENARIO.memory_gib:g} GiB"
+    why = {
+        "died": f"SUMO crashes on it ({failure.message})",
+        "memory": f"SUMO needs too much memory for it ({limits})",
+        "time": f"SUMO does not end with it ({failure.message}; {limits})",
+        "silent": f"SUMO does not get on with it ({failure.message})",
+    }
+    return f"{config}: {why.get(failure.kind, failure.message)}"
 
 
 def import_own(function: str, source: str, name: str = "") -> Imported:

@@ -4,6 +4,7 @@ Both write whole folders or nothing. The audit also writes its verdict into the 
 so that every later result repeats it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -36,6 +37,7 @@ from evenline.records.files import (
     read_limits,
 )
 from evenline.records.fit import Fitted, fit
+from evenline.records.kinds import refuse_mixed
 from evenline.records.read import open_records
 from evenline.support.errors import InputError
 from evenline.support.files import (
@@ -52,6 +54,7 @@ from evenline.worlds.calibration import calibration_text, save_calibration
 from evenline.worlds.open import CALIBRATION, OpenCity, open_city
 
 AUDIT = "audit.json"
+LONGEST_NOTE = 4_096
 TRIED_DAYS = 400  # of a range of dates
 
 
@@ -63,6 +66,7 @@ class Import:
     found: list[Found]
     built: Built
     fitted: Fitted
+    left_out: dict[str, int]  # trips of the chosen routes and days that the city is not made from
 
 
 def days_of(text: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -106,6 +110,7 @@ def import_records(
     chosen_days = days_of(days, records.days)
     wanted = tuple(each.strip() for each in routes.split(",") if each.strip())
     taken = chosen(records, wanted, chosen_days, window)
+    refuse_mixed(taken, "fit", chosen_days, chosen_days)
     built = build(taken, name, chosen_days, window)
     fitted = fit(built, dict(records.hashes))
     fitted = _with_notes(fitted, built, records, chosen_days)
@@ -119,7 +124,25 @@ def import_records(
         write_record(
             aside / RECORDS, _fitted_to(records, wanted, chosen_days, window, built, fitted)
         )
-    return Import(records, found, built, fitted)
+    left_out = _left_out(records, wanted, chosen_days, taken, built)
+    return Import(records, found, built, fitted, left_out)
+
+
+def _left_out(
+    records: Records, routes: tuple[str, ...], days: tuple[str, ...], taken: Records, built: Built
+) -> dict[str, int]:
+    """How many of the recorded trips are not in the city, by the reason."""
+    trips = records.trips
+    wanted = np.isin(np.array(records.days)[trips.day], days)
+    if routes:
+        wanted &= np.isin(trips.route.astype(str), routes)
+    seen, inside, used = (np.zeros(len(trips), bool) for _ in range(3))
+    seen[records.visits.trip] = inside[taken.visits.trip] = used[built.driven.trip] = True
+    return {
+        "have no two usable visits": int((wanted & ~seen).sum()),
+        "begin outside the hours": int((wanted & seen & ~inside).sum()),
+        "follow no service": int((inside & ~used).sum()),
+    }
 
 
 def _fitted_to(
@@ -218,7 +241,10 @@ def audit_records(
     for day in fitted_to.days:
         if day not in records.days:
             raise InputError(f"{folder}: has no {day}, which the city was fitted to")
-    out = out or Path("results") / f"audit-{opened.name}"
+    every, hours = (*fitted_to.days, *held), (fitted_to.first_hour, fitted_to.last_hour)
+    compared_days = chosen(records, fitted_to.routes, every, hours)
+    refuse_mixed(compared_days, f"audit of {opened.name}", held, every)
+    out = out or audit_folder(opened.name, held)
     names = (AUDIT, *(f"{name}.png" for name in ("time-space", "headways", "loads")))
     refuse_changed_files(out, names, force)
     compared = Compared(
@@ -227,15 +253,33 @@ def audit_records(
         simulated_days(opened.city, calibration, fitted_to, limits.simulated_days),
     )
     audit = Audit(opened, fitted_to, held, compared, judge(opened.city, compared, limits))
+    note = _with_verdict(calibration.note, audit)
     pictures = audit_pictures(opened.city, compared)
     result = {AUDIT: to_json(audit.as_json()).encode()}
     write_listed(out, result | {f"{name}.png": own for name, own in pictures.items()}, force)
-    note = f"{fit_note(fitted_to.records, fitted_to.days)}; {audit.said}"
     judged = calibration_text(replace(calibration, note=note)).encode()
     others = (each for each in opened.city.notes if each != calibration.note)
     said = {CALIBRATION: judged, MANIFEST: manifest_with(home, (*others, note))}
     write_listed(home, said, force=True)
     return audit
+
+
+def audit_folder(name: str, held: Sequence[str]) -> Path:
+    """Where an audit goes unless it is told: a folder for the days of each audit."""
+    days = held[0] if len(held) == 1 else f"{held[0]}-to-{held[-1]}-{len(held)}-days"
+    return Path("results") / f"audit-{name}-{days}"
+
+
+def _with_verdict(note: str, audit: Audit) -> str:
+    """The note of a city with the verdicts of all its audits; one of the same days is replaced."""
+    again = f"on {', '.join(audit.held)}, which"
+    _, *verdicts = re.split(r"; (?=on \d{4}-\d\d-\d\d)", note)
+    kept = [each for each in verdicts if not each.startswith(again)]
+    fitted_to = fit_note(audit.fitted_to.records, audit.fitted_to.days)
+    every = "; ".join([fitted_to, *sorted([*kept, audit.said])])
+    if len(every) > LONGEST_NOTE:
+        raise InputError(f"{audit.opened.name}: has no room for another verdict; import it again")
+    return every
 
 
 def _row(line: Judged) -> list[str]:

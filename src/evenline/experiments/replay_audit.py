@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import StrMethodFormatter
 
-from evenline.city.tables import open_city
+from evenline.city.tables import digest, open_city
 from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
 from evenline.figures.plots import Theme, png
@@ -58,9 +58,9 @@ def write_audit(
         lead,
         [table, spread],
         [_holds(pictures), _headways(pictures), _support(pictures)],
-        f"Made by: evenline audit replay --city {city_name}; SUMO {pictures['sumo']}.",
+        f"Made by: evenline replay check --city {city_name}; SUMO {pictures['sumo']}.",
     )
-    found = to_json({"figures": as_rows(figures), **pictures})
+    found = to_json({"city_digest": digest(city), "figures": as_rows(figures), **pictures})
     write_listed(out, {AUDIT: found.encode(), PAGE: page.encode()}, force)
     if document is not None:
         _write_document(document, city_name, figures, pictures)
@@ -162,7 +162,7 @@ def _write_document(
     image = document.parent / "images" / f"replay-{Path(city_name).name}-holds.png"
     write_bytes(image, png(_holds(pictures).draw(LIGHT)))
     text = [
-        f"Made by `evenline audit replay --city {city_name}` (SUMO {pictures['sumo']}).",
+        f"Made by `evenline replay check --city {city_name}` (SUMO {pictures['sumo']}).",
         "",
         "| Figure | ours | the paper's | verdict |",
         "| --- | ---: | ---: | --- |",

@@ -9,15 +9,23 @@ from pathlib import Path
 
 import evenline
 from evenline.city.demand import Cell
+from evenline.control.outcome import Outcome
 from evenline.control.visits import read_visits
+from evenline.figures.measure import unended_said, unended_trips
 from evenline.figures.plots import png, time_space_grid
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor, processes
 from evenline.runs.job import Answer, Job, answer_json
 from evenline.support.files import result_folder, to_json, write_bytes, write_text
-from evenline.worlds.open import check_world_name, open_city
+from evenline.worlds.open import OpenCity, check_world_name, open_city
 
 OUTCOME = "outcome.json"
+
+
+def day_notes(opened: OpenCity, world: str, cell: Cell, outcome: Outcome) -> tuple[str, ...]:
+    """What a day's result must say: the notes of its city, and of trips that did not end."""
+    unended = unended_trips(opened.city, cell, outcome)
+    return (*opened.notes(world), *unended_said(len(opened.city.trips), [unended]))
 
 
 def simulate(
@@ -37,7 +45,7 @@ def simulate(
     """
     check_world_name(world)
     opened = open_city(city, calibration)
-    with result_folder(out, force) as aside:
+    with result_folder(out, force, keep=True) as aside:
         visits = aside / "stop_visits.parquet"
         job = Job(
             city=city,
@@ -57,7 +65,7 @@ def simulate(
             "policy_name": policy,
             "evenline": evenline.__version__,
         }
-        if notes := opened.notes(world):
+        if notes := day_notes(opened, world, cell, answer.outcome):
             told["notes"] = notes
         write_text(aside / OUTCOME, to_json(told))
         write_bytes(

@@ -5,20 +5,21 @@ It imports no SUMO, environments or plotting, which an accelerator machine may l
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from safetensors.numpy import load_file
 
+from evenline.learn.lineage import lineage
 from evenline.learn.own import own_learners, train_own
-from evenline.learn.run import Config, Plan, check_seed, chosen_device
+from evenline.learn.plan import CURVE_BLOCKS, Config, Plan, check_seed
 from evenline.learn.schedule import Budget, check_chain, named_learners
-from evenline.learn.training import CURVE_BLOCKS, learning_curve, shortened, train
 from evenline.replay.store import open_store
 from evenline.support.errors import InputError
 from evenline.support.records import read_record
+from evenline.support.tensors import read_tensors
 from evenline.worlds.open import open_city
 
 MOST_SEEDS = 1_000
@@ -58,7 +59,6 @@ def run_training(
     device: str,
     budget: Budget,
     widths: tuple[int, int, int],
-    diagnostic: bool,
     blocks: int = CURVE_BLOCKS,
     calibration_file: Path | None = None,
     centred: bool = False,
@@ -68,6 +68,9 @@ def run_training(
 
     The fast world uses the given calibration, or the city's own.
     """
+    from evenline.learn.run import chosen_device  # JAX, which reading a run's record does without
+    from evenline.learn.training import learning_curve, shortened, train
+
     where = chosen_device(device)
     opened = open_city(city_name, calibration_file)
     city, calibration = opened.city, opened.fitted()
@@ -75,7 +78,7 @@ def run_training(
     for learner in own:
         check_chain(learner, 0, chain)
     learned = tuple(named_learners(ours)) if ours else ()
-    plan = Plan(learned, seeds_of(seeds), diagnostic=diagnostic, centred=centred, chain=chain)
+    plan = Plan(learned, seeds_of(seeds), centred=centred, chain=chain)
     plan = replace(plan, slot=widths[0], fused=widths[1], hidden=widths[2])
     plan = shortened(plan, budget)
     store = None
@@ -110,10 +113,31 @@ def training_of(actor: Path) -> dict[str, Any]:
 
 
 def training_is_stable(folder: Path, learner: str, seed: int) -> bool:
-    """Whether an actor and every metric of its training are finite numbers from first to last."""
-    table = pq.read_table(folder / "metrics.parquet")
-    rows = [row for row in table.to_pylist() if row["lane"] == f"{learner}-{seed}"]
-    actor = load_file(folder / "actors" / f"{learner}-{seed}.safetensors")
-    numbers = [v for row in rows for v in row.values() if isinstance(v, float)]
-    finite = all(np.isfinite(tensor).all() for tensor in actor.values())
-    return bool(rows) and bool(actor) and finite and bool(np.isfinite(numbers).all())
+    """Whether each weight of an actor is finite, and so is each metric of its whole training.
+
+    Its training is its lineage: what it shared with other learners counts, too. No update may lack
+    its row of metrics.
+    """
+    plan = read_record(folder / "config.json", Config).plan
+    rows = pq.read_table(folder / "metrics.parquet").to_pylist()
+    terms: dict[str, set[str]] = {}  # the metrics of each phase
+    for row in rows:
+        numbers = {term for term, value in row.items() if isinstance(value, float)}
+        terms.setdefault(row["phase"], set()).update(numbers)
+    actor = read_tensors(folder / "actors" / f"{learner}-{seed}.safetensors")
+    if not actor or not all(np.isfinite(tensor).all() for tensor in actor.values()):
+        return False
+    for part in lineage(plan, f"{learner}-{seed}"):
+        inside = {
+            row["update"]: [row[term] for term in sorted(terms[part.phase])]
+            for row in rows
+            if (row["phase"], row["lane"]) == (part.phase, part.lane)
+            and part.after < row["update"] <= part.to
+        }
+        updates = [part.after, *sorted(inside)]
+        gaps = [late - early for early, late in pairwise(updates)]
+        if updates[-1] != part.to or max(gaps) > part.row_every:
+            return False
+        if not all(v is not None and np.isfinite(v) for row in inside.values() for v in row):
+            return False
+    return True

@@ -3,7 +3,7 @@
 Each setting changes one thing: the longest hold, where buses are held, how many drivers comply,
 cancelled trips, demand, headway, or the number of buses. The same days run without holding and
 under the policy. The result is a folder with `whatif.json` and `whatif.png`, and sentences that
-answer what an operator asks first. `evenline.experiments.robustness` repeats the hardest settings.
+answer what an operator asks first.
 """
 
 import os
@@ -162,7 +162,7 @@ def run_days(order: Order) -> Days:
             else:
                 outcome, arrivals_s = run_episode(world, cell, decide), _arrivals_s(world)
             late, lost = departures(city, world.left_s)
-            figures = measure(city, outcome, arrivals_s)
+            figures = measure(city, cell, outcome, arrivals_s)
             found.append({**figures, "late_departures": late, "lost_trips": lost})
     return found
 
@@ -265,7 +265,8 @@ def whatif(
     world.run_day(cells[0], open_policy(NOBODY, opened.city))
     buses = buses_of(opened.city, world.arrivals_s)
     found = compared(opened, settings(opened.city, buses), policy, cells, workers)
-    said = [*answers(found, worth(opened, cells, buses, found[0])), *left_aside(opened.city)]
+    said = answers(found, lambda: worth(opened, cells, buses, found[0]))
+    said += left_aside(opened.city)
     result = {
         "city": digest(opened.city),
         "policy": {"source": policy, "sha256": policy_digest(policy)},
@@ -275,7 +276,8 @@ def whatif(
         "answers": said,
     }
     picture = png(figure(found, f"{policy} minus no holding in {opened.name}"))
-    write_listed(out, {PICTURE: picture, RESULT: to_json(result).encode()}, force)
+    made = {PICTURE: picture, RESULT: to_json(result).encode()}
+    write_listed(out, made, force, (PICTURE, RESULT))
     if docs is not None:
         name = f"whatif-{opened.name}.png"
         write_bytes(docs.parent / "images" / name, picture)
@@ -307,23 +309,40 @@ def compared(
 # -- in words -------------------------------------------------------------------------------------
 
 
-def answers(found: Sequence[Finding], worth_said: str) -> list[str]:
-    """What an operator asks first."""
+def answers(found: Sequence[Finding], worth_of: Callable[[], str]) -> list[str]:
+    """What an operator asks first. A share is stated only of a saving that is away from 0."""
     by_name = {(each.factor, each.name): each for each in found}
     usual = by_name[USUAL, USUAL]
-    saved = -usual.generalized_s.mean
-    if saved <= 0.0:
-        return [f"As the city is, the policy saves nothing ({number(-saved, '+.1f')} s)."]
+    saved = number(-usual.generalized_s.mean, ".1f")
+    if usual.verdict == "behind" or usual.generalized_s == Difference(0.0, 0.0, 0.0):
+        return [f"As the city is, the policy saves nothing: {_saving(usual)}."]
+    if usual.verdict == "open":
+        return [f"As the city is, it cannot be told whether the policy saves: {_saving(usual)}."]
 
-    def kept(factor: str, name: str) -> str:
-        left = -by_name[factor, name].generalized_s.mean
-        return f"{number(left, '.1f')} of {number(saved, '.1f')} s ({100 * left / saved:.0f} %)"
+    def kept(factor: str, name: str, saves: str) -> str:
+        setting = by_name[factor, name]
+        if setting.verdict == "behind":
+            return f"It costs time there: {_saving(setting)}."
+        if setting.verdict == "open":
+            return f"That cannot be told: {_saving(setting)}, against {saved} s as the city is."
+        share = setting.generalized_s.mean / usual.generalized_s.mean
+        left = number(-setting.generalized_s.mean, ".1f")
+        return f"{saves} {left} of {saved} s ({100 * share:.0f} %)."
 
     return [
-        f"Is terminal holding enough? It saves {kept(WHERE, 'terminals only')}.",
-        f"What if half the drivers comply? The policy still saves {kept(DRIVERS, '50 %')}.",
-        f"How many buses is the controller worth? {worth_said}",
+        f"Is terminal holding enough? {kept(WHERE, 'terminals only', 'It saves')}",
+        f"What if half the drivers comply? {kept(DRIVERS, '50 %', 'The policy still saves')}",
+        f"How many buses is the controller worth? {worth_of()}",
     ]
+
+
+def _saving(setting: Finding) -> str:
+    """A saving with its interval."""
+    d = setting.generalized_s
+    shown = f"the saving is {number(0.0 - d.mean, '.1f')} s"
+    if d.low is None or d.high is None:
+        return shown
+    return f"{shown}, its interval {number(0.0 - d.high, '.1f')} to {number(0.0 - d.low, '.1f')} s"
 
 
 def worth(opened: OpenCity, cells: Sequence[Cell], buses: Floats, usual: Finding) -> str:

@@ -5,6 +5,7 @@ arrivals of all visits and, if it concerns passengers, of the city and the cell.
 world and for recorded days.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,19 @@ import pyarrow as pa
 
 from evenline.city.demand import Cell, realise
 from evenline.city.model import City, Floats, Ints
+from evenline.city.operations import BREAKDOWN
 from evenline.control.event import new_headways
+from evenline.control.operations import cancelled_trips, disruptions_of
 from evenline.control.outcome import Outcome
+from evenline.control.regularity import (
+    bunched_share,
+    expected_by_timetable_s,
+    expected_s,
+    headway_cv,
+    random_wait_s,
+)
 from evenline.replay.episode import Tokens
 
-BUNCHED = 0.25  # a bus is bunched when its headway is below this share of the timetable's
 HOUR_S = 3600
 
 
@@ -61,7 +70,7 @@ def measure_day(city: City, cell: Cell, outcome: Outcome, visits: pa.Table) -> D
         after_last_bus=after_last_bus(city, cell, visits),
         denied_boardings=sum(denied),
         denied_by_hour=denied,
-        headway_cv=headway_cv(ratios),
+        headway_cv=headway_cv(headway_deviations(visits)),
         bunched_share=bunched_share(ratios),
         mean_load=float(leaving.mean()),
         full_share=float(np.mean(leaving >= _room(city, visits))),
@@ -83,21 +92,35 @@ def column(visits: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def headway_ratios(visits: pa.Table) -> Floats:
-    """The headway of each visit divided by its target headway.
+    """The headway of each visit divided by the one that the timetable makes expect.
 
     NaN at first stops, where the timetable decides, and if no bus or no trip came before.
     """
+    gap, _, expected = _headways(visits)
+    return gap / expected
+
+
+def headway_deviations(visits: pa.Table) -> Floats:
+    """How far the headway of each visit is from the planned one, as a share of the expected one."""
+    gap, planned, expected = _headways(visits)
+    return (gap - planned) / expected
+
+
+def _headways(visits: pa.Table) -> tuple[Floats, Floats, Floats]:
+    """The headway of each visit, and what the timetable plans and makes expect of it."""
     _, service = np.unique(column(visits, "service").astype(str), return_inverse=True)
     start_s, arrival_s = column(visits, "scheduled_start_s"), column(visits, "arrival_s")
     place = column(visits, "stop_sequence")
     order = np.lexsort((start_s, arrival_s, place, service))
-    gap = _steps(arrival_s[order], service[order] * (place.max() + 1) + place[order])
-    ratio = np.full(len(order), np.nan)
-    ratio[order] = gap
+    gap = np.full(len(order), np.nan)
+    gap[order] = _steps(arrival_s[order], service[order] * (place.max() + 1) + place[order])
+    gap[place == 0] = np.nan
     trips, trip = np.unique(np.stack([service, start_s]), axis=1, return_inverse=True)
-    ratio /= _steps(trips[1], trips[0])[trip.ravel()]
-    ratio[place == 0] = np.nan
-    return ratio
+    expected = np.full(trips.shape[1], np.nan)
+    for index in np.unique(trips[0]):
+        own = np.flatnonzero(trips[0] == index)
+        expected[own[1:]] = expected_s(trips[1, own].astype(float))
+    return gap, _steps(trips[1], trips[0])[trip.ravel()], expected[trip.ravel()]
 
 
 def _steps(values: npt.NDArray[Any], group: npt.NDArray[Any]) -> Floats:
@@ -105,18 +128,6 @@ def _steps(values: npt.NDArray[Any], group: npt.NDArray[Any]) -> Floats:
     steps = np.diff(values.astype(float), prepend=np.nan)
     steps[1:][np.diff(group) != 0] = np.nan
     return steps
-
-
-def headway_cv(ratios: Floats) -> float:
-    """The coefficient of variation of headways divided by target headways; ignores NaN."""
-    known = ratios[np.isfinite(ratios)]
-    return float(known.std() / known.mean()) if len(known) else 0.0
-
-
-def bunched_share(ratios: Floats) -> float:
-    """The share of bunched arrivals, from headways divided by target headways; ignores NaN."""
-    known = ratios[np.isfinite(ratios)]
-    return float(np.mean(known < BUNCHED)) if len(known) else 0.0
 
 
 @dataclass(frozen=True)
@@ -134,9 +145,9 @@ def regularity(city: City, arrivals_s: Ints) -> Regularity:
     Excess wait is the mean wait of people who come at random times minus the wait that the
     timetable implies, averaged over service-stops (except the first, where the timetable decides).
     """
-    first, (planned_s, _) = new_headways(city).first_visit, city.headway_targets()
-    ratios: list[Floats] = []
-    excess: list[Floats] = []
+    first, (plan_s, _) = new_headways(city).first_visit, city.headway_targets()
+    expected_of = expected_by_timetable_s(city)
+    ratios, deviations, excess = list[Floats](), list[Floats](), list[Floats]()
     for trips in city.trips_of:
         rows = [arrivals_s[first[trip] : first[trip + 1]] for trip in trips]
         if len(rows) < 2:
@@ -144,20 +155,38 @@ def regularity(city: City, arrivals_s: Ints) -> Regularity:
         arrived = np.where(np.array(rows) >= 0, rows, np.nan)[:, 1:]
         order = np.argsort(arrived, axis=0, kind="stable")
         gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
-        plan = planned_s[np.array(trips)][order][1:]
-        known = np.isfinite(gap) & (plan > 0)
+        plan, expected = (each[np.array(trips)][order][1:] for each in (plan_s, expected_of))
+        known = np.isfinite(gap) & (expected > 0)
+        ratios.append(gap[known] / expected[known])
+        deviations.append((gap[known] - plan[known]) / expected[known])
         gap, plan = np.where(known, gap, 0.0), np.where(known, plan, 0.0)
-        ratios.append(gap[known] / plan[known])
         served = (gap.sum(axis=0) > 0) & (plan.sum(axis=0) > 0)
-        excess.append(_random_wait(gap[:, served]) - _random_wait(plan[:, served]))
-    ratio, wait = np.concatenate([[], *ratios]), np.concatenate([[], *excess])
+        excess.append(random_wait_s(gap[:, served]) - random_wait_s(plan[:, served]))
+    ratio, deviation, wait = (np.concatenate([[], *each]) for each in (ratios, deviations, excess))
     excess_wait_s = float(wait.mean()) if len(wait) else 0.0
-    return Regularity(headway_cv(ratio), bunched_share(ratio), excess_wait_s)
+    return Regularity(headway_cv(deviation), bunched_share(ratio), excess_wait_s)
 
 
-def _random_wait(gap: Floats) -> Floats:
-    """Mean wait of someone who comes at a random time, for each column of headways."""
-    return np.asarray((gap**2).sum(axis=0) / (2.0 * gap.sum(axis=0)))
+def unended_trips(city: City, cell: Cell, outcome: Outcome) -> int:
+    """How many trips should have reached their last stop and did not, as happens in SUMO.
+
+    Trips that were cancelled or broke down, or whose vehicle was lost before, are not counted.
+    """
+    gone = max(int(cancelled_trips(city, cell).sum()), outcome.lost_trips or 0)
+    gone += sum(each.kind == BREAKDOWN for each in disruptions_of(city, cell))
+    return max(len(city.trips) - gone - outcome.trips_completed, 0)
+
+
+def unended_said(trips: int, unended: Sequence[int]) -> tuple[str, ...]:
+    """What a result must say of trips that did not reach their last stop, given their number on
+    each of its days.
+    """
+    days = sum(each > 0 for each in unended)
+    if not days:
+        return ()
+    many = f"{max(unended)} of {trips:,} trips did not reach the last stop before the day ended"
+    when = "" if len(unended) == 1 else f"on {days:,} of {len(unended):,} days up to "
+    return (f"{when}{many}; whoever was on board counts as not arrived",)
 
 
 def denied_by_hour(visits: pa.Table, horizon_s: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ readers can tell apart, and no meaning depends on colour alone.
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
+from evenline.city.clock import clock_text
 from evenline.city.model import City, Floats, Service, road_ways, streets_of_routes
+from evenline.control.regularity import BUNCHED
 from evenline.figures.measure import (
-    BUNCHED,
     column,
     headway_ratios,
     people_setting_out,
@@ -217,7 +220,7 @@ def demand_profile(city: City) -> Figure:
     )  # fmt: skip
     by_time.margins(y=0.14)
     by_time.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
-    _clock(by_time, bin_h * len(people))
+    _clock(by_time, bin_h * len(people), city)
     title = f"{city.name}: when {people.sum():,} people set out"
     often = "an hour" if bin_h == 1.0 else "a quarter of an hour"
     _label(by_time, LIGHT, title, "time of day (h:mm)", f"people in {often}")
@@ -289,10 +292,10 @@ def _name_stops(axes: Axes, city: City | None, service: str, theme: Theme) -> No
 
 
 def time_space_grid(visits: pa.Table, theme: Theme = LIGHT, city: City | None = None) -> Figure:
-    """Every service of a day in its own panel."""
+    """Every service of a day in its own panel; services without a stop visit have none."""
     services = list(dict.fromkeys(column(visits, "service").tolist()))
     columns = 2 if len(services) <= 6 else 3
-    rows = -(-len(services) // columns)
+    rows = max(1, -(-len(services) // columns))
     figure = _figure(5.2 * columns, 2.7 * rows + 0.5, theme)
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
     for axes in grid.flat[len(services) :]:
@@ -335,19 +338,14 @@ def _draw_trips(
     )  # fmt: skip
     axes.set_ylim(0, max(km, default=1.0) * 1.03)
     last_h = float(column(visits, "departure_s").max(initial=3600)) / 3600
-    begins_s = 0 if city is None or city.clock is None else city.clock.start_s
-    _clock(axes, last_h * 1.01, begins_s / 3600)
+    _clock(axes, last_h * 1.01, city)
 
 
-def _clock(axes: Axes, end_h: float, begins_h: float = 0.0) -> None:
-    """A time axis from the start of the day, in hours and minutes; the day begins at `begins_h`."""
+def _clock(axes: Axes, end_h: float, city: City | None) -> None:
+    """An axis of hours from the start of the day, with the city's time of day."""
     axes.set_xlim(0, end_h)
     axes.xaxis.set_major_locator(MultipleLocator(1.0 if end_h > 3 else 0.25))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: _hours_minutes(hour + begins_h)))
-
-
-def _hours_minutes(hour: float) -> str:
-    return f"{int(hour)}:{round(hour % 1 * 60):02d}"
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: clock_text(city, 3600 * hour)))
 
 
 def _trip_legend(theme: Theme, held: bool, dots: str = "held (area: how long)") -> list[Line2D]:
@@ -390,7 +388,9 @@ def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Fig
     return figure
 
 
-def waiting_through_day(curves: Mapping[str, Floats], bin_s: int, theme: Theme = LIGHT) -> Figure:
+def waiting_through_day(
+    city: City | None, curves: Mapping[str, Floats], bin_s: int, theme: Theme = LIGHT
+) -> Figure:
     """Mean number of people waiting at stops in each bin of the day, for each policy."""
     figure = _figure(5.8, 3.3, theme)
     axes = figure.add_subplot()
@@ -399,7 +399,7 @@ def waiting_through_day(curves: Mapping[str, Floats], bin_s: int, theme: Theme =
         axes.stairs(
             curve, edges, baseline=None, color=colour, linestyle=dash, linewidth=1.8, label=name
         )
-    _clock(axes, max(len(curve) for curve in curves.values()) * bin_s / 3600)
+    _clock(axes, max(len(curve) for curve in curves.values()) * bin_s / 3600, city)
     axes.set_ylim(bottom=0)
     _label(axes, theme, x="time of day (h:mm)", y="people waiting")
     _legend(figure, theme, axes.get_legend_handles_labels()[0])
@@ -412,7 +412,7 @@ def waiting_through_day(curves: Mapping[str, Floats], bin_s: int, theme: Theme =
 def png(figure: Figure, dpi: int = 130) -> bytes:
     """The figure as PNG."""
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
+    save(figure, out, format="png", dpi=dpi, metadata={"Software": None})
     return out.getvalue()
 
 
@@ -420,8 +420,16 @@ def svg(figure: Figure) -> bytes:
     """The figure as SVG, without external fonts and without a date."""
     out = io.BytesIO()
     with rc_context({"svg.fonttype": "path", "svg.hashsalt": "evenline"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        save(figure, out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()
+
+
+def save(figure: Figure, out: Path | io.BytesIO, **options: Any) -> None:
+    """Write a figure. A name from data with a `$` in it is a name, and no mathematics."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    with rc_context({"text.parse_math": False}):
+        figure.savefig(out, **options)
 
 
 def _figure(width_in: float, height_in: float, theme: Theme = LIGHT) -> Figure:

@@ -8,7 +8,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from evenline.city.clock import time_text
 from evenline.city.model import City, Floats
+from evenline.control.regularity import headway_cv, headways_of
 from evenline.figures.plots import LIGHT, png
 from evenline.records.audit import Compared
 from evenline.records.measures import line_of
@@ -23,7 +25,7 @@ def audit_pictures(city: City, days: Compared) -> dict[str, bytes]:
     """The three pictures of an audit, by name."""
     return {
         "time-space": png(time_space(city, days)),
-        "headways": png(along_the_line(city, days, headway_cv, "CV of headways")),
+        "headways": png(along_the_line(city, days, headway_cvs, "CV of headways")),
         "loads": png(along_the_line(city, days, mean_load, "people on board")),
     }
 
@@ -53,9 +55,7 @@ def time_space(city: City, days: Compared) -> Figure:
         own.set_title(f"{city.services[service].id}, {title}", loc="left")
         own.set_xlim(middle - SHOWN_H / 2, middle + SHOWN_H / 2)
         own.set_xlabel("time of day")
-        own.xaxis.set_major_formatter(
-            FuncFormatter(lambda hour, _: f"{int(hour)}:{round(hour % 1 * 60) % 60:02d}")
-        )
+        own.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: time_text(3600 * hour)))
     axes[0].set_ylabel("km along the route")
     return figure
 
@@ -73,13 +73,13 @@ def _draw(axes: Axes, city: City, service: int, driven: Driven, start_h: float) 
     axes.set_ylim(0, max(city.services[service].distance_m) / 1000 * 1.03)
 
 
-def headway_cv(driven: Driven, positions: int) -> Floats:
+def headway_cvs(driven: Driven, positions: int) -> Floats:
     """The coefficient of variation of a service's headways at each stop."""
-    found = np.full(positions, np.nan)
+    found, headways = np.full(positions, np.nan), headways_of(driven.time_s, driven.position)
     for position in range(positions):
-        gap = np.diff(np.sort(driven.time_s[driven.position == position]))
-        if len(gap) > 2:
-            found[position] = gap.std() / gap.mean()
+        deviation = headways.deviation[driven.position[headways.row] == position]
+        if len(deviation) > 2:
+            found[position] = headway_cv(deviation)
     return found
 
 

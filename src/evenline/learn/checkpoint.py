@@ -8,14 +8,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 from evenline.support.files import write_bytes
+
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
 
 
 def _names(tree: Any) -> list[str]:

@@ -7,14 +7,17 @@ that of the event after it.
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from evenline.control.action import NO_HOLD, action_of
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, prefix_features, slot_formulas
 from evenline.replay.store import Columns, Known, Store, event_formulas
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
+
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
 
 REWARD_SCALE = 1e-4
 

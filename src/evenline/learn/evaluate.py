@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from evenline.city.demand import Cell
@@ -18,8 +17,12 @@ from evenline.control.outcome import Outcome
 from evenline.learn.hurdle import deterministic, hurdle
 from evenline.learn.network import Params, actor_outputs
 from evenline.rules.chain import apply_chain, chain_code
+from evenline.support.extras import extra
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import Fleet
+
+with extra("train"):
+    import jax
 
 
 @partial(jax.jit, static_argnames="packed")

@@ -7,9 +7,13 @@ latent value of about 17. Nothing here is NaN or infinite, nor is any gradient, 
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from evenline.support.extras import extra
+
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
 
 NO_HOLD = -1.0
 CLIP = float(np.nextafter(np.float32(1.0), np.float32(0.0)))

@@ -6,15 +6,11 @@ never on the lane, so that branches of one seed continue with the same streams.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from evenline.learn import ratio as r
 from evenline.learn.data import (
     Days,
     Event,
@@ -26,11 +22,14 @@ from evenline.learn.data import (
     replay_batch,
 )
 from evenline.learn.hurdle import hurdle, sample
-from evenline.learn.network import Params, Size, actor_outputs
-from evenline.learn.schedule import Budget, Learner
+from evenline.learn.lineage import Lane
+from evenline.learn.network import actor_outputs
+from evenline.learn.plan import Size
+from evenline.learn.schedule import Budget
 from evenline.learn.updates import (
     ACTOR_BATCH,
     CRITIC_BATCH,
+    LOGGED,
     VALUE_SHARE,
     Learned,
     Metrics,
@@ -39,22 +38,14 @@ from evenline.learn.updates import (
     continue_update,
     iql_update,
 )
+from evenline.support.extras import extra
+
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
 
 # Numbers that keep the random streams of one seed apart.
-INIT, OFFLINE, ACT, UPDATE, DIAGNOSE, HELD_OUT = range(6)
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One learner with one seed."""
-
-    learner: Learner
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """The name of the lane in files."""
-        return f"{self.learner.name}-{self.seed}"
+INIT, OFFLINE, ACT, UPDATE = range(4)
 
 
 def stream(seed: jax.Array, purpose: int, number: Any = 0) -> jax.Array:
@@ -108,11 +99,6 @@ def begin_lanes(seeds: Sequence[int], size: Size) -> Learned:
     return _joined([begin(stream(jnp.uint32(seed), INIT), size) for seed in seeds])  # type: ignore[no-any-return]
 
 
-def new_ratios(seeds: Sequence[int]) -> r.Ratio:
-    """New classifiers, one pair per seed."""
-    return _joined([r.new_ratio(stream(jnp.uint32(seed), DIAGNOSE)) for seed in seeds])  # type: ignore[no-any-return]
-
-
 @partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("learned",))
 def iql_steps(
     learned: Learned,
@@ -139,19 +125,6 @@ def iql_steps(
 def _act(learned: Learned, seed: jax.Array, n: jax.Array, state: jax.Array, packed: bool) -> Any:
     outputs = actor_outputs(learned.actor, state[None], packed)
     return sample(hurdle(outputs), stream(seed, ACT, n))[0]
-
-
-@partial(jax.jit, static_argnames="packed")
-def sample_actions(
-    actor: Params, seeds: jax.Array, n: jax.Array, states: jax.Array, packed: bool
-) -> jax.Array:
-    """Actions of each lane's actor in its own states, for days that are not used for learning."""
-
-    def lane(actor: Params, seed: jax.Array, n: jax.Array, state: jax.Array) -> jax.Array:
-        return sample(hurdle(actor_outputs(actor, state, packed)), stream(seed, HELD_OUT, n))
-
-    numbers = jnp.broadcast_to(n, seeds.shape)
-    return over_lanes(lane, packed)(actor, seeds, numbers, states)  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, static_argnames="packed", donate_argnames=("days",))
@@ -194,17 +167,17 @@ def learn(
 
     def lane(learned: Learned, days: Days, seed: jax.Array, n: jax.Array, rates: Rates) -> Any:
         rows_key, noise = jax.random.split(stream(seed, UPDATE, n))
-        half = CRITIC_BATCH // 2
         keys = jax.random.split(rows_key)
-        logged = jax.random.randint(keys[0], (half,), 0, replay.rows)
+        logged = jax.random.randint(keys[0], (LOGGED,), 0, replay.rows)
         seen = jax.random.randint(keys[1], (CRITIC_BATCH + ACTOR_BATCH,), 0, n + 1)
         offline = replay_batch(replay, logged)
         online = days_batch(days, seen[:CRITIC_BATCH])
         # A learner without a replay fills its half with more of its own days.
+        own = CRITIC_BATCH - LOGGED
         first = jax.tree.map(
-            lambda a, b: jnp.where(rates.value_share > 0, a, b[half:]), offline, online
+            lambda a, b: jnp.where(rates.value_share > 0, a, b[own:]), offline, online
         )
-        batch = concatenate(first, jax.tree.map(lambda leaf: leaf[:half], online))
+        batch = concatenate(first, jax.tree.map(lambda leaf: leaf[:own], online))
         simulated = days.state[seen[CRITIC_BATCH:]]
         return continue_update(learned, batch, simulated, rates, noise, packed)
 
@@ -212,33 +185,6 @@ def learn(
     return over_lanes(lane, packed)(  # type: ignore[no-any-return]
         learned, days, seeds, numbers, rates
     )
-
-
-@partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("ratio",))
-def diagnose(
-    ratio: r.Ratio,
-    days: Days,
-    replay: Replay,
-    logged_rows: jax.Array,
-    seeds: jax.Array,
-    first: jax.Array,
-    events: jax.Array,
-    count: int,
-    packed: bool,
-) -> r.Ratio:
-    """Make `count` steps of the domain classifiers, on the training part of both sides."""
-
-    def lane(ratio: r.Ratio, days: Days, seed: jax.Array, number: jax.Array) -> r.Ratio:
-        a, b = jax.random.split(stream(seed, DIAGNOSE, number))
-        rows = logged_rows[jax.random.randint(a, (r.BATCH,), 0, len(logged_rows))]
-        seen = jax.random.randint(b, (r.BATCH,), 0, events)
-        return r.ratio_update(ratio, replay_batch(replay, rows), days_batch(days, seen))
-
-    def step(ratio: r.Ratio, number: jax.Array) -> tuple[r.Ratio, None]:
-        numbers = jnp.broadcast_to(number, seeds.shape)
-        return over_lanes(lane, packed)(ratio, days, seeds, numbers), None
-
-    return jax.lax.scan(step, ratio, first + jnp.arange(count))[0]
 
 
 def set_anchor(learned: Learned, chosen: jax.Array) -> Learned:
@@ -259,28 +205,6 @@ def rates_at(lanes: Sequence[Lane], event: int) -> Rates:
     ]
     columns: list[Any] = [np.array(column, np.float32) for column in zip(*rows, strict=True)]
     return Rates(*columns)
-
-
-def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
-    """For each lane, the first lane that is identical up to an event: they share one trunk."""
-
-    def story(lane: Lane) -> tuple[Any, ...]:
-        learner = lane.learner
-        rates = tuple(learner.rate(event) for event in range(0, events + 1, max(1, events // 200)))
-        frozen = learner.actor_from >= events  # then neither ramp nor anchor has started
-        early = (
-            () if frozen else (learner.actor_from, learner.ramp, learner.taper, learner.proximal)
-        )
-        return (
-            lane.seed,
-            learner.replay,
-            min(learner.temperature_from, events),
-            rates,
-            early,
-        )
-
-    stories = [story(lane) for lane in lanes]
-    return [stories.index(one) for one in stories]
 
 
 def new_lane_days(lanes: int, budget: Budget) -> Days:

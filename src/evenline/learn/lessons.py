@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -25,19 +23,25 @@ from evenline.control.state import CANONICAL_WIDTH
 from evenline.learn.hurdle import hurdle
 from evenline.learn.lanes import stream
 from evenline.learn.network import Params, actor_outputs
+from evenline.learn.plan import LESSON_ROUNDS
 from evenline.learn.updates import ADAM, RATE, adam
 from evenline.policies.actor import actor_of
 from evenline.policies.lookahead import LOOKAHEAD, Lookahead, forecast_of, forecast_tables
 from evenline.rules.chain import apply_chain, chain_code
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 from evenline.support.progress import progress_bar
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import Fleet
 
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
+
 STEP_S = 5.0
 GRID_S = tuple(np.arange(0.0, MAX_HOLD_S + STEP_S / 2, STEP_S).tolist())
 COST_UNIT = 1e4
-ROUNDS, UPDATES = 5, 6_000
+UPDATES = 6_000
 BATCH = 1_024
 LATENT_LIMIT, LEASH = 5.0, 0.01  # a duration from 0.4 to 59.6 s
 DECAY = 0.3  # of all updates, at the end: the rate falls to nothing
@@ -174,7 +178,7 @@ def teach(
     calibration: Calibration,
     cells: Sequence[Cell],
     seed: int,
-    rounds: int = ROUNDS,
+    rounds: int = LESSON_ROUNDS,
     updates: int = UPDATES,
     batch: int = BATCH,
     packed: bool = True,

@@ -5,34 +5,21 @@ same features in two ways: over all sixteen slots of every state (fast on a GPU)
 active slots (fast on a CPU). Inactive slots have no effect.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
+from evenline.learn.plan import Size
+from evenline.support.extras import extra
+
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
 
 Params = dict[str, jax.Array]
 VIEWS = 5
 SLOTS_A_STATE = 2.5  # active slots per state that we allocate, on average over a batch
 FIRST_GATE = 0.35  # share of positive holds before learning
 FIRST_HOLD_S = 10.0  # their median
-
-
-@dataclass(frozen=True)
-class Size:
-    """Widths of the network; the defaults are the paper's."""
-
-    services: int
-    slot: int = 128
-    fused: int = 256
-    hidden: int = 256
-
-    @property
-    def slot_input(self) -> int:
-        """Active flag, eleven features, prior action, service, status (2), relative position."""
-        return SLOT - 1 + self.services + 3
 
 
 def linear(key: jax.Array, name: str, width_in: int, width_out: int, gain: float = 2.0) -> Params:

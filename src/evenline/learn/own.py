@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenline.learn.run import write_actor
+from evenline.learn.plan import write_actor
 from evenline.learn.schedule import LEARNERS, TAUGHT
 from evenline.policies.actor import check_tensors
 from evenline.replay.store import Store
@@ -63,4 +63,4 @@ def train_own(
             check_tensors(tensors, len(opened.city.services))
         except InputError as error:
             raise InputError(f"{learner}, seed {seed}: {error}") from None
-        write_actor(path, tensors)  # type: ignore[arg-type]
+        write_actor(path, tensors)

@@ -4,9 +4,10 @@
     metrics.parquet  a row every hundred updates of every lane
     iql, branch, end the whole state after and during each phase, sealed: enough to continue to
                      the same bits on the same device; learners of one seed part at the branch
-    actors/          actors at fixed events, and at the end: <learner>-<seed>.safetensors
+    actors/          actors at fixed events, and at the end: <learner>-<seed>.safetensors;
+                     rounded to bfloat16
+    rounding.json    what the rounding changes about holds
     events/          the same for TensorBoard
-    ratio.json       the domain-ratio diagnostic
     curve.json       generalized time of the actors on fresh days of the fast world
 
 Phases: IQL for each seed, then simulated days. A kill loses only the work since the last
@@ -17,18 +18,14 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Meta
-from safetensors.numpy import save
 
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
@@ -43,67 +40,28 @@ from evenline.learn.data import (
     resident,
 )
 from evenline.learn.lessons import teach
-from evenline.learn.network import Params, Size, init_actor
-from evenline.learn.schedule import Budget, Learner, check_chain, check_schedule
+from evenline.learn.network import init_actor
+from evenline.learn.plan import IQL_CHUNK, Config, Plan, check_plan, write_actor
 from evenline.learn.updates import Learned
 from evenline.replay.sealed import Manifest
 from evenline.replay.store import Store
 from evenline.support.errors import InputError, choice
-from evenline.support.files import to_json, write_bytes, write_table, write_text
+from evenline.support.extras import extra
+from evenline.support.files import to_json, write_table, write_text
 from evenline.support.progress import progress_bar
 from evenline.support.records import (
-    Positive,
-    Record,
-    Seconds,
-    Sha256,
-    Word,
-    plain,
     read_record,
 )
 from evenline.worlds.calibration import Calibration, calibration_digest
 
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
+
 OFFLINE = "iql.safetensors"
-IQL_CHUNK = 100
 # Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
 # Without the second flag, the choice of kernels, and with it the last bits, depends on chance.
 GPU_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
-TrainingSeed = Annotated[int, Meta(ge=0, lt=2**32)]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The plan of a training run."""
-
-    learners: tuple[Learner, ...]
-    seeds: tuple[TrainingSeed, ...]
-    budget: Budget = field(default_factory=Budget)
-    slot: Positive = 128
-    fused: Positive = 256
-    hidden: Positive = 256
-    diagnostic: bool = True
-    centred: bool = False  # rewards: see `centre`
-    chain: Word = "raw"  # behind which lessons are taken
-    checkpoint_s: Seconds = 120.0
-
-    def size(self, city: City) -> Size:
-        """The widths of the network for a city."""
-        return Size(len(city.services), self.slot, self.fused, self.hidden)
-
-
-class Config(Record):
-    """The content of `config.json`: the settings, and the hashes of the training data."""
-
-    city: Sha256
-    replay: Sha256 | None  # None: lessons need no replay
-    calibration: Sha256
-    device: Word
-    plan: Plan
-
-    def as_json(self) -> str:
-        """The record of a plan; the interval of checkpoints is not part of it."""
-        found = plain(self)
-        found["plan"].pop("checkpoint_s", None)
-        return to_json(found)
 
 
 def replay_digest(manifest: Manifest) -> str:
@@ -120,23 +78,6 @@ def chosen_device(name: str) -> jax.Device:
     except RuntimeError:
         there = sorted({device.platform for device in jax.devices()})
         raise InputError(f"device {name!r} is not available; choose {choice(there)}") from None
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a training seed that the random streams cannot use."""
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed {seed}: must be from 0 to {2**32 - 1}")
-
-
-def check_plan(plan: Plan) -> None:
-    """Refuse a plan that cannot be trained, before any work."""
-    for seed in plan.seeds:
-        check_seed(seed)
-    if not plan.seeds or len(set(plan.seeds)) != len(plan.seeds):
-        raise InputError(f"seeds {list(plan.seeds)}: give at least one seed, and none twice")
-    for learner in plan.learners:
-        check_schedule(learner, plan.budget)
-        check_chain(learner.name, learner.lessons, plan.chain)
 
 
 class Run:
@@ -239,15 +180,6 @@ class Run:
 
     # -- phase two --------------------------------------------------------------------------------
 
-    def lanes(self) -> list[ln.Lane]:
-        """The lanes that continue in the simulator."""
-        return [
-            ln.Lane(learner, seed)
-            for learner in self.plan.learners
-            if learner.continues
-            for seed in self.plan.seeds
-        ]
-
     def taught(self) -> None:
         """Train the learners that take lessons, one seed after another; keep existing actors."""
         for learner in self.plan.learners:
@@ -334,9 +266,3 @@ def training_cell(seed: int, episode: int) -> Cell:
     block = int(rng.integers(purpose.blocks))
     level = DEMAND_LEVELS[int(rng.integers(len(DEMAND_LEVELS)))]
     return Cell(purpose.sumo_seed + block, purpose.demand_seed + block, level)
-
-
-def write_actor(path: Path, actor: Params) -> None:
-    """An actor's tensors, in the form of a policy bundle."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, save({name: np.asarray(value) for name, value in actor.items()}))

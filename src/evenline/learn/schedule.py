@@ -59,8 +59,6 @@ class Budget:
     iql_updates: Whole = 50_000
     warmup_events: Whole = 5_000
     events: Whole = 25_000
-    ratio_pretraining: Whole = 1_000
-    ratio_every: Positive = 4
     lesson_updates: Positive = 6_000  # of each round of lessons
 
     @property

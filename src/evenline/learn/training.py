@@ -2,32 +2,42 @@
 actor.
 """
 
+import os
+import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from safetensors.numpy import load_file
 
 from evenline.city.cells import PURPOSES
 from evenline.city.model import City
 from evenline.learn.evaluate import evaluate
+from evenline.learn.lineage import lanes_of
+from evenline.learn.network import Params
 from evenline.learn.online import continued, rehearse
-from evenline.learn.run import Plan, Run, chosen_device, write_actor
+from evenline.learn.plan import CURVE_BLOCKS, Plan, rounded_actor, write_actor
+from evenline.learn.run import Run, chosen_device
 from evenline.learn.schedule import FINAL, Budget, scaled
+from evenline.policies.actor import actor_of
 from evenline.replay.store import Store
 from evenline.rules.policy import BEHAVIOURS
+from evenline.support.extras import extra
 from evenline.support.files import to_json, write_text
+from evenline.support.tensors import read_tensors
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld
 
-CURVE_BLOCKS = 3
+with extra("train"):
+    import jax
+
+ROUNDING_STATES = 4_096
 
 
 def train(
@@ -47,8 +57,9 @@ def train(
         run = Run(folder, plan, city, calibration, store, chosen)
         seconds: dict[str, float] = {}
         summary: dict[str, Any] = {"seconds": seconds, "mean_return": run.mean_return}
+        summary["made_with"] = made_with(chosen)
         if any(not learner.lessons for learner in plan.learners):
-            summary |= _papers_phases(run, seconds)
+            _papers_phases(run, seconds)
         began = time.monotonic()
         run.taught()
         seconds["lessons"] = time.monotonic() - began
@@ -58,7 +69,17 @@ def train(
     return summary
 
 
-def _papers_phases(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
+def made_with(device: jax.Device) -> dict[str, Any]:
+    """What the bits of a training depend on, beside its settings and our source."""
+    versions = {name: version(name) for name in ("jax", "jaxlib", "optax", "numpy")}
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text().splitlines() if known.exists() else []
+    models = {line.partition(": ")[2] for line in lines if line.startswith("model name")}
+    cpu = ", ".join(sorted(models)) or platform.processor()
+    return versions | {"device": device.device_kind, "cpu": cpu, "threads": os.cpu_count()}
+
+
+def _papers_phases(run: Run, seconds: dict[str, float]) -> None:
     """IQL, then the continuation of the learners that have one; write their actors."""
     began = time.monotonic()
     with _compiling_beside(run) as compiled:
@@ -67,22 +88,42 @@ def _papers_phases(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
         seconds["iql"] = time.monotonic() - began
         compiled()
         seconds["compiling"] = time.monotonic() - began - seconds["iql"]
+    final: dict[str, Params] = {}
     for group, learned in zip(run.groups(run.plan.seeds), offline, strict=True):
         host = jax.device_get(learned.actor)
         for j, seed in enumerate(group):
-            actor = {name: value[j] for name, value in host.items()}
-            write_actor(run.folder / "actors" / f"iql-{seed}.safetensors", actor)
-    found: dict[str, Any] = {}
-    if run.lanes():
+            final[f"iql-{seed}"] = {name: value[j] for name, value in host.items()}
+            write_actor(run.folder / "actors" / f"iql-{seed}.safetensors", final[f"iql-{seed}"])
+    if lanes_of(run.plan):
         began = time.monotonic()
         online = continued(run, offline)
         seconds["continuation"] = time.monotonic() - began
         online.export()
-        if run.plan.diagnostic:
-            found["ratio"] = online.assess()
-            write_text(run.folder / "ratio.json", to_json(found["ratio"]))
+        final |= online.actors()
     run.write_metrics()
-    return found
+    effects = rounding_effects(final, run.store, len(run.city.services))
+    write_text(run.folder / "rounding.json", to_json(effects))
+
+
+def rounding_effects(
+    actors: Mapping[str, Params], store: Store, services: int
+) -> dict[str, dict[str, float]]:
+    """What rounding changes about each actor's proposals, in states spread over the replay."""
+    rows = np.unique(np.linspace(0, len(store) - 1, ROUNDING_STATES).astype(np.intp))
+    states = store.canonical(rows)
+    effects = {}
+    for name, actor in actors.items():
+        exact_s, rounded_s = (
+            actor_of(tensors, services).proposals_s(states)
+            for tensors in ({n: np.asarray(t) for n, t in actor.items()}, rounded_actor(actor))
+        )
+        change_s = np.abs(rounded_s - exact_s)
+        effects[name] = {
+            "gates_changed": float(np.mean((rounded_s > 0) != (exact_s > 0))),
+            "mean_change_s": float(change_s.mean()),
+            "p99_change_s": float(np.quantile(change_s, 0.99)),
+        }
+    return effects
 
 
 @contextmanager
@@ -92,7 +133,7 @@ def _compiling_beside(run: Run) -> Iterator[Callable[[], None]]:
 
     This only saves time; an error here will occur again, and be reported, when the program is used.
     """
-    if run.packed or not run.lanes() or run.offline_updates() == run.plan.budget.iql_updates:
+    if run.packed or not lanes_of(run.plan) or run.offline_updates() == run.plan.budget.iql_updates:
         yield lambda: None
         return
     stop = threading.Event()
@@ -144,7 +185,7 @@ def learning_curve(
     named = {path.stem.split("-")[0] for path in paths if "-at-" in path.stem}
     shown = FINAL if FINAL in named else min(named, default="")
     paths = [p for p in paths if "-at-" not in p.stem or p.stem.startswith(f"{shown}-")]
-    actors: list[Any] = [load_file(path) for path in paths]
+    actors: list[Any] = [read_tensors(path) for path in paths]
     outcomes: list[Any] = [None] * len(actors)
     for group in _of_one_size(actors):
         found_here = evaluate(city, calibration, [actors[i] for i in group], cells, packed, chain)

@@ -7,15 +7,10 @@ Q, how often the weight or the Huber loss saturates, the gate, the temperature.
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-import optax
-
 from evenline.learn.data import Transitions
 from evenline.learn.hurdle import branches, entropy, expect, hurdle, log_density
 from evenline.learn.network import (
     Params,
-    Size,
     actor_outputs,
     critic_values,
     encode,
@@ -24,6 +19,13 @@ from evenline.learn.network import (
     init_value,
     state_value,
 )
+from evenline.learn.plan import Size
+from evenline.support.extras import extra
+
+with extra("train"):
+    import jax
+    import jax.numpy as jnp
+    import optax
 
 EXPECTILE = 0.7
 ADVANTAGE_SCALE = 3.0
@@ -34,6 +36,7 @@ VALUE_SHARE = 0.1  # weight of the fixed IQL value in the bootstrap
 HUBER = 1.0
 TARGET_ENTROPY = 0.0
 CRITIC_BATCH = 256
+LOGGED = CRITIC_BATCH // 2  # of them from the replay
 ACTOR_BATCH = 128
 
 ADAM = optax.scale_by_adam()

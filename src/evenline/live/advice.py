@@ -19,6 +19,8 @@ from evenline.control.event import (
     HEADWAY_BEHIND,
     ON_BOARD,
     STOP,
+    TARGET_AHEAD,
+    TARGET_BEHIND,
     TIME,
     Array,
     Batch,
@@ -103,18 +105,10 @@ class Controller:
         alone = Batch(second, np.array([trip], np.int32), raw[None])
         return self._allowed_s(trip, raw, float(self.policy.decide(alone).holds_s[0]))
 
-    def drives_on(self, trip: int, raw: Array) -> None:
-        """A hold that was proposed is not advised: the forecast must not count on it."""
-        if isinstance(self.policy, Lookahead):
-            self.policy.change(trip, raw, 0.0)
-
-    def recall(self, now_s: float, trip: int, raw: Array, noted_s: float) -> None:
-        """Follow a decision that was made before a restart."""
-        batch = self._batch(now_s, [trip], raw[None])
-        if isinstance(self.policy, Lookahead):
-            self.policy.follow(batch)
-            self.policy.costs(trip, raw)
-            self.policy.note(trip, raw, noted_s)
+    def settle(self, trip: int, raw: Array, kept_s: float, advised_s: float) -> None:
+        """Let the forecast count on the hold that is advised, not on the one of the answer."""
+        if kept_s != advised_s and isinstance(self.policy, Lookahead):
+            self.policy.change(trip, raw, advised_s)
 
 
 @dataclass
@@ -143,15 +137,30 @@ def rounded_until(leaves_s: float, hold_s: float, step_s: float) -> float:
     return step_s * round((leaves_s + hold_s) / step_s)
 
 
+def gap_ahead_is_wide(raw: Array) -> bool:
+    """Whether the bus ahead is already as far away as it should be."""
+    return bool(raw[BUS_AHEAD] and 0 < raw[TARGET_AHEAD] <= raw[HEADWAY_AHEAD])
+
+
+def has_reason(raw: Array) -> bool:
+    """Whether a dispatcher can see why a bus is held: it is close to the bus ahead, or the gap
+    behind is the wider one, as it is or, before the next bus has set out, as it is planned.
+    """
+    behind_s = raw[HEADWAY_BEHIND] if raw[BUS_BEHIND] else raw[TARGET_BEHIND]
+    return bool(not gap_ahead_is_wide(raw) or behind_s > raw[HEADWAY_AHEAD])
+
+
 def reason_of(raw: Array, hold_s: float, caught: float) -> str:
     """Why a bus is held, in one line: headways without and with the hold, and people."""
-    parts = []
+    parts = ["the wider gap is behind it"] if gap_ahead_is_wide(raw) else []
     if raw[BUS_AHEAD]:
         ahead_s = raw[HEADWAY_AHEAD]
         parts.append(f"bus ahead {_minutes(ahead_s)} → {_minutes(ahead_s + hold_s)}")
     if raw[BUS_BEHIND]:
         behind_s = raw[HEADWAY_BEHIND]
         parts.append(f"bus behind {_minutes(behind_s)} → {_minutes(max(behind_s - hold_s, 0.0))}")
+    elif gap_ahead_is_wide(raw):
+        parts.append(f"next bus planned {_minutes(raw[TARGET_BEHIND])} behind")
     parts.append(f"{raw[ON_BOARD]:.0f} on board wait {hold_s:.0f} s")
     parts.append(f"{caught:.0f} more catch it")
     return "; ".join(parts)

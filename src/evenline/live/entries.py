@@ -1,23 +1,31 @@
-"""The entries of a shadow's log: what it saw, what it advised, what people answered.
+"""The entries of a shadow's log: what it heard and saw, what it advised, what people answered.
 
 A log is a list of these, each with the hash of the one before it (`evenline.live.log`). Times are
-seconds of the city's day.
+seconds of the city's day. Everything that follows from a poll stands between the entry of what was
+heard and the entry of the poll, so a shadow that begins again knows the polls that it followed
+whole, and hears them again.
 """
 
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from evenline.city.model import City, Trip
 from evenline.city.tables import digest
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import SERVICE, STOP, TIME
+from evenline.live.feed import MOST_BYTES, Snapshot, checked_snapshot
 from evenline.live.log import Linked
 from evenline.support.errors import InputError
 from evenline.support.records import Line, Number, Positive, Seconds, Sha256, Share, Whole, Word
 
-FORMAT = "evenline-shadow-1"
+FORMAT = "evenline-shadow-2"
+READ = ("evenline-shadow-1", FORMAT)  # the first one does not say what was heard
+MOST_UNPACKED = 4 * MOST_BYTES  # of a snapshot as JSON
+_JSON = msgspec.json.Encoder(order="deterministic")
 Answered = Literal["accepted", "rejected", "withdrawn", "done"]
 Second = Annotated[float, Meta(ge=-1e9, le=1e9)]  # of the city's day
 Raw = Annotated[tuple[Number, ...], Meta(min_length=16, max_length=16)]
@@ -33,6 +41,37 @@ class Begun(Linked, kw_only=True, tag="begun", tag_field="kind"):
     policy_sha256: Sha256
     lines: tuple[Line, ...]
     notes: tuple[Line, ...] = ()
+
+
+class HeardEntry(Linked, kw_only=True, tag="heard", tag_field="kind"):
+    """What a poll heard; first of the entries of a poll, of which `PollEntry` is the last.
+
+    `moment_s` is the moment of the poll since 1970, `behind` counts polls in a row from a clock far
+    behind, `packed` is what a later poll depends on of the feed's answer, if there was one.
+    """
+
+    at_s: Second
+    moment_s: Number
+    behind: Whole
+    packed: bytes | UnsetType = UNSET
+
+
+def packed(snapshot: Snapshot) -> bytes:
+    """A snapshot as JSON, compressed."""
+    return zlib.compress(_JSON.encode(snapshot), 1)
+
+
+def unpacked(content: bytes) -> Snapshot:
+    """The same snapshot, or an `InputError`."""
+    unpack = zlib.decompressobj()
+    try:
+        plain = unpack.decompress(content, MOST_UNPACKED)
+        snapshot = msgspec.json.decode(plain, type=Snapshot)
+    except (zlib.error, msgspec.MsgspecError, RecursionError) as error:
+        raise InputError(f"packed: cannot be read ({error})") from None
+    if not (unpack.eof and checked_snapshot(snapshot)):
+        raise InputError("packed: is not what a feed can say")
+    return snapshot
 
 
 class PollEntry(Linked, kw_only=True, tag="poll", tag_field="kind"):
@@ -65,7 +104,8 @@ class EventEntry(Linked, kw_only=True, tag="event", tag_field="kind"):
 class AskedEntry(Linked, kw_only=True, tag="asked", tag_field="kind"):
     """A decision of the policy: the event that it saw and the hold that it proposed.
 
-    `expected_s` is when the bus was expected at the stop, `feed_s` when the feed expected it.
+    `expected_s` is when the bus was expected at the stop, `feed_s` when the feed expected it, `may`
+    whether a hold could have been advised.
     """
 
     now_s: Second
@@ -78,6 +118,7 @@ class AskedEntry(Linked, kw_only=True, tag="asked", tag_field="kind"):
     sure: Share
     feed_s: Second | UnsetType = UNSET
     saves_s: Number | UnsetType = UNSET
+    may: bool = True
 
 
 class AdviceEntry(Linked, kw_only=True, tag="advice", tag_field="kind"):
@@ -110,7 +151,9 @@ class LineEntry(Linked, kw_only=True, tag="line", tag_field="kind"):
     on: bool
 
 
-Entry = Begun | PollEntry | EventEntry | AskedEntry | AdviceEntry | AnswerEntry | LineEntry
+Entry = (
+    Begun | HeardEntry | PollEntry | EventEntry | AskedEntry | AdviceEntry | AnswerEntry | LineEntry
+)
 
 
 def checked(entries: Iterable[Entry], city: City) -> Iterator[Entry]:
@@ -119,7 +162,7 @@ def checked(entries: Iterable[Entry], city: City) -> Iterator[Entry]:
     begun, advised = False, 0
     for entry in entries:
         if isinstance(entry, Begun):
-            if entry.format != FORMAT:
+            if entry.format not in READ:
                 raise InputError(f"format {entry.format!r} is not {FORMAT!r}")
             if entry.city != own:
                 raise InputError(f"is the log of another city than {city.name}")

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from evenline.city.importers.timetable import EARTH_M
 from evenline.city.model import City, Clock, Origin
+from evenline.importing.timetable import EARTH_M
 from evenline.support.errors import InputError
 
 NOWHERE = Origin(45.0, 0.0)

@@ -1,7 +1,8 @@
 """An append-only file of JSON lines, each with the hash of the line before it.
 
 Lines are durable when `sync` returns. A kill leaves whole lines and at most one torn one, which is
-cut off when the file is opened again. A line that was changed, removed or put in later is found.
+cut off when the file is opened again, as is a group of lines that has a first but no last one. A
+line that was changed, removed or put in later is found.
 """
 
 import fcntl
@@ -14,11 +15,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from evenline.support.errors import InputError
-from evenline.support.files import from_json, sync_folder
+from evenline.support.files import from_json, refuse_special, sync_folder
 from evenline.support.records import Record, Sha256, convert
 
 FIRST = "0" * 64
-MOST_LINE = 2**20
+MOST_LINE = 2**25
 T = TypeVar("T")
 
 
@@ -33,6 +34,7 @@ def read_log(path: Path, kind: Any, torn: bool = False) -> Iterator[tuple[bytes,
     out.
     """
     before = FIRST
+    refuse_special(path)
     try:
         file = path.open("rb")
     except OSError as error:
@@ -58,22 +60,35 @@ def read_log(path: Path, kind: Any, torn: bool = False) -> Iterator[tuple[bytes,
 
 
 class Log(Generic[T]):
-    """A log that is open for more entries; one process at a time."""
+    """A log that is open for more entries; one process at a time.
+
+    An entry of the type `opens` begins a group that one of the type `closes` ends.
+    """
 
     entries: list[T]  # what it contained when it was opened
 
-    def __init__(self, path: Path, kind: Any) -> None:
+    def __init__(
+        self, path: Path, kind: Any, opens: type | None = None, closes: type | None = None
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.entries = path, []
         self._waiting: list[bytes] = []
         self._previous, size = FIRST, 0
+        group: tuple[str, int, int] | None = None  # the state before a group that is not whole
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for line, entry in read_log(path, kind, torn=True):
+                if opens is not None and isinstance(entry, opens):
+                    group = self._previous, size, len(self.entries)
+                elif closes is not None and isinstance(entry, closes):
+                    group = None
                 self._previous = hashlib.sha256(line).hexdigest()
                 size += len(line)
                 self.entries.append(entry)
+            if group is not None:
+                self._previous, size, whole = group
+                del self.entries[whole:]
             os.ftruncate(self._file, size)
             os.lseek(self._file, size, os.SEEK_SET)
             os.fsync(self._file)

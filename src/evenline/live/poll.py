@@ -26,6 +26,7 @@ LEAST_EVERY_S = 1.0
 MOST_WAIT_S = 300.0
 TIMEOUT_S = 10.0
 CHUNK = 2**16
+MOST_MEMBERS = 1_000  # of a gzip stream
 
 
 class _SameHost(urllib.request.HTTPRedirectHandler):
@@ -88,6 +89,31 @@ def _opener(watched: _Watched) -> urllib.request.OpenerDirector:
     ):
         opener.add_handler(handler)
     return opener
+
+
+class _Unzip:
+    """Unpacks a gzip stream of one member or more, piece by piece."""
+
+    def __init__(self) -> None:
+        self._member, self._members = zlib.decompressobj(wbits=31), 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether the last member has come to its end."""
+        return self._member.eof
+
+    def more(self, content: bytes, most: int) -> bytes:
+        """What a piece contains, as far as it is not more than `most` bytes."""
+        parts: list[bytes] = []
+        while content and most > 0:
+            if self._member.eof:
+                self._member, self._members = zlib.decompressobj(wbits=31), self._members + 1
+                if self._members > MOST_MEMBERS:
+                    raise zlib.error(f"gzip stream of over {MOST_MEMBERS:,} members")
+            parts.append(self._member.decompress(content, most))
+            most -= len(parts[-1])
+            content = self._member.unused_data
+        return b"".join(parts)
 
 
 @dataclass
@@ -167,20 +193,21 @@ class Poller:
     def _body(self, response: Any, deadline: float) -> bytes:
         """Read an answer in pieces, and stop when it is too long or takes too long."""
         packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
-        unpack = zlib.decompressobj(wbits=31) if packed else None
+        unpack = _Unzip() if packed else None
         parts: list[bytes] = []
-        size = 0
+        size = came = 0
         while chunk := response.read1(CHUNK):
+            came += len(chunk)
             if unpack is not None:
-                chunk = unpack.decompress(chunk, self.most_bytes - size + 1)
+                chunk = unpack.more(chunk, self.most_bytes - size + 1)
             parts.append(chunk)
             size += len(chunk)
-            if size > self.most_bytes:
+            if max(size, came) > self.most_bytes:
                 raise FeedError(f"{self.url}: the answer has over {self.most_bytes:,} bytes")
             if time.monotonic() > deadline:
                 break
         if time.monotonic() > deadline:  # also if the timer has ended it
             raise FeedError(f"{self.url}: the answer took over {self.timeout_s:g} s")
-        if not size or response.length:
+        if not size or response.length or not (unpack is None or unpack.whole):
             raise FeedError(f"{self.url}: the answer ended early")
         return b"".join(parts)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -171,14 +172,23 @@ def record(
     return kept
 
 
-def later(polls: Iterator[Polled], moment_s: float) -> Iterator[Polled]:
-    """The answers after a moment: a shadow that goes on has seen those before."""
-    return (polled for polled in polls if polled.at_s > moment_s)
+def unheard(play: Callable[[], Iterator[Polled]], heard: int, last_s: float) -> Iterator[Polled]:
+    """The answers of a recording that a shadow has not heard: it heard so many, the last one at
+    `last_s`. If that was another recording, those that are later.
+    """
+    polls = play()
+    for polled in islice(polls, heard - 1, heard) if heard else ():
+        if polled.at_s == last_s:
+            return polls
+    return (polled for polled in play() if polled.at_s > last_s) if heard else polls
 
 
-def with_silence(polls: Iterator[Polled], every_s: float) -> Iterator[Polled]:
-    """The same answers, with the time that passes where a recording has none."""
-    last_s: float | None = None
+def with_silence(
+    polls: Iterator[Polled], every_s: float, last_s: float | None = None
+) -> Iterator[Polled]:
+    """The same answers, with the time that passes where a recording has none; `last_s` is the
+    moment of an answer before them.
+    """
     for polled in polls:
         if last_s is not None:
             ticks = min(int((polled.at_s - last_s) / every_s - 1e-9), MOST_TICKS)

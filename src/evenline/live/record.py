@@ -16,7 +16,7 @@ from evenline.live.feed import LATEST_S, MOST_BYTES, FeedError, Snapshot, read_m
 from evenline.live.log import Linked, Log, read_log
 from evenline.live.tables import TABLES, table_snapshots
 from evenline.support.errors import InputError
-from evenline.support.files import sha256, write_bytes
+from evenline.support.files import refuse_special, sha256, write_bytes
 from evenline.support.records import FileName, Sha256
 
 INDEX = "index.jsonl"
@@ -99,6 +99,7 @@ def _messages(folder: Path) -> Iterator[Polled]:
 
 
 def _read(path: Path) -> Snapshot:
+    refuse_special(path)
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: over {MOST_BYTES:,} bytes")
     try:

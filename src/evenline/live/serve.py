@@ -12,14 +12,15 @@ from evenline.live.record import Polled
 from evenline.live.running import Running
 from evenline.live.street import StreetFeed
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 
 
 def server_of(app: Any, host: str, port: int) -> Any:
     """A web server that is ready to run."""
-    try:
+    with extra("live"):
         import uvicorn
-    except ImportError:
-        raise InputError("a page needs more packages; install them with: evenline[live]") from None
+
+        from evenline.live.connections import Connection
     config = uvicorn.Config(
         app,
         host=host,
@@ -27,7 +28,7 @@ def server_of(app: Any, host: str, port: int) -> Any:
         log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=200,
+        http=Connection,
         timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)

@@ -19,20 +19,28 @@ from evenline.live.feed import write_message
 from evenline.live.polls import LOOPBACK
 from evenline.live.running import Running
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 
-if TYPE_CHECKING:
+with extra("live"):
     from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import (
+        HTMLResponse,
+        JSONResponse,
+        RedirectResponse,
+        Response,
+        StreamingResponse,
+    )
     from starlette.routing import Route
 
+if TYPE_CHECKING:
     from evenline.live.street import StreetFeed
 
 COOKIE = "evenline"
 MOST_BODY = 4096
 LOOK_S = 0.2  # how often a listener looks for news
 ALIVE_S = 15.0
-Handler = Callable[["Request"], Awaitable["Response"]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 def page(running: Running, nonce: str) -> str:
@@ -57,7 +65,7 @@ class Guard:
     def __init__(self, hosts: Collection[str], token: str) -> None:
         self.hosts, self.token = {*LOOPBACK, *hosts}, token
 
-    def refusal(self, request: "Request") -> str:
+    def refusal(self, request: Request) -> str:
         """Why a request is refused, or nothing."""
         host = request.headers.get("host", "")
         if _name(host) not in self.hosts:
@@ -74,7 +82,7 @@ class Guard:
             return "open the page once with ?token=TOKEN"
         return ""
 
-    def _has_token(self, request: "Request") -> bool:
+    def _has_token(self, request: Request) -> bool:
         given = [
             request.cookies.get(COOKIE, ""),
             request.headers.get("authorization", "").removeprefix("Bearer "),
@@ -91,9 +99,7 @@ def _name(host: str) -> str:
 def secured(guard: Guard, handler: Handler) -> Handler:
     """A handler behind the guard, with the headers that keep a page to itself."""
 
-    async def guarded(request: "Request") -> "Response":
-        from starlette.responses import JSONResponse
-
+    async def guarded(request: Request) -> Response:
         why = guard.refusal(request)
         response: Response = JSONResponse({"error": why}, 403)
         if not why:
@@ -101,6 +107,8 @@ def secured(guard: Guard, handler: Handler) -> Handler:
                 response = await handler(request)
             except InputError as error:
                 response = JSONResponse({"error": str(error)}, 400)
+            except ClientDisconnect:  # nobody hears the answer
+                response = JSONResponse({"error": "the request is not whole"}, 400)
         for name, value in (
             ("X-Content-Type-Options", "nosniff"),
             ("Referrer-Policy", "no-referrer"),
@@ -113,7 +121,7 @@ def secured(guard: Guard, handler: Handler) -> Handler:
     return guarded
 
 
-async def body_of(request: "Request", **kinds: type) -> dict[str, Any]:
+async def body_of(request: Request, **kinds: type) -> dict[str, Any]:
     """The keys of a small JSON body, each of its type, or an `InputError`."""
     content = b""
     async for chunk in request.stream():
@@ -135,15 +143,11 @@ async def body_of(request: "Request", **kinds: type) -> dict[str, Any]:
     return found
 
 
-def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -> "Starlette":
+def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -> Starlette:
     """The application that serves a shadow's page."""
-    from starlette.applications import Starlette
-    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
-    from starlette.routing import Route
-
     guard = Guard(hosts, token)
 
-    async def home(request: "Request") -> "Response":
+    async def home(request: Request) -> Response:
         if "token" in request.query_params:
             response: Response = RedirectResponse("/", 303)
             secure = request.headers.get("x-forwarded-proto") == "https"
@@ -158,21 +162,21 @@ def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -
         text = page(running, nonce)
         return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
-    async def state(request: "Request") -> "Response":
+    async def state(request: Request) -> Response:
         return JSONResponse(running.view(_since(request)))
 
-    async def news(request: "Request") -> "Response":
+    async def news(request: Request) -> Response:
         stream = _news(running, _since(request))
         return StreamingResponse(stream, media_type="text/event-stream")
 
-    async def answer(request: "Request") -> "Response":
+    async def answer(request: Request) -> Response:
         said = await body_of(request, number=int, accept=bool, why=str)
         advice = await asyncio.to_thread(
             running.answer, said["number"], said["accept"], said["why"]
         )
         return JSONResponse({"state": advice.state})
 
-    async def switch(request: "Request") -> "Response":
+    async def switch(request: Request) -> Response:
         said = await body_of(request, service=str, on=bool)
         await asyncio.to_thread(running.switch, said["service"], said["on"])
         return JSONResponse({"on": said["on"]})
@@ -188,7 +192,7 @@ def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -
     )
 
 
-def _since(request: "Request") -> float:
+def _since(request: Request) -> float:
     try:
         return float(request.query_params.get("since", "-1e9"))
     except ValueError:
@@ -217,27 +221,21 @@ async def _news(running: Running, since_s: float) -> AsyncIterator[bytes]:
 # -- the simulated street -------------------------------------------------------------------------
 
 
-def feed_route(message: Callable[[], bytes]) -> "Route":
+def feed_route(message: Callable[[], bytes]) -> Route:
     """Serves a message as a feed."""
-    from starlette.responses import Response
-    from starlette.routing import Route
 
-    async def positions(request: "Request") -> Response:
+    async def positions(request: Request) -> Response:
         return Response(message(), media_type="application/x-protobuf")
 
     return Route("/vehicle_positions.pb", secured(Guard((), ""), positions))
 
 
-def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> "Starlette":
+def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> Starlette:
     """The application that serves a simulated street: its feed, and a way to hold its buses."""
-    from starlette.applications import Starlette
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Route
-
     street, guard = feed.street, Guard((), "")
     trips = {trip.id: number for number, trip in enumerate(street.city.trips)}
 
-    async def holds(request: "Request") -> Response:
+    async def holds(request: Request) -> Response:
         if not Guard((), token)._has_token(request):
             return JSONResponse({"error": "a hold needs the street's token"}, 403)
         said = await body_of(request, trip=str, stop=int, until_s=float)
@@ -250,7 +248,7 @@ def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> "S
             street.holds.pop(call, None)
         return JSONResponse({"held": said["until_s"] > 0})
 
-    async def state(request: "Request") -> Response:
+    async def state(request: Request) -> Response:
         outcome = street.outcome().as_dict() if street.over else None
         return JSONResponse({"second": clock(), "over": street.over, "outcome": outcome})
 

@@ -1,8 +1,9 @@
 """The shadow: it follows the feed, asks the policy, gives advice, and holds nobody.
 
 `take` is one poll: reports become events, events become questions, answers become advice where a
-line is switched on and the data are fresh and sure. Everything goes into the log, and a shadow that
-was killed goes on from it. No clock is read here except to measure how long a decision takes.
+line is switched on and the data are fresh and sure. Everything goes into the log. A shadow that was
+killed hears the polls of its log again and goes on as if it had run through. No clock is read here
+except to measure how long a decision takes.
 """
 
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 import evenline
 from evenline.city.tables import digest
@@ -28,9 +29,12 @@ from evenline.live.entries import (
     Begun,
     Entry,
     EventEntry,
+    HeardEntry,
     LineEntry,
     PollEntry,
     checked,
+    packed,
+    unpacked,
 )
 from evenline.live.events import ARRIVES, LEAVES, Event, Track
 from evenline.live.feed import FeedError, Snapshot
@@ -85,6 +89,7 @@ class Shadow:
         self._current: dict[int, list[Advice]] = {}  # what still applies, by trip
         self._quiet_s: dict[int, float] = {}  # until when a trip gets no new advice
         self._behind = 0  # polls in a row that came from a clock far behind
+        self.heard, self.heard_s = 0, 0.0  # polls so far, and the moment of the last one
         self.failure = ""
         self.dropped = 0
         self.polls: deque[tuple[float, float, int]] = deque(maxlen=240)  # when, ms, events
@@ -94,16 +99,13 @@ class Shadow:
         self._log: Log[Entry] | None = None
         given = {self._service(name) for name in lines}
         if log is not None:
-            self._log = Log(log, Entry)
+            self._log = Log(log, Entry, HeardEntry, PollEntry)
             try:
                 self._restore(self._log.entries)
             except InputError as error:
                 self._log.close()
                 raise InputError(f"{log}: {error}") from None
             self._log.entries = []
-            for advice in self.advice.values():
-                if advice.applies:
-                    self._current.setdefault(advice.trip, []).append(advice)
         self.on = given or self.on  # without lines, those of the log stay on
         self._write(
             Begun(
@@ -129,6 +131,7 @@ class Shadow:
     def take(self, polled: Polled) -> list[Advice]:
         """Follow one answer of the feed, or its absence; returns the new advice."""
         began, day = self._clock(), self.situation
+        self.heard, self.heard_s = self.heard + 1, polled.at_s
         self._set_clock(polled.at_s)
         snapshot, self.failure = None, polled.failure
         events: list[Event] = []
@@ -138,8 +141,15 @@ class Shadow:
         except FeedError as error:
             self.failure = str(error)
         self.failure = one_line(self.failure, MOST_FAILURE)
+        heard: bytes | UnsetType = UNSET
         if snapshot is not None:
-            events, places = self._follow(snapshot)
+            events, places = self._hear(snapshot)
+            heard = packed(day.needed(snapshot))
+        self._write(
+            HeardEntry(at_s=self.now_s, moment_s=polled.at_s, behind=self._behind, packed=heard)
+        )
+        for event in events:
+            self._event(event)
         new = self._ask()
         self._review()
         took_ms = polled.read_ms + 1000 * (self._clock() - began)
@@ -160,7 +170,8 @@ class Shadow:
 
     def pass_time(self, moment_s: float) -> None:
         """Withdraw what no longer applies while the feed says nothing."""
-        self._set_clock(moment_s)
+        if moment_s > 0:
+            self.situation.now_s = max(self.now_s, self.frame.second(moment_s))
         self._review()
         self._sync()
 
@@ -169,18 +180,17 @@ class Shadow:
         if moment_s <= 0:  # no time is known yet
             return
         second, day = self.frame.second(moment_s), self.situation
-        self._behind = self._behind + 1 if second < day.now_s - BACK_S else 0
-        if self._behind >= PERSISTENT:
-            day.now_s, self._behind = second, 0
+        behind = second < day.now_s - BACK_S
+        self._behind = self._behind % PERSISTENT + 1 if behind else 0
+        if self._behind == PERSISTENT:
+            day.now_s = second
             self._quiet_s.clear()  # it was counted from a wrong time
         day.now_s = max(day.now_s, second)
 
-    def _follow(self, snapshot: Snapshot) -> tuple[list[Event], dict[str, Place]]:
+    def _hear(self, snapshot: Snapshot) -> tuple[list[Event], dict[str, Place]]:
         self.dropped = snapshot.dropped
         events, places = self.situation.take(snapshot)
         self.controller.cancel(self.situation.tracks.matcher.cancelled)
-        for event in events:
-            self._event(event)
         return events, places
 
     def _event(self, event: Event) -> None:
@@ -227,11 +237,12 @@ class Shadow:
         new = []
         for question, row, answer, allowed in zip(questions, raw, answers, may, strict=True):
             advised = allowed and self._worth(question, row, answer)
-            self._note_decision(question, row, answer, advised)
+            advised_s = answer.hold_s if advised else 0.0
+            self._note_decision(question, row, answer, allowed, advised_s)
             if advised:
                 new.append(self._advise(question, row, answer))
-            elif allowed and answer.hold_s > 0:
-                self.controller.drives_on(question.trip, row)
+            kept_s = answer.hold_s if allowed else 0.0
+            self.controller.settle(question.trip, row, kept_s, advised_s)
         return new
 
     def _question(self, track: Track) -> Question | None:
@@ -267,7 +278,7 @@ class Shadow:
 
     def _worth(self, question: Question, raw: Array, answer: a.Answer) -> bool:
         """Whether a hold is worth a word: long enough to matter, longer than the usual error of
-        expected arrivals, and still ahead.
+        expected arrivals, still ahead, and with a reason that people can see.
         """
         service = self.city.trips[question.trip].service
         until_s = a.rounded_until(a.leaves_at(raw), answer.hold_s, self.rules.round_s)
@@ -277,15 +288,17 @@ class Shadow:
             answer.hold_s >= max(self.rules.least_hold_s, self.situation.noise_s(service))
             and until_s > self.now_s
             and known
+            and a.has_reason(raw)
         )
 
     def _note_decision(
-        self, question: Question, raw: Array, answer: a.Answer, advised: bool
+        self, question: Question, raw: Array, answer: a.Answer, allowed: bool, advised_s: float
     ) -> None:
         """Log a decision, and keep what it expects."""
         city, (trip, stop, at_s, track) = self.city, question
         feed_s = self.situation.predicted.get(self.situation.names(trip, stop))
-        self.situation.expect(trip, stop, at_s)
+        expected_s = round(at_s, 1)
+        self.situation.expect(trip, stop, expected_s)
         self._write(
             AskedEntry(
                 now_s=self.now_s,
@@ -293,11 +306,12 @@ class Shadow:
                 stop=stop,
                 raw=tuple(raw.tolist()),
                 hold_s=answer.hold_s,
-                noted_s=answer.hold_s if advised else 0.0,
-                expected_s=round(at_s, 1),
+                noted_s=advised_s,
+                expected_s=expected_s,
                 sure=round(track.sure, 3),
                 feed_s=UNSET if feed_s is None else self.frame.second(feed_s),
                 saves_s=UNSET if answer.saves_s is None else round(answer.saves_s, 1),
+                may=allowed,
             )
         )
 
@@ -309,8 +323,7 @@ class Shadow:
             len(self.advice) + 1, trip, track.vehicle, stop, until_s, answer.hold_s, self.now_s,
             a.reason_of(raw, answer.hold_s, people.caught(service, stop, at_s, answer.hold_s)),
         )  # fmt: skip
-        self.advice[given.number] = given
-        self._current.setdefault(trip, []).append(given)
+        self._give(given)
         self._write(
             AdviceEntry(
                 number=given.number,
@@ -362,15 +375,15 @@ class Shadow:
             return ""
         (raw,) = day.raw([Question(advice.trip, stop, at_s, track)])
         hold_s = self.controller.again(self.now_s, advice.trip, raw)
-        return "the headways have changed" if hold_s < self.rules.least_hold_s / 2 else ""
+        good = hold_s >= self.rules.least_hold_s / 2 and a.has_reason(raw)
+        return "" if good else "the headways have changed"
+
+    def _give(self, advice: Advice) -> None:
+        self.advice[advice.number] = advice
+        self._current.setdefault(advice.trip, []).append(advice)
 
     def _become(self, advice: Advice, state: str, why: str) -> None:
         self._change(advice, state, why, self.now_s)
-        current = self._current.get(advice.trip, [])
-        if not advice.applies and advice in current:
-            current.remove(advice)
-            if not current:
-                del self._current[advice.trip]
         self._write(
             AnswerEntry(number=advice.number, now_s=self.now_s, became=state, why=why)  # type: ignore[arg-type]
         )
@@ -383,6 +396,11 @@ class Shadow:
         if refused and not self.rules.repeat:
             self._quiet_s[advice.trip] = now_s + max(self.situation.targets_s[advice.trip])
         advice.state, advice.why = state, why
+        current = self._current.get(advice.trip, [])
+        if not advice.applies and advice in current:
+            current.remove(advice)
+            if not current:
+                del self._current[advice.trip]
         call = (advice.trip, advice.stop)
         if state == a.ACCEPTED:
             self.situation.holds[call] = advice.until_s
@@ -441,40 +459,50 @@ class Shadow:
             self._log = None
 
     def _restore(self, entries: list[Entry]) -> None:
-        """Go on after the entries of a log."""
-        day = self.situation
+        """Follow the entries of a log, to be where they end."""
+        asked: list[AskedEntry] = []
         for entry in checked(entries, self.city):
             if isinstance(entry, Begun):
+                if entry.format != FORMAT:
+                    raise InputError("was written by an earlier version; begin a new log")
                 self.on = {self._service(name) for name in entry.lines}
-            elif isinstance(entry, PollEntry):
-                day.now_s = entry.at_s
-                for name, place in entry.fixes.items():
-                    day.put_back(self._trip[name], place)
+            elif isinstance(entry, HeardEntry):
+                self._hear_again(entry)
             elif isinstance(entry, LineEntry):
                 (self.on.add if entry.on else self.on.discard)(self._service(entry.service))
             elif isinstance(entry, AdviceEntry):
-                self.advice[entry.number] = Advice(
-                    entry.number, self._trip[entry.trip], entry.vehicle, entry.stop,
-                    entry.until_s, entry.hold_s, entry.now_s, entry.reason,
+                self._give(
+                    Advice(
+                        entry.number, self._trip[entry.trip], entry.vehicle, entry.stop,
+                        entry.until_s, entry.hold_s, entry.now_s, entry.reason,
+                    )
                 )  # fmt: skip
             elif isinstance(entry, AnswerEntry):
                 self._change(self.advice[entry.number], entry.became, entry.why, entry.now_s)
-            elif isinstance(entry, EventEntry):
-                self._recall(entry)
-            else:
-                trip = self._trip[entry.trip]
-                day.expect(trip, entry.stop, entry.expected_s)
-                if entry.stop > self.controller.asked.get(trip, -1):
-                    raw = np.array(entry.raw)
-                    self.controller.recall(entry.now_s, trip, raw, entry.noted_s)
+            elif isinstance(entry, AskedEntry):
+                asked.append(entry)
+            elif isinstance(entry, PollEntry) and asked:
+                self._ask_again(asked)
+                asked = []
 
-    def _recall(self, entry: EventEntry) -> None:
-        day, trip = self.situation, self._trip[entry.trip]
-        occupied = -1.0 if entry.occupied is UNSET else float(entry.occupied)
-        day.note(Event(entry.what, trip, entry.stop, entry.at_s, entry.sure), occupied)
-        last = day.lines[self.city.trips[trip].service].last
-        if entry.what == ARRIVES and entry.stop == last:
-            day.tracks.done.add(trip)
+    def _hear_again(self, entry: HeardEntry) -> None:
+        """Follow a poll of the log; its events follow from it."""
+        self.heard, self.heard_s = self.heard + 1, entry.moment_s
+        self.situation.now_s, self._behind = entry.at_s, entry.behind
+        if entry.behind == PERSISTENT:
+            self._quiet_s.clear()
+        if entry.packed is not UNSET:
+            self._hear(unpacked(entry.packed))
+
+    def _ask_again(self, asked: list[AskedEntry]) -> None:
+        """Let the policy follow the decisions of a poll; what was advised stays as it was."""
+        trips = [self._trip[entry.trip] for entry in asked]
+        raw = np.array([entry.raw for entry in asked])
+        may = [entry.may for entry in asked]
+        answers = self.controller.ask(asked[0].now_s, trips, raw, may)
+        for entry, trip, row, answer in zip(asked, trips, raw, answers, strict=True):
+            self.situation.expect(trip, entry.stop, entry.expected_s)
+            self.controller.settle(trip, row, answer.hold_s if entry.may else 0.0, entry.noted_s)
 
 
 def one_line(text: str, most: int) -> str:

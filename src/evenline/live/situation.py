@@ -12,11 +12,11 @@ import numpy as np
 
 from evenline.city.model import Ints, Vehicle
 from evenline.control.event import Array, headway_behind, new_headways
-from evenline.live.events import ARRIVES, Event, Fix, Track, Tracks
+from evenline.live.events import ARRIVES, Event, Track, Tracks
 from evenline.live.feed import Snapshot
 from evenline.live.frame import Frame, frame_of
 from evenline.live.lines import due_times, lines_of
-from evenline.live.match import Known, Matcher
+from evenline.live.match import Matcher
 from evenline.live.people import People
 from evenline.worlds.open import OpenCity
 
@@ -117,6 +117,20 @@ class Situation:
         for trip in self.tracks.matcher.cancel(off) & self.tracks.running.keys():
             del self.tracks.running[trip]
 
+    def needed(self, snapshot: Snapshot) -> Snapshot:
+        """What of a message that was followed is needed to be here again, and to go on: of its
+        updates those that somebody may ask about before the next message.
+        """
+        running = self.tracks.running.values()
+        stops = {(t.trip, stop) for t in running for stop in (t.next_stop, t.standing) if stop >= 0}
+        near = {self.names(*call) for call in stops}
+        off = self.tracks.matcher.cancelled
+        return snapshot._replace(
+            predictions=tuple(p for p in snapshot.predictions if (p.trip, p.stop) in near),
+            cancelled=frozenset((self.names(trip, 0)[0], "") for trip in off),
+            skipped=frozenset(call for call in snapshot.skipped if (call[0], call[2]) in near),
+        )
+
     def names(self, trip: int, stop: int) -> tuple[str, str]:
         """A trip and a stop of it as the feed names them."""
         planned = self.city.trips[trip]
@@ -150,25 +164,6 @@ class Situation:
         line = self.lines[service]
         if stop == line.last and trip in self.paths:
             self.paths[trip].append((event.at_s, line.stops_m[stop]))
-
-    def put_back(self, trip: int, place: Place) -> None:
-        """Put a bus where it was before a restart. Its events are older: they were noted before."""
-        if trip in self.tracks.done:
-            return
-        vehicle, at_s, along_m, sure = place
-        stop, stands = int(self._headways.position[trip]), trip in self._leaves
-        last = self.lines[self.city.trips[trip].service].last
-        fix = Fix(at_s, along_m)
-        known = self.tracks.known.setdefault(vehicle, Known())
-        known.trip, known.how, known.along_m, known.at_s = trip, "trip", along_m, at_s
-        known.block = self.city.trips[trip].block
-        track = Track(vehicle, trip, "trip", sure, fix, min(stop + 1, last), since_s=at_s)
-        track.standing = stop if stands else -1
-        if stop < 0:  # seen for the first time on its way
-            begun = self.tracks.begin(vehicle, trip, "trip", sure, fix)
-            track.next_stop, track.standing = begun.next_stop, begun.standing
-        self.tracks.running[trip] = track
-        self.paths.setdefault(trip, deque(maxlen=800)).append(track.place)
 
     @property
     def seen_s(self) -> Ints:

@@ -175,8 +175,8 @@ class SumoStreet:
     """
 
     def __init__(self, opened: OpenCity, cell: Cell) -> None:
+        from evenline.worlds.sumo.network import compiled_network
         from evenline.worlds.sumo.runtime import libsumo
-        from evenline.worlds.sumo.scenario import compiled_network
         from evenline.worlds.sumo.world import SumoWorld
 
         self.city, self.lines = opened.city, lines_of(opened.city, None)
@@ -188,7 +188,7 @@ class SumoStreet:
             for number, trip in enumerate(self.city.trips)
         }
         self._world, self._sumo = SumoWorld(self.city, on_second=self._look), libsumo()
-        with compiled_network(self.city).open() as file:
+        with compiled_network(self.city).path.open() as file:
             offset = re.search(r'netOffset="([-\d.]+),([-\d.]+)"', file.read(20_000))
         assert offset is not None
         self._offset = float(offset[1]), float(offset[2])

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO
 
-from evenline.live.feed import LATEST_S, OCCUPIED, Position, Snapshot, checked
+from evenline.live.feed import LATEST_S, MOST_ENTITIES, OCCUPIED, Position, Snapshot, checked
 from evenline.support.errors import InputError
 
 TABLES = (".csv", ".csv.gz")
@@ -30,6 +30,8 @@ def table_snapshots(path: Path, every_s: float) -> Iterator[Snapshot]:
     for tick, group in groupby(rows, key=lambda position: math.floor(position.at_s / every_s)):
         # A poll sees the last report of each vehicle only.
         latest = {position.vehicle: position for position in group}
+        if len(latest) > MOST_ENTITIES:
+            raise InputError(f"{path}: has over {MOST_ENTITIES:,} vehicles within {every_s:g} s")
         yield Snapshot((tick + 1) * every_s, tuple(latest.values()))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenline.figures.measure import BUNCHED
+from evenline.control.regularity import BUNCHED
 from evenline.live.events import Track
 from evenline.live.shadow import KNOWN_S, MATCHED, Shadow
 from evenline.live.situation import KEPT_S, Queue

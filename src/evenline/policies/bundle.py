@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-import safetensors
-import safetensors.numpy
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
@@ -34,12 +31,13 @@ from evenline.policies.lookahead import (
     lookahead_constants,
 )
 from evenline.rules.chain import CHAINS, chain_code
-from evenline.rules.own import load_rule
+from evenline.rules.own import Function, load_rule, rule_of
 from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, due_times
 from evenline.rules.table import RULES, Rule
 from evenline.support.errors import InputError, choice
 from evenline.support.files import (
     new_folder,
+    read_file,
     refuse_changed,
     refuse_foreign,
     sha256,
@@ -59,14 +57,13 @@ from evenline.support.records import (
     plain,
     read_record,
 )
+from evenline.support.tensors import Tensors, tensors_bytes, tensors_of
 from evenline.worlds.calibration import Calibration
 
 FORMAT = "evenline-policy-1"
 POLICY, TENSORS, HASHES = "policy.json", "tensors.safetensors", "hashes.json"
 TIMETABLE = "timetable_s"
 ACTOR, OF_BASE = "actor", "base."  # a base that is an actor, and the prefix of its tensors
-
-Tensors = dict[str, npt.NDArray[Any]]
 
 
 class Contract(Record):
@@ -203,6 +200,11 @@ def read_policy(source: str) -> Bundle:
     )
 
 
+def _own(row: Rule) -> Bundle:
+    """Your own rule that has no file, with its usual constants."""
+    return Bundle(row.name, _rule_spec("own", row.name, row.named(row.values({})), "raw"), row=row)
+
+
 def _setting(source: str, parts: Source) -> Bundle:
     """A rule of the table by its parts."""
     chain = "raw" if parts.chain is None else parts.chain
@@ -284,7 +286,7 @@ def policy_digest(source: str | Bundle) -> str:
     bundle = read_policy(source) if isinstance(source, str) else source
     parts = [to_json(plain(bundle.spec)).encode()]
     if bundle.tensors:
-        parts.append(safetensors.numpy.save(bundle.tensors))
+        parts.append(tensors_bytes(bundle.tensors))
     hashes = "".join(hashlib.sha256(part).hexdigest() for part in parts)
     return hashlib.sha256(hashes.encode()).hexdigest()
 
@@ -335,7 +337,7 @@ def save_bundle(folder: Path, spec: Spec, tensors: Tensors, force: bool = False)
         write_text(aside / POLICY, to_json(plain(spec)))
         hashes = {POLICY: sha256(aside / POLICY)}
         if tensors:
-            write_bytes(aside / TENSORS, safetensors.numpy.save(_contiguous(tensors)))
+            write_bytes(aside / TENSORS, tensors_bytes(tensors))
             hashes[TENSORS] = sha256(aside / TENSORS)
         write_text(aside / HASHES, to_json(hashes))
 
@@ -351,39 +353,26 @@ def refuse_changed_bundle(folder: Path, force: bool = False) -> None:
     refuse_changed(folder, listing, force)
 
 
-def _contiguous(tensors: Tensors) -> Tensors:
-    """Contiguous copies: the format keeps bytes, not strides."""
-    return {name: np.ascontiguousarray(tensor) for name, tensor in sorted(tensors.items())}
-
-
 def load_bundle(folder: Path) -> Bundle:
     """Read and check a bundle."""
-    hashes = read_record(folder / HASHES, Hashes)
+    hashes = read_record(folder / HASHES, Hashes, folder=folder)
     present = {name for name in (POLICY, TENSORS) if (folder / name).is_file()}
     if hashes.keys() != present:
         raise InputError(
             f"{folder / HASHES} does not list the files in the folder; export the policy again"
         )
-    for name in sorted(present):
-        if sha256(folder / name) != hashes[name]:
+    contents = {name: read_file(folder / name, folder) for name in sorted(present)}
+    for name, content in contents.items():
+        if hashlib.sha256(content).hexdigest() != hashes[name]:
             raise InputError(
                 f"{folder / name} has changed since it was saved (SHA-256 differs); "
                 "export the policy again"
             )
-    spec = read_record(folder / POLICY, Spec, format=FORMAT)
-    path = folder / TENSORS
-    tensors = tensors_of(path, path.read_bytes()) if TENSORS in present else {}
+    spec = read_record(folder / POLICY, Spec, FORMAT, folder)
+    tensors = tensors_of(folder / TENSORS, contents[TENSORS]) if TENSORS in present else {}
     _check(folder, spec, tensors)
     row = RULES[str(spec.rule)] if spec.kind == "rule" else None
     return Bundle(folder.resolve().name, spec, tensors, row=row)
-
-
-def tensors_of(path: Path, content: bytes) -> Tensors:
-    """The arrays of a safetensors file."""
-    try:
-        return safetensors.numpy.load(content)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
 
 
 def _check(folder: Path, spec: Spec, tensors: Tensors) -> None:
@@ -463,13 +452,19 @@ def _check_timetable(tensors: Tensors, stops: tuple[int, ...]) -> None:
 
 
 def open_policy(
-    source: str | Bundle, city: City, calibration: Calibration | None = None
+    source: str | Bundle | Rule | Function, city: City, calibration: Calibration | None = None
 ) -> ChainedPolicy:
-    """Make a policy ready for a city; refuse it if their contracts differ.
+    """Make a policy ready for a city; refuse it if their contracts differ. It is a name, a bundle,
+    or your own rule.
 
     Policies that use a timetable or look ahead need the calibration of the fast world.
     """
-    bundle = read_policy(source) if isinstance(source, str) else source
+    if not isinstance(source, Bundle):
+        source = read_policy(source) if isinstance(source, str) else _own(rule_of(source))
+    return _opened(source, city, calibration)
+
+
+def _opened(bundle: Bundle, city: City, calibration: Calibration | None) -> ChainedPolicy:
     spec, chain = bundle.spec, CHAINS[bundle.spec.chain]
     if isinstance(spec.contract, Contract):
         _agree(bundle.name, spec.contract, contract_record(city))
@@ -522,7 +517,7 @@ def _needed(bundle: Bundle, city: City, calibration: Calibration | None) -> Cali
     if calibration is None:
         raise InputError(
             f"policy {bundle.name} needs a calibration, but {city.name} has none; make one with: "
-            "evenline calibrate, or name one with --calibration"
+            "evenline city fit, or name one with --calibration"
         )
     return calibration
 
@@ -552,7 +547,7 @@ def export_bundle(
     if base is not None and (trained or read_policy(source).spec.kind != "lookahead"):
         raise InputError(f"{source} does not look ahead, so it has no base; leave --base out")
     if trained:
-        content = Path(source).read_bytes()
+        content = read_file(Path(source))
         provenance = provenance | {"tensors_sha256": hashlib.sha256(content).hexdigest()}
         tensors = tensors_of(Path(source), content)
         save_bundle(folder, actor_spec(city, chain or "raw", provenance), tensors, force)

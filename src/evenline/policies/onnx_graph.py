@@ -11,10 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx_ir as ir
-from google.protobuf.message import DecodeError
-from onnxscript import build_graph
 
 from evenline.control.action import MAX_HOLD_S
 from evenline.control.event import (
@@ -45,7 +41,15 @@ from evenline.control.state import (
 from evenline.policies.actor import ActorPolicy
 from evenline.rules import chain as ch
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 from evenline.support.files import write_bytes
+
+with extra("onnx"):
+    import onnx
+    import onnx_ir as ir
+    import onnxruntime
+    from google.protobuf.message import DecodeError
+    from onnxscript import build_graph
 
 OPSET, IR_VERSION = 18, 9
 PRODUCER, HASH = "evenline", "evenline_sha256"
@@ -240,8 +244,6 @@ def current_events(packed: Array) -> Array:
 
 def worst_error_s(path: Path, controller: ActorPolicy, packed: Array) -> float:
     """The largest difference in seconds between the graph in ONNX Runtime and our own code."""
-    import onnxruntime
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

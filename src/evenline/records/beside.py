@@ -11,18 +11,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from evenline.city.importers.feed import Feed, open_feed
-from evenline.city.importers.gtfs import time_zone
-from evenline.city.importers.timetable import seconds_of
+from evenline.importing.calls import seconds_of
+from evenline.importing.feed import Feed, open_feed
+from evenline.importing.gtfs import time_zone
 from evenline.records.clean import Found, Records
-from evenline.records.tides import FEED
+from evenline.records.tides import FEED, feed_beside
 from evenline.support.errors import InputError
 
 
 def with_feed(records: Records, folder: Path) -> tuple[Records, list[Found]]:
     """Records with what the feed of their folder adds, if there is one."""
-    path = folder / FEED
-    if not path.is_file():
+    path = feed_beside(folder)
+    if path is None:
         return records, []
     feed, trips, visits = open_feed(path), records.trips, records.visits
     wanted = {str(name) for name in trips.scheduled if name is not None}
@@ -55,8 +55,8 @@ def with_feed(records: Records, folder: Path) -> tuple[Records, list[Found]]:
 
 def zone_beside(folder: Path) -> ZoneInfo | None:
     """The time zone that the feed of a folder names, if there is one."""
-    path = folder / FEED
-    name = time_zone(open_feed(path)) if path.is_file() else ""
+    path = feed_beside(folder)
+    name = "" if path is None else time_zone(open_feed(path))
     try:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError):

@@ -12,11 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from evenline.city.importers.corridor import corridor
-from evenline.city.importers.lines import Layout
-from evenline.city.importers.lines import Line as Way
-from evenline.city.importers.timetable import Place as Spot
 from evenline.city.model import City, Clock, Floats, Origin, Trip, Vehicle
+from evenline.importing.corridor import corridor
+from evenline.importing.ids import clean_ids, said
+from evenline.importing.lines import Layout
+from evenline.importing.lines import Line as Way
+from evenline.importing.timetable import Place as Spot
 from evenline.records.clean import EARTH_M, Records
 from evenline.records.patterns import (
     Driven,
@@ -75,6 +76,8 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
     services = patterns(records)
     start_s = max(hours[0] * 3600 - LEAD_S, 0)
     driven = match(records, services).moved(start_s)
+    if len(driven) and not (np.diff(driven.time_s)[np.diff(driven.trip) == 0] > 0).any():
+        raise InputError(f"{records.name}: no trip takes any time; check the times of its visits")
     planned = timetable(driven, len(services))
     ways = _ways(records, services)
     rng = np.random.Generator(np.random.PCG64(SEED))
@@ -84,7 +87,7 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
     variation, spreads = variation_of(driven, services, planned)
     order = np.lexsort((planned.service, planned.departure_s)).tolist()
     block = records.trips.block
-    blocks = {trip: str(block[trip] or "") for trip in np.unique(driven.trip).tolist()}
+    blocks = {trip: said(str(block[trip] or "")) for trip in np.unique(driven.trip).tolist()}
     city = City(
         name=name,
         horizon_s=horizon_s,
@@ -105,7 +108,8 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
 
 def patterns_of(city: City, records: Records) -> list[Pattern]:
     """The services of a city that was built from records, in terms of other records of it."""
-    stop_of = {str(name): index for index, name in enumerate(records.stops.id)}
+    stop_of = {said(str(name)): index for index, name in enumerate(records.stops.id)}
+    route_of = {said(str(route)): str(route) for route in np.unique(records.trips.route)}
     found = []
     for service in city.services:
         route, _, rest = service.source.rpartition(" ")
@@ -118,7 +122,7 @@ def patterns_of(city: City, records: Records) -> list[Pattern]:
             source = city.stops[stop].source
             places.append((stop_of.get(source, -1), seen.get(source, 0)))
             seen[source] = seen.get(source, 0) + 1
-        found.append(Pattern(Line(route, int(direction[1])), tuple(places), 0))
+        found.append(Pattern(Line(route_of.get(route, route), int(direction[1])), tuple(places), 0))
     return found
 
 
@@ -167,6 +171,7 @@ def _metres(records: Records) -> Floats:
 def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
     recorded_m, metres, stops = _recorded_m(records), _metres(records), records.stops
     ways, count = [], {pattern.line: 0 for pattern in services}
+    routes = clean_ids(pattern.line.route for pattern in services)
     for pattern in services:
         letter = "" if not count[pattern.line] else chr(ord("a") + count[pattern.line] - 1)
         count[pattern.line] += 1
@@ -178,9 +183,9 @@ def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
         ways.append(
             Way(
                 id=f"{route}-{direction}{letter}",
-                route=route,
-                name=f"{stops.name[own[0]]} - {stops.name[own[-1]]}",
-                source=f"{route} {direction}{letter}",
+                route=routes[route],
+                name=said(f"{stops.name[own[0]]} - {stops.name[own[-1]]}"),
+                source=f"{said(route)} {direction}{letter}",
                 places=tuple(_spot(records, stop) for stop in own),
                 spots=metres[own],
                 shape=metres[own],
@@ -194,7 +199,7 @@ def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
 def _spot(records: Records, stop: int) -> Spot:
     stops = records.stops
     lat, lon = np.nan_to_num(stops.latitude[stop]), np.nan_to_num(stops.longitude[stop])
-    return Spot(str(stops.id[stop]), str(stops.name[stop]), float(lat), float(lon))
+    return Spot(str(stops.id[stop]), said(str(stops.name[stop])), float(lat), float(lon))
 
 
 def _recorded_m(records: Records) -> dict[tuple[int, int], float]:

@@ -14,7 +14,9 @@ import numpy as np
 
 from evenline.records.beside import with_feed
 from evenline.records.clean import EARTH_M, FASTEST_MPS, Found, Records, Visits, clean, said
-from evenline.records.read import local_tables, records_of
+from evenline.records.clocks import local_tables
+from evenline.records.kinds import kinds_of
+from evenline.records.read import records_of
 from evenline.records.tides import NAMES, Field, Table, fields_of
 
 DRIFT_PEOPLE, DRIFT_SHARE = 3.0, 0.1
@@ -31,6 +33,7 @@ class Checked:
     tables: dict[str, int]  # rows
     days: tuple[str, ...]
     trips_by_day: dict[str, int]
+    kinds: dict[str, str]  # of days
     routes: tuple[str, ...]
     stops: int
     visits: int
@@ -65,6 +68,7 @@ def check_folder(folder: Path) -> Checked:
         tables={name: table.rows for name, table in tables.items()},
         days=raw.days,
         trips_by_day=dict(zip(raw.days, by_day.tolist(), strict=True)),
+        kinds=kinds_of(cleaned),
         routes=tuple(sorted({str(raw.trips.route[trip]) for trip in trips}, key=by_number)),
         stops=len(raw.stops.id),
         visits=len(raw.visits),

@@ -19,8 +19,10 @@ EARLIEST_S, LATEST_S = -6 * 3600, 36 * 3600  # of a visit, around its service da
 STANDSTILL_S = 1_800
 FASTEST_MPS = 35.0
 EARTH_M = 6_371_000.0
+MOST_PEOPLE = 1_000  # on a bus, or through its doors at one stop
 DWELL_APART_S = 5.0  # between a recorded dwell and the times around it
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Change = Callable[["Visits", Mask], "Visits"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,7 @@ class Rule:
     wrong: str
     done: str
     find: Callable[[Records], Mask]
-    change: Callable[[Visits, Mask], Visits]
+    change: Change
 
 
 @dataclass(frozen=True)
@@ -140,18 +142,13 @@ def _drop(visits: Visits, found: Mask) -> Visits:
     return visits.only(~found)
 
 
-def _forget(*names: str) -> Callable[[Visits, Mask], Visits]:
-    """Treat the values of these columns as missing where a mask holds, if they are negative or if
-    there is one column.
-    """
+def _forget(*names: str, wrong: Callable[[Floats], Mask] = np.isfinite) -> Change:
+    """Treat the wrong values of these columns as missing where a mask holds."""
 
     def change(visits: Visits, found: Mask) -> Visits:
         columns = {name: getattr(visits, name) for name in names}
-        wrong = {
-            name: found if len(names) == 1 else found & (column < 0)
-            for name, column in columns.items()
-        }
-        return replace(visits, **{n: np.where(wrong[n], np.nan, c) for n, c in columns.items()})
+        forgotten = {n: np.where(found & wrong(c), np.nan, c) for n, c in columns.items()}
+        return replace(visits, **forgotten)
 
     return change
 
@@ -217,6 +214,16 @@ def _beyond_standstill(records: Records) -> Mask:
     return found
 
 
+def _stopped_clock(records: Records) -> Mask:
+    """The visits of a trip of three or more that are all at one second."""
+    visits, trips = records.visits, len(records.trips)
+    first, last = np.full(trips, np.inf), np.full(trips, -np.inf)
+    np.minimum.at(first, visits.trip, visits.arrival_s)
+    np.maximum.at(last, visits.trip, visits.arrival_s)
+    stopped = (first == last) & (np.bincount(visits.trip, minlength=trips) > 2)
+    return np.asarray(stopped[visits.trip])
+
+
 def _too_fast(records: Records) -> Mask:
     visits = records.visits
     away_m = records.stops.apart_m(visits.stop[:-1], visits.stop[1:])
@@ -258,7 +265,18 @@ RULES = (
         "boardings, alightings, load or dwell below 0",
         "taken as missing",
         _negative,
-        _forget("boarded", "alighted", "load", "dwell_s"),
+        _forget("boarded", "alighted", "load", "dwell_s", wrong=lambda c: c < 0),
+    ),
+    Rule(
+        "impossible count",
+        f"boardings, alightings or load above {MOST_PEOPLE:,}",
+        "taken as missing",
+        lambda r: (
+            (r.visits.boarded > MOST_PEOPLE)
+            | (r.visits.alighted > MOST_PEOPLE)
+            | (r.visits.load > MOST_PEOPLE)
+        ),
+        _forget("boarded", "alighted", "load", wrong=lambda c: c > MOST_PEOPLE),
     ),
     Rule(
         "no arrival time",
@@ -307,6 +325,13 @@ RULES = (
         f"more than {STANDSTILL_S:,} s from one stop to the next, as when a clock jumps",
         "only the longer part of the trip is used",
         _beyond_standstill,
+        _drop,
+    ),
+    Rule(
+        "stopped clock",
+        "all visits of a trip have the same time",
+        "the trip is not used",
+        _stopped_clock,
         _drop,
     ),
     Rule(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy import stats
 
+from evenline.city.clock import clock_text
 from evenline.city.model import City, Floats, Ints, Variation
 from evenline.city.operations import Operations
 from evenline.records.build import Built, capacity_of
@@ -226,7 +227,8 @@ def _numbers(city: City, calibration: Calibration) -> dict[str, float]:
         at += len(service.stops)
         mean = calibration.mean_s[own]
         for hour, seconds in enumerate(mean.sum(axis=0)):
-            found[f"whole run {service.id} in hour {hour}, s"] = float(seconds)
+            begins = clock_text(city, 3600 * hour)
+            found[f"whole run {service.id} from {begins}, s"] = float(seconds)
         found[f"sd of noise {service.id}, s"] = float(calibration.noise_s[own].std(axis=1).mean())
         pace = calibration.pace.std() * calibration.pace_s[own].sum()
         found[f"sd of pace {service.id}"] = float(pace / max(mean.mean(axis=1).sum(), 1e-9))

@@ -7,18 +7,25 @@ that both have, weighted by how often buses came there.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats, Ints, Service
+from evenline.control.regularity import (
+    Headways,
+    bunched_share,
+    headway_cv,
+    headways_of,
+    random_wait_s,
+)
 from evenline.control.visits import Visit
 from evenline.records.patterns import Driven
 
 QUANTILES = np.linspace(0.025, 0.975, 20)
 BAND_S = 3 * 3600
 FEWEST = 5  # visits of a row that is compared
-BUNCHED = 0.25  # a bus is bunched when its headway is below this share of the stop's median
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +54,14 @@ class Seen:
     line_stop: Ints
     line_stops: int
 
-    def headways(self) -> tuple[Floats, Ints]:
-        """Every headway of a line at a stop, and its line and stop."""
-        order = np.lexsort((self.driven.time_s, self.line_stop))
-        gap = np.diff(self.driven.time_s[order])
-        group = self.line_stop[order]
-        same = group[1:] == group[:-1]
-        return gap[same], group[1:][same]
+    @cached_property
+    def headways(self) -> Headways:
+        """Every headway of a line at a stop."""
+        return headways_of(self.driven.time_s, self.line_stop)
+
+    def by_headway(self, values: Floats, of: Callable[[Floats], Floats | float]) -> Table:
+        """A number for each line and stop from a value of each of its headways."""
+        return _table(values, self.line_stop[self.headways.row], self.line_stops, of, 1)
 
 
 def line_of(service: Service) -> str:
@@ -155,25 +163,20 @@ def _segment_times(day: Seen) -> Table:
 
 
 def _headways(day: Seen) -> Table:
-    return _distribution(*day.headways(), day.line_stops)
+    gap_s, group = day.headways.gap_s, day.line_stop[day.headways.row]
+    return _distribution(gap_s, group, day.line_stops)
 
 
 def _headway_cv(day: Seen) -> Table:
-    return _table(*day.headways(), day.line_stops, lambda gap: float(gap.std() / gap.mean()), 1)
+    return day.by_headway(day.headways.deviation, headway_cv)
 
 
 def _bunched(day: Seen) -> Table:
-    share = lambda gap: float(np.mean(gap < BUNCHED * np.median(gap)))  # noqa: E731
-    return _table(*day.headways(), day.line_stops, share, 1)
+    return day.by_headway(day.headways.ratio, bunched_share)
 
 
 def _wait(day: Seen) -> Table:
-    return _table(*day.headways(), day.line_stops, random_wait_s, 1)
-
-
-def random_wait_s(gap: Floats) -> float:
-    """The mean wait of someone who comes at a random time."""
-    return float((gap**2).sum() / max(2 * gap.sum(), 1e-9))
+    return day.by_headway(day.headways.gap_s, lambda gap_s: float(random_wait_s(gap_s)))
 
 
 def _dwell(day: Seen) -> Table:

@@ -15,8 +15,10 @@ from scipy import stats
 
 from evenline.city.model import Floats, Ints, Journeys, Variation
 from evenline.records.patterns import Driven, Pattern, Planned
+from evenline.support.errors import InputError
 
 POOL = 1.5  # typical days in the pool
+MOST_RIDES = 20_000_000  # of a service, in the pool
 ROUNDS = 40
 LONG_GAP = 1.5  # of the usual gap: beyond it a bus was probably not recorded
 NEAR = 7  # visits whose median gap is usual
@@ -100,6 +102,11 @@ def recorded_rides(
             tables[name][at] = column[here]
         share = np.array([weight.get(int(trip), 0.0) for trip in trips])
         expected = ride_tables(tables["on"], tables["off"]) * share[:, None, None]
+        if expected.sum() > MOST_RIDES:
+            raise InputError(
+                f"{expected.sum():,.0f} people of route {pattern.line.route}: a pool holds at most "
+                f"{MOST_RIDES:,}; check the boardings, or take fewer days"
+            )
         many = whole(expected.ravel(), rng)
         trip, board, alight = np.unravel_index(
             np.repeat(np.arange(many.size), many), expected.shape

@@ -5,20 +5,18 @@ whole table, such as times in UTC, is said beside what the cleaning rules find.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from evenline.city.model import Floats, Ints
-from evenline.records.beside import with_feed, zone_beside
+from evenline.records.beside import with_feed
 from evenline.records.clean import Found, Records, Stops, Trips, Visits, clean
-from evenline.records.tides import FEED, Table, hashes_of, read_folder
+from evenline.records.clocks import DAY_S, local_tables
+from evenline.records.tides import EPOCH, Table, hashes_of
 from evenline.support.errors import InputError
 
-DAY_S = 86_400
 PASSENGER = ("Passenger boarded", "Passenger alighted")  # events
 
 
@@ -28,36 +26,6 @@ def open_records(folder: Path) -> tuple[Records, list[Found]]:
     raw, filled = with_feed(records_of(folder, tables), folder)
     records, found = clean(raw)
     return records, [*clocks, *filled, *found]
-
-
-def local_tables(folder: Path) -> tuple[dict[str, Table], list[Found]]:
-    """The tables of a folder by the clock of the street, and which of their times are in UTC.
-
-    The time zone is that of the feed beside them. Without one, times in UTC stay as they are.
-    """
-    tables, found = read_folder(folder), []
-    for name in ("stop_visits", "passenger_events", "vehicle_locations"):
-        table = tables.get(name)
-        if table is None or not table.in_utc:
-            continue
-        if zone := zone_beside(folder):
-            moved = {each: _local(table.numbers(each), zone) for each in table.in_utc}
-            tables[name] = replace(table, columns={**table.columns, **moved})
-            wrong, done = f"{name} has times in UTC", f"turned to {zone.key}, as {FEED} says"
-        else:
-            wrong = f"{name} has times in UTC, so hours and days are not those of the street"
-            done = "taken as the local clock; write times with the local offset, such as +01:00"
-        found.append(Found("times in UTC", wrong, table.rows, table.rows, table.in_utc[0], done))
-    return tables, found
-
-
-def _local(second: Floats, zone: ZoneInfo) -> Floats:
-    """Seconds of UTC by the clock of a zone; clocks change at a quarter of an hour."""
-    quarter = np.floor(np.nan_to_num(second) / 900) * 900
-    values, number = np.unique(quarter, return_inverse=True)
-    offsets = [datetime.fromtimestamp(each, zone).utcoffset() for each in values.tolist()]
-    ahead = np.array([each.total_seconds() if each else 0.0 for each in offsets])
-    return np.asarray(second + ahead[number])
 
 
 def records_of(folder: Path, tables: Mapping[str, Table]) -> Records:
@@ -88,7 +56,7 @@ def _trips(table: Table) -> tuple[Trips, dict[tuple[float, str], int], tuple[str
         table.texts("trip_id_scheduled"),
         table.texts("block_id"),
     )
-    return trips, index, tuple(str(date(1970, 1, 1) + timedelta(days=int(d))) for d in days)
+    return trips, index, tuple(str(EPOCH + timedelta(days=int(d))) for d in days)
 
 
 def _visits(

@@ -9,8 +9,8 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,10 @@ ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 SCHEMAS = Path(__file__).parent / "schemas"
 MISSING = ("NA", "NaN", "")
 MOST_BYTES = 2**31  # of one table, unpacked
+FIRST_YEAR, LAST_YEAR = 1900, 2199  # of a date or a time
+LARGEST_OFFSET_S = 14 * 3600  # of a clock from UTC
 TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$"
+EPOCH = date(1970, 1, 1)
 UTC = ("UTC", "Z", "Etc/UTC", "GMT", "+00:00", "-00:00")
 BROKEN = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
 
@@ -72,7 +75,8 @@ class Table:
     """One table: its file, and its columns by name; a column that is absent is all missing.
 
     Texts are arrays of objects with None, numbers are floats with NaN. Dates are days and times are
-    seconds since 1970-01-01 by the local clock that wrote them.
+    seconds since 1970-01-01 by the local clock that wrote them; `offset_s` says how far that clock
+    was ahead of UTC, for columns that say so.
     """
 
     path: Path
@@ -80,6 +84,7 @@ class Table:
     columns: Mapping[str, Column]
     unknown: tuple[str, ...] = ()  # columns that the schema does not have
     in_utc: tuple[str, ...] = ()  # columns whose times are all in UTC, so not by a local clock
+    offset_s: Mapping[str, Column] = field(default_factory=dict)
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         found = self.columns.get(name)
@@ -121,21 +126,37 @@ def read_folder(folder: Path) -> dict[str, Table]:
             raise InputError(
                 f"{folder}: has no {name} table; name it {name}.csv, .csv.gz or .parquet"
             )
-    return {name: read_table(path, name) for name, path in found.items() if path is not None}
+    tables = {name: read_table(path, name) for name, path in found.items() if path is not None}
+    for name in NEEDED:
+        if not tables[name].rows:
+            raise InputError(f"{tables[name].path}: has no row below the names of the columns")
+    return tables
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
     """The SHA-256 of every table of a folder of records, and of the feed beside them."""
     paths = [_file_of(folder, name) for name in (*NAMES, *STOPS)]
-    paths += [folder / FEED] if (folder / FEED).is_file() else []
+    paths.append(feed_beside(folder))
     return {path.name: sha256(path) for path in paths if path is not None}
+
+
+def feed_beside(folder: Path) -> Path | None:
+    """The feed in a folder of records, if there is one."""
+    return _inside(folder / FEED) if (folder / FEED).is_file() else None
 
 
 def _file_of(folder: Path, name: str) -> Path | None:
     found = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
     if len(found) > 1:
         raise InputError(f"{folder}: has {found[0].name} and {found[1].name}; keep one of them")
-    return found[0] if found else None
+    return _inside(found[0]) if found else None
+
+
+def _inside(path: Path) -> Path:
+    """A file of a folder; a link may lead to one that is nobody's business, and errors quote it."""
+    if not path.resolve().is_relative_to(path.parent.resolve()):
+        raise InputError(f"{path}: is a link to a file outside the folder; copy the file here")
+    return path
 
 
 def read_table(path: Path, name: str) -> Table:
@@ -145,21 +166,17 @@ def read_table(path: Path, name: str) -> Table:
     twice = [column for column in raw.column_names if raw.column_names.count(column) > 1]
     if twice:
         raise InputError(f"{path}: column {twice[0]} appears twice")
-    for field in fields.values():
-        if field.required and field.name not in raw.column_names:
-            raise InputError(f"{path}: has no column {field.name}, which {name} must have")
-    columns = {
-        column: _typed(path, fields[column], raw[column].combine_chunks())
-        for column in raw.column_names
-        if column in fields
-    }
+    for each in fields.values():
+        if each.required and each.name not in raw.column_names:
+            raise InputError(f"{path}: has no column {each.name}, which {name} must have")
+    known = {each: raw[each].combine_chunks() for each in raw.column_names if each in fields}
+    columns = {each: _typed(path, fields[each], column) for each, column in known.items()}
     unknown = tuple(column for column in raw.column_names if column not in fields)
-    in_utc = tuple(
-        column
-        for column in columns
-        if fields[column].type == "datetime" and _in_utc(raw[column].combine_chunks())
-    )
-    return Table(path, raw.num_rows, columns, unknown, in_utc)
+    times = {each: column for each, column in known.items() if fields[each].type == "datetime"}
+    in_utc = tuple(each for each, column in times.items() if _in_utc(column))
+    offset_s = {each: _offset_s(path, fields[each], column) for each, column in times.items()}
+    said = {each: column for each, column in offset_s.items() if not np.isnan(column).all()}
+    return Table(path, raw.num_rows, columns, unknown, in_utc, said)
 
 
 def _raw(path: Path) -> pa.Table:
@@ -188,11 +205,13 @@ def _raw(path: Path) -> pa.Table:
         raise InputError(f"{path}: cannot be read as a table ({said[:200]})") from None
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> bytearray:
+    content = bytearray()
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        content: bytes = stream.read(MOST_BYTES + 1)  # a small file may unpack to a huge one
-    if len(content) > MOST_BYTES:
-        raise InputError(f"{path}: is larger than {MOST_BYTES:,} bytes")
+        while part := stream.read(2**24):  # a small file may unpack to a huge one
+            content += part
+            if len(content) > MOST_BYTES:
+                raise InputError(f"{path}: is larger than {MOST_BYTES:,} bytes")
     return content
 
 
@@ -240,7 +259,7 @@ def _days(path: Path, field: Field, column: pa.Array) -> Column:
         days = column.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
     except BROKEN:
         raise InputError(f"{path}: column {field.name} must have dates") from None
-    return np.asarray(days.to_numpy(zero_copy_only=False), float)
+    return _of_our_time(path, field, column, days, 1)
 
 
 def _clock(path: Path, field: Field, column: pa.Array) -> Column:
@@ -256,7 +275,38 @@ def _clock(path: Path, field: Field, column: pa.Array) -> Column:
         seconds = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).cast(pa.float64())
     except BROKEN:
         raise InputError(f"{path}: column {field.name} must have times") from None
-    return np.asarray(seconds.to_numpy(zero_copy_only=False), float)
+    return _of_our_time(path, field, column, seconds, 86_400)
+
+
+def _of_our_time(path: Path, field: Field, column: pa.Array, found: pa.Array, day: int) -> Column:
+    """Days or seconds as numbers, none of them centuries away."""
+    numbers = np.asarray(found.to_numpy(zero_copy_only=False), float)
+    first, last = ((date(year, 1, 1) - EPOCH).days * day for year in (FIRST_YEAR, LAST_YEAR + 1))
+    fine = np.isnan(numbers) | ((numbers >= first) & (numbers < last))
+    _refuse(path, field, column, pa.array(fine), f"of the years {FIRST_YEAR} to {LAST_YEAR}")
+    return numbers
+
+
+def _offset_s(path: Path, field: Field, column: pa.Array) -> Column:
+    """How far the clock of each time was ahead of UTC; NaN where the time does not say."""
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        local, utc = pc.local_timestamp(column), column.cast(pa.timestamp(column.type.unit))
+        both = [each.cast(pa.timestamp("s"), safe=False).cast(pa.int64()) for each in (local, utc)]
+        ahead = pc.subtract(*both).cast(pa.float64())
+        return np.asarray(ahead.to_numpy(zero_copy_only=False), float)
+    if not pa.types.is_string(column.type):
+        return np.full(len(column), np.nan)
+    signed = pc.replace_substring_regex(column, "Z$", "+00:00")
+    parts = pc.extract_regex(signed, r"(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})$")
+    hours, minutes = (
+        np.asarray(pc.struct_field(parts, name).cast(pa.float64()).to_numpy(zero_copy_only=False))
+        for name in ("hours", "minutes")
+    )
+    ahead = hours * 3600 + minutes * 60
+    fine = np.isnan(ahead) | ((ahead <= LARGEST_OFFSET_S) & (minutes < 60))
+    _refuse(path, field, column, pa.array(fine), "at an offset from UTC that a clock can have")
+    minus = pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False)
+    return np.asarray(np.where(minus.to_numpy(zero_copy_only=False), -ahead, ahead))
 
 
 def _in_utc(column: pa.Array) -> bool:
@@ -291,6 +341,6 @@ def _refuse(path: Path, field: Field, column: pa.Array, fine: pa.Array, what: st
     good = pc.fill_null(fine, True).to_numpy(zero_copy_only=False)
     if not good.all():
         row = int(np.argmin(good))
-        value = str(column[row].as_py())
+        value = str(column[row : row + 1].cast(pa.string())[0].as_py())
         shown = repr(value if len(value) <= 60 else f"{value[:60]}...")
         raise InputError(f"{path} row {row + 2}: {field.name} {shown} is not {what}")

@@ -13,19 +13,16 @@ from gymnasium.spaces import Box
 from evenline.control.state import CANONICAL_WIDTH
 from evenline.replay.store import Store
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 from evenline.support.files import new_folder
 
 
 def export_minari(store: Store, name: str, folder: Path, episodes: int | None = None) -> Path:
     """Write a Minari dataset (`name` such as evenline/town-v0) below `folder`."""
-    try:
+    with extra("minari"):
         import minari
         from minari.data_collector import EpisodeBuffer
         from minari.dataset.minari_storage import MinariStorage
-    except ImportError:
-        raise InputError(
-            "Minari is not installed; install it with: pip install 'evenline[minari]'"
-        ) from None
 
     target = folder / name
     if target.exists():

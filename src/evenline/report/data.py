@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evenline.city.demand import Cell
 from evenline.city.model import City, Service, road_ways, streets_of_routes
 from evenline.city.tables import open_city
 from evenline.control.outcome import Outcome, outcome_from
+from evenline.figures.measure import unended_said, unended_trips
 from evenline.figures.plots import ROUTE_COLOURS
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256
@@ -26,6 +28,7 @@ from evenline.support.records import convert
 from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoints_of
 from evenline.trial.packed import unpacked
 from evenline.trial.records import JobRecord
+from evenline.trial.registration import INPUTS
 from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
 from evenline.worlds.sumo.streets import background
 
@@ -55,7 +58,6 @@ class Study:
     city: City | None
     trial: Part
     training: Part
-    ratio: Part
     fidelity: Part
     replay: Part
 
@@ -74,7 +76,6 @@ def read_study(folder: Path) -> Study:
         city,
         read_trial(folder / "trial"),
         read_training(folder / "train"),
-        read_ratio(folder / "train"),
         _json(folder / "fidelity" / "fidelity.json"),
         _json(folder / "replay-audit" / "replay.json"),
     )
@@ -100,6 +101,7 @@ def read_trial(folder: Path) -> Part:
     registered, analysis = read_json(folder / "trial.json"), read_json(folder / "analysis.json")
     with unpacked(folder) as full:
         records = [read_json(path) for path in sorted((full / "records").glob("*.json"))]
+        unended = _unended(full / INPUTS / "city", records)
     plan = registered["plan"]
     blocks = sorted(tuple(block) for block in plan["blocks"])
     closeout = _json(folder / "closeout.json")
@@ -114,6 +116,7 @@ def read_trial(folder: Path) -> Part:
         "verified": (folder / "verification.json").is_file(),
         "merkle_root": closeout["merkle_root"] if closeout else None,
         "used_by": _used_by(folder, registered),
+        "unended": unended,
         "city": registered["city"],
         "claim": plan["claim"],
         "margin": float(Fraction(plan["claim"]["completion_margin"])),
@@ -121,6 +124,7 @@ def read_trial(folder: Path) -> Part:
         "seeds": plan["seeds"],
         "blocks": [list(block) for block in blocks],
         "policies": registered["policies"],
+        "gates": registered.get("gates"),
         "analysis": analysis,
         "methods": _methods(records, plan["claim"]),
         "pairs": [
@@ -137,6 +141,17 @@ def _simulator(registered: Mapping[str, Any]) -> str:
     return f"SUMO {version}" if world == "sumo" else f"the world {world}"
 
 
+def _unended(city_folder: Path, records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What must be said of trips that did not reach their last stop."""
+    if not city_folder.is_dir():
+        return ()
+    city = open_city(str(city_folder))
+    days = [
+        (convert(Cell, each["cell"], "cell"), outcome_from(each["outcome"])) for each in records
+    ]
+    return unended_said(len(city.trips), [unended_trips(city, *day) for day in days])
+
+
 def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
     """Other trials of the same city that share a seed with this one, by name."""
     study, own = folder.parent, sha256(folder / "trial.json")
@@ -146,6 +161,7 @@ def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
         for ledger in (study / LEDGER, *other_used_cells(study))
         for entry in used_by_trials(ledger)
         if entry.trial != own
+        and (entry.subject is None or entry.subject != registered.get("subject"))
         and entry.city == registered["city"]["digest"]
         and not seeds.isdisjoint(seed for block in entry.blocks for seed in block)
     ]
@@ -261,19 +277,6 @@ def _summary(values: Any, update: Any, steps: Any) -> list[float | None]:
         return [int(steps[-1]), None, None, None]
     found = (chosen.mean(), chosen.min(), chosen.max())
     return [int(steps[-1]), *(float(f"{value:.4g}") for value in found)]
-
-
-def read_ratio(folder: Path) -> Part:
-    """The domain-ratio diagnostic, one row per learner and seed."""
-    found = _json(folder / "ratio.json")
-    if not found:
-        return None
-    rows = []
-    for lane, row in found.items():
-        match = LANE.fullmatch(lane)
-        learner, seed = (match["learner"], match["seed"]) if match else (lane, "")
-        rows.append({"learner": learner, "seed": seed, **row})
-    return {"rows": rows}
 
 
 # -- the city -------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenline.city.clock import clock_text
 from evenline.city.demand import Cell
 from evenline.city.model import City
+from evenline.city.overview import called
 from evenline.control import event
 from evenline.control.world import run_episode
 from evenline.figures.measure import column, headway_ratios
@@ -134,9 +136,9 @@ def _told(city: City, policy: Lookahead, batch: event.Batch, i: int) -> dict[str
     }  # fmt: skip
     return {
         "trip": trip,
-        "stop": stop,
+        "stop": called(next(each for each in city.stops if each.id == stop)),
         "service": city.services[int(raw[event.SERVICE])].id,
-        "time_s": batch.time_s,
+        "clock": clock_text(city, batch.time_s, seconds=True),
         "holds_s": policy.holds_s.tolist(),
         **{name: float(raw[feature]) for name, feature in numbers.items()},
     }

@@ -15,12 +15,14 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from evenline.city.clock import clock_text
 from evenline.city.model import City, Floats
 from evenline.figures.plots import (
     DASHES,
     LIGHT,
     ROUTE_COLOURS,
     network_map,
+    save,
     svg,
     time_space_diagram,
 )
@@ -55,8 +57,6 @@ def figure_files(study: Study, days: Days | None, service: str | None) -> dict[s
         drawn["fidelity"] = lambda: fidelity(audit)
     if (logged := study.replay) is not None:
         drawn["replay"] = lambda: replay(logged)
-    if (classified := study.ratio) is not None:
-        drawn["ratio"] = lambda: ratio(classified)
     files = {}
     for name, draw in drawn.items():
         figure = draw()
@@ -69,7 +69,7 @@ def pdf(figure: Figure) -> bytes:
     """The figure as PDF with embedded fonts and without a date."""
     out = io.BytesIO()
     with rc_context({"pdf.fonttype": 42}):
-        figure.savefig(out, format="pdf", metadata={"CreationDate": None, "Producer": None})
+        save(figure, out, format="pdf", metadata={"CreationDate": None, "Producer": None})
     return out.getvalue()
 
 
@@ -207,8 +207,8 @@ def holds(city: City, days: Days) -> Figure:
     axes = figure.subplots()
     image = _cells(axes, 100 * acted / np.maximum(asked, 1), GROWING, None)
     axes.set_yticks(range(len(names)), names)
-    axes.set_xticks(range(hours), [str(hour + 1) for hour in range(hours)])
-    axes.set(xlabel="hour of the day", ylabel="service")
+    axes.set_xticks(range(hours), [clock_text(city, 3600 * hour) for hour in range(hours)])
+    axes.set(xlabel="hour that begins at", ylabel="service")
     _scale(figure, image, [axes], "% of decisions")
     return figure
 
@@ -281,33 +281,6 @@ def replay(audit: dict[str, Any]) -> Figure:
         axes.bar(edges, audit[key], width=0.92 * width, align="edge", color=LIGHT.policies[0])
         axes.set(xlabel=label, ylabel="stop visits")
         _plain(axes)
-    return figure
-
-
-def ratio(found: dict[str, Any]) -> Figure:
-    """How well simulated and recorded transitions can be told apart, on training and held-out
-    days.
-    """
-    names = list(dict.fromkeys(row["learner"] for row in found["rows"]))
-    figure, axes = _blank(6.0, 0.4 * len(names) + 1.4)
-    kinds = (
-        ("training_joint_auc", "D", "days it was trained on"),
-        ("held_out_joint_auc", "o", "held-out days"),
-    )
-    for (key, shape, label), colour, shift in zip(
-        kinds, reversed(LIGHT.policies), (-0.15, 0.15), strict=True
-    ):
-        known = [row for row in found["rows"] if row.get(key) is not None]
-        points = [(row[key], names.index(row["learner"])) for row in known]
-        axes.plot(
-            [value for value, _ in points], [row + shift for _, row in points], shape,
-            color=colour, alpha=0.6, markersize=5, label=label,
-        )  # fmt: skip
-    _rows(axes, names)
-    axes.axvline(0.5, color=LIGHT.ink, linewidth=1)
-    low = min(0.4, axes.get_xlim()[0])
-    axes.set(xlabel="AUC of the classifier (0.5: cannot tell)", xlim=(low, 1.0))
-    axes.legend(frameon=False, fontsize=8, loc="best")
     return figure
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 import evenline
-from evenline.figures.measure import BUNCHED
+from evenline.control.regularity import BUNCHED
 from evenline.figures.page import rendered
 from evenline.report import words
 from evenline.report.data import Study, city_data, read_study
@@ -71,7 +71,6 @@ def _embedded(study: Study, days: dict[str, Any] | None) -> dict[str, Any]:
         "first_service": None if days is None else _most_changed(days),
         "bunched": BUNCHED,
         "training": study.training,
-        "ratio": study.ratio,
         "fidelity": study.fidelity,
         "replay": study.replay,
     }

@@ -76,7 +76,7 @@ def write_records_page(
     write_text(out, _page(opened, fitted_to, today, found, city, blocks, calibrations))
     if document is not None:
         made = (
-            f"evenline records report --city {Path(city).name} --records {folder.name} --out "
+            f"evenline city report {Path(city).name} --records {folder.name} --out "
             f"{out.name} --policies {','.join(policies)} --blocks {blocks} --fits {calibrations}"
         )
         _write_document(document, opened, today, found, made)
@@ -131,7 +131,7 @@ def _simulate(
             policy = open_policy(source, city, calibration)
             for c, cell in enumerate(cells):
                 outcome = world.run_day(cell, policy)
-                values = measure(city, outcome, world.arrivals_s)
+                values = measure(city, cell, outcome, world.arrivals_s)
                 table[p, f, c] = [values[name] for name in SHOWN]
     zero = policies.index("zero")
     return [
@@ -148,11 +148,11 @@ def _simulate(
 
 EXPLAINED = (
     "The first table comes from the records alone. The wait is that of people who come at random "
-    "times; its excess is what they wait beyond even headways of the same buses in the same hour. "
+    "times; its excess is what they wait beyond the mean headways of the same buses around each. "
     "A gap of more than an hour and three usual headways is a break in service and does not count. "
     "A bus that was not recorded looks like a gap, so both are upper limits where records are "
     "missing. The second table is a simulation; there, excess is what people wait beyond the "
-    "timetable, and a bus is bunched at less than a quarter of its planned headway. The range over "
+    "timetable. A bus is bunched at less than a quarter of the headway around it. The range over "
     "days shows 90 % of simulated days; the range over fits shows 90 % of models whose doors, "
     "running times, lateness and capacity are fitted to recorded trips drawn again, with a spread "
     "of demand that the days leave open."
@@ -169,8 +169,7 @@ def _page(
     calibrations: int,
 ) -> str:
     made = (
-        f"evenline records report --city {Path(city).name}, {blocks} simulated days, "
-        f"{calibrations} more fits"
+        f"evenline city report {Path(city).name}, {blocks} simulated days, {calibrations} more fits"
     )
     picture = Picture(
         "Excess waiting today",

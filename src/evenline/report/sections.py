@@ -68,7 +68,6 @@ def sections(study: Study, days: dict[str, Any] | None) -> list[Section]:
         _learning(study),
         _fidelity(study),
         _replay(study),
-        _ratio(study),
         _provenance(study),
     ]
 
@@ -291,15 +290,6 @@ def _figure_text(figure: dict[str, Any], value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if figure["low"] is None else words.share(value, 2)
-
-
-def _ratio(study: Study) -> Section:
-    title = "Can simulated and logged days be told apart?"
-    if study.ratio is None:
-        return Section("ratio", title)
-    caption, redo = words.ratio_words(study.ratio), words.again(study, "train")
-    shown = Shown("ratio", "Dot plot by learner", caption, "", redo)
-    return Section("ratio", title, figures=[shown])
 
 
 def _provenance(study: Study) -> Section:

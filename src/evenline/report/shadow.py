@@ -17,8 +17,8 @@ from msgspec import UNSET
 
 import evenline
 from evenline.city.model import City
+from evenline.control.regularity import BUNCHED
 from evenline.control.visits import Visit, visit_table
-from evenline.figures.measure import BUNCHED
 from evenline.figures.page import Numbers, Picture, simple_page
 from evenline.figures.plots import headway_histogram, time_space_diagram
 from evenline.live.entries import (

@@ -53,6 +53,11 @@ def verdict_lines(analysis: dict[str, Any]) -> list[str]:
             f" ({row['required_wins']} required, p = {row['p']:.6f})."
         )
     lines.append(f"Gates that failed: {', '.join(failed) or 'none'}.")
+    if beside := analysis.get("robustness"):
+        missed = [name for name, passed in beside.items() if not passed]
+        lines.append(
+            f"Robustness gates, beside the claim, that failed: {', '.join(missed) or 'none'}."
+        )
     by_level = [
         f"{row['generalized_s']:+.1f} s at demand {level}"
         for level, row in analysis["by_level"].items()

@@ -12,17 +12,14 @@ import evenline
 from evenline.figures.page import signed
 from evenline.report.data import Study
 from evenline.support.files import sha256
-from evenline.trial.plan import LESS_TIME
+from evenline.trial.plan import GATES, LessTime, less_time
 from evenline.trial.used import has_outcomes
 
-GATES = {
-    "mean direction": "passengers lose less time on average",
-    "demand direction": "passengers lose less time at every level of demand",
-    "completeness": "every planned day was run and counted",
-    "artifacts": "nothing was changed after registration",
-    "stability": "the training of the compared policies was stable",
+# What two gates checked when a registration did not say it.
+EARLIER_GATES = {
+    "artifacts": "no registered file that is there was changed",
+    "stability": "the training of the compared policies was recorded as stable",
 }
-
 
 TIE_S = 0.05  # a difference of generalized time that no figure on the page would show
 
@@ -156,11 +153,17 @@ def _lower(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 
-def _gate(name: str, needed: str) -> str:
+def _gate(name: str, trial: Mapping[str, Any]) -> str:
     """A gate in a few words."""
-    if name.startswith(LESS_TIME):
-        return f"less passenger time than {named(name.removeprefix(LESS_TIME))} {needed}"
-    return GATES.get(name, name)
+    asked = _asked(name, trial["analysis"]["claim"]["primary"])
+    if asked is not None:
+        return f"less passenger time than {named(asked.control)} in at least {asked.wins} blocks"
+    meanings: Mapping[str, str] = trial["gates"] or GATES | EARLIER_GATES
+    return meanings[name]
+
+
+def _asked(gate: str, primary: Mapping[str, Any]) -> LessTime | None:
+    return less_time(gate, primary["required_wins"], primary["blocks"])
 
 
 def _missed(trial: Mapping[str, Any]) -> list[str]:
@@ -171,7 +174,7 @@ def _missed(trial: Mapping[str, Any]) -> list[str]:
     conditions = [
         (f"less passenger time {needed}", primary["passed"]),
         (f"completion within the margin {needed}", service["passed"]),
-        *((_gate(name, needed), analysis["gates"][name]) for name in claim["gates"]),
+        *((_gate(name, trial), analysis["gates"][name]) for name in claim["gates"]),
     ]
     return [words for words, passed in conditions if not passed]
 
@@ -179,7 +182,8 @@ def _missed(trial: Mapping[str, Any]) -> list[str]:
 def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     analysis, claim = trial["analysis"], trial["claim"]
     primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
-    margin, needed = 100 * trial["margin"], f"in at least {primary['required_wins']} blocks"
+    margin = 100 * trial["margin"]
+    beside = analysis.get("robustness", {})
     return (
         (
             f"less passenger time in {primary['wins']} of {primary['blocks']} blocks "
@@ -191,7 +195,8 @@ def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
             f"{service['wins']} of {service['blocks']} blocks ({service['required_wins']} needed)",
             service["passed"],
         ),
-        *((_gate(name, needed), bool(analysis["gates"][name])) for name in claim["gates"]),
+        *((_gate(name, trial), bool(analysis["gates"][name])) for name in claim["gates"]),
+        *((f"beside the claim: {_gate(name, trial)}", bool(ok)) for name, ok in beside.items()),
     )
 
 
@@ -202,7 +207,7 @@ def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
         f"These are {days:,} pairs of simulated days ({trial['simulator']}) in one network, "
         f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
         f"The claim compares {which(claim['candidate'])} with its direct parent"
-        f"{called(claim['parent'])}{_tested_too(claim)}.",
+        f"{called(claim['parent'])}{_tested_too(trial)}.",
         "Time is generalized passenger time: a second of waiting at a stop counts twice, a second "
         "on board once, for everyone who sets out, including those who never arrive.",
         "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
@@ -226,9 +231,11 @@ def _said_of(study: Study) -> tuple[str, ...]:
     return tuple(f"On record: {note}" for note in notes)
 
 
-def _tested_too(claim: Mapping[str, Any]) -> str:
+def _tested_too(trial: Mapping[str, Any]) -> str:
     """Which other methods the claim says something about."""
-    rivals = [named(g.removeprefix(LESS_TIME)) for g in claim["gates"] if g.startswith(LESS_TIME)]
+    primary = trial["analysis"]["claim"]["primary"]
+    every = [_asked(gate, primary) for gate in trial["claim"]["gates"]]
+    rivals = [named(asked.control) for asked in every if asked is not None]
     if not rivals:
         return " and nothing else. Other methods are described, not tested"
     return f", and asks for less time than {' and '.join(rivals)}. Others are described, not tested"
@@ -248,6 +255,7 @@ def on_record(trial: Mapping[str, Any]) -> list[str]:
             ""
             "seeds too, and the people who chose the policies may have seen those outcomes."
         )
+    lines += [f"{said[:1].upper()}{said[1:]}." for said in trial["unended"]]
     return [*lines, *(f"On record: {notice}" for notice in trial["analysis"]["notices"])]
 
 
@@ -307,12 +315,10 @@ def holds_words(days: Mapping[str, Any], candidate: str) -> str:
 
 def decision_words(decision: Mapping[str, Any]) -> str:
     """One decision of the look-ahead: what it knew, what it chose, and why."""
-    minutes, seconds = divmod(decision["time_s"] % 3600, 60)
-    clock = f"{decision['time_s'] // 3600}:{minutes:02d}:{seconds:02d}"
     saved = -min(decision["costs"])
     return (
-        f"At {clock} bus {decision['trip']} of service {decision['service']} reached stop "
-        f"{decision['stop']}, {decision['ahead_s']:,.0f} s after the bus ahead "
+        f"At {decision['clock']} bus {decision['trip']} of service {decision['service']} reached "
+        f"stop {decision['stop']}, {decision['ahead_s']:,.0f} s after the bus ahead "
         f"({decision['planned_s']:,.0f} s are planned); the bus behind was "
         f"{decision['behind_s']:,.0f} s away. {decision['on_board']:,.0f} people were on board and "
         f"{decision['waiting']:,.0f} waited. Held for {decision['chosen_s']:,.0f} s, it saves all "
@@ -360,18 +366,6 @@ def replay_words(audit: Mapping[str, Any]) -> str:
     )
 
 
-def ratio_words(ratio: Mapping[str, Any]) -> str:
-    """How well simulated transitions can be told from recorded ones."""
-    held = [row["held_out_joint_auc"] for row in ratio["rows"] if "held_out_joint_auc" in row]
-    if not held:
-        return "No held-out figure."
-    span = f"{min(held):.2f}" if len(held) == 1 else f"{min(held):.2f} to {max(held):.2f}"
-    return (
-        f"On held-out days the classifier reaches an AUC of {span} (0.5: cannot tell). "
-        "A diagnostic only: no update of a policy ever uses it."
-    )
-
-
 # -- provenance -----------------------------------------------------------------------------------
 
 
@@ -395,7 +389,6 @@ MADE = {
     "train/config.json": ("training", "train"),
     "train/metrics.parquet": ("training metrics", "train"),
     "train/curve.json": ("learning results", "train"),
-    "train/ratio.json": ("domain ratio", "train"),
     "trial/trial.json": ("registration", "register"),
     "trial/matrix.json": ("trial days", "trial"),
     "trial/analysis.json": ("analysis", "analyse"),

@@ -20,7 +20,7 @@ from evenline.control.event import (
     Array,
 )
 from evenline.rules.formulas import clip_hold, headway_signal
-from evenline.support.compiled import compiled, inlined
+from evenline.support.compiled import compiled, inlined_or_called
 from evenline.support.errors import InputError, choice
 
 # The elements of a chain, in the order in which they act.
@@ -59,13 +59,13 @@ def chain_code(name: str) -> int:
     return CHAINS[name]
 
 
-@inlined
+@inlined_or_called
 def headway_reserve(raw: Array) -> float:
     """h_hb: the gain-one headway rule."""
     return clip_hold(headway_signal(raw))
 
 
-@inlined
+@inlined_or_called
 def calibrated(raw: Array, proposal_s: float, rho: float) -> float:
     """h_16: an eighth of the proposal, or as much more of it as the headways support."""
     if rho < CALIBRATED_UNTIL and proposal_s > 0.0:
@@ -73,7 +73,7 @@ def calibrated(raw: Array, proposal_s: float, rho: float) -> float:
     return KEPT_SHARE * proposal_s
 
 
-@inlined
+@inlined_or_called
 def completion_guard(
     raw: Array,
     rho: float,
@@ -96,20 +96,20 @@ def completion_guard(
     )
 
 
-@inlined
+@inlined_or_called
 def tail_floor(raw: Array, hold_s: float, rho: float) -> float:
     """h_par: at least 20 s where the guard holds in the later part of the window."""
     return max(hold_s, FLOOR_S) if completion_guard(raw, rho, FLOOR_FROM, FLOOR_UNTIL) else hold_s
 
 
-@inlined
+@inlined_or_called
 def completion_reserve(raw: Array, hold_s: float, rho: float) -> float:
     """h_safe: 60 s where the guard holds in the whole window."""
     guarded = completion_guard(raw, rho, RESERVE_FROM, RESERVE_UNTIL)
     return max(hold_s, RESERVE_S) if guarded else hold_s
 
 
-@inlined
+@inlined_or_called
 def chained(chain: int, raw: Array, proposal_s: float, horizon_s: float) -> float:
     """Apply a chain to a proposal."""
     hold_s, rho = proposal_s, raw[TIME] / horizon_s

@@ -23,23 +23,23 @@ from evenline.control.event import (
     Array,
 )
 from evenline.control.ledger import WEIGHT_RIDING, WEIGHT_WAITING
-from evenline.support.compiled import inlined
+from evenline.support.compiled import inlined_or_called
 
 
-@inlined
+@inlined_or_called
 def clip_hold(hold_s: float) -> float:
     """Clip a hold to the range 0 to 60 s."""
     return min(max(hold_s, 0.0), MAX_HOLD_S)
 
 
-@inlined
+@inlined_or_called
 def headway_signal(raw: Array) -> float:
     """Half the difference of the headway errors behind and ahead (the headway reserve's core)."""
     behind = raw[BUS_BEHIND] * (raw[HEADWAY_BEHIND] - raw[TARGET_BEHIND])
     return float(0.5 * (behind - raw[BUS_AHEAD] * (raw[HEADWAY_AHEAD] - raw[TARGET_AHEAD])))
 
 
-@inlined
+@inlined_or_called
 def event_uniform(raw: Array, salt: int) -> float:
     """A uniform number in [0, 1) that depends only on the event (splitmix64)."""
     x = np.uint64(salt) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,50 +1,113 @@
-"""Your own rule: one function in one file, used by name in every command.
+"""Your own rule: one function of a bus, used in Python and by name in every command.
 
     from evenline.rules.own import Constant, rule
 
     @rule(constants=[Constant("gain", 0.3, 0.0, 1.5)], compiled=True)
-    def steady(raw, constants, late_s):
-        return min(max(constants[0] * (raw[TARGET_AHEAD] - raw[HEADWAY_AHEAD]), 0.0), 60.0)
+    def steady(bus, gain):
+        return min(max(gain * (bus.target_ahead_s - bus.headway_ahead_s), 0.0), 60.0)
 
-`evenline compare --policies zero,steady.py:steady:gain=0.4` runs it. A function without the
-decorator is a rule without constants. A rule runs in plain Python unless it is `compiled`.
+`evenline compare --policies zero,steady.py:steady:gain=0.4` runs it, and so does
+`el.compare_policies("town", "zero", steady)`. A function without the decorator is a rule without
+constants. A rule runs in plain Python unless it is `compiled`.
 """
 
 import dis
+import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenline.control.event import RAW_FEATURES
 from evenline.rules.table import WIDTH, Constant, Formula, Rule
+from evenline.support.compiled import shared
 from evenline.support.errors import InputError
 from evenline.support.own import Own, load_own
 
-__all__ = ["Constant", "load_rule", "rule"]
+__all__ = ["Bus", "Constant", "load_rule", "rule", "rule_of"]
+
+Function = Callable[..., float]  # of a bus, and of the constants in order
+
+
+class Bus(NamedTuple):
+    """What a rule knows of a bus at a stop: the raw event, and how late it is on the timetable."""
+
+    service: float
+    stop: float
+    time_s: float
+    headway_ahead_s: float
+    headway_behind_s: float
+    target_ahead_s: float
+    target_behind_s: float
+    waiting: float
+    on_board: float
+    arrival_rate_per_s: float
+    base_dwell_s: float
+    bus_ahead: float
+    bus_behind: float
+    capacity: float
+    system_waiting: float
+    system_on_board: float
+    late_s: float
+
+
+PLAUSIBLE = Bus(0, 3, 3600, 240, 360, 300, 300, 4, 20, 0.01, 12, 1, 1, 60, 150, 300, 30)
 
 
 def rule(
-    constants: Sequence[Constant] = (),
-    timed: bool = False,
-    compiled: bool = False,
-    source: str = "",
-) -> Callable[[Formula], Rule]:
-    """Make a rule from a function of the raw event, the constants in order, and the lateness."""
+    constants: Sequence[Constant] = (), compiled: bool = False, source: str = ""
+) -> Callable[[Function], Rule]:
+    """Make a rule from a function of a bus and of the constants in order."""
 
-    def made(formula: Formula) -> Rule:
-        name = formula.__name__
+    def made(function: Function) -> Rule:
+        name = getattr(function, "__name__", "own")
         if len(constants) > WIDTH:
             raise InputError(f"rule {name} has {len(constants)} constants; use at most {WIDTH}")
+        try:
+            inspect.signature(function).bind(PLAUSIBLE, *constants)
+        except (TypeError, ValueError):
+            takes = ", ".join(["bus", *(constant.name for constant in constants)])
+            raise InputError(f"rule {name}: must be a function of a bus: {name}({takes})") from None
+        if compiled and any(step.opname == "RAISE_VARARGS" for step in dis.Bytecode(function)):
+            raise InputError(
+                f"rule {name}: a compiled rule cannot raise; return a hold in every case"
+            )
+        timed = "late_s" in getattr(getattr(function, "__code__", None), "co_names", ())
+        formula = _formula(shared(function) if compiled else function, len(constants), timed)
         return Rule(name, formula, tuple(constants), source, timed, compiled, keep=False)
 
     return made
 
 
+def _formula(function: Function, constants: int, timed: bool) -> Formula:
+    """The function as the worlds and the kernel call a rule: with columns instead of names.
+
+    It is written out, because compiled code takes no list of arguments. Only counts go into it.
+    """
+    columns = ", ".join(f"raw[{i}]" for i in range(len(RAW_FEATURES)))
+    values = ", ".join(f"constants[{i}]" for i in range(constants))
+    bus = f"Bus({columns}, {'late_s' if timed else 'nan'})"
+    text = f"def formula(raw, constants, late_s):\n    return function({bus}, {values})\n"
+    names: dict[str, Any] = {"function": function, "Bus": Bus, "nan": math.nan}
+    names["__name__"] = getattr(function, "__module__", __name__)
+    exec(text, names)
+    formula: Formula = names["formula"]
+    return formula
+
+
+def rule_of(thing: object) -> Rule:
+    """A rule from what `rule` made, or from a function of a bus."""
+    if isinstance(thing, Rule):
+        return thing
+    if not callable(thing):
+        raise InputError(f"policy {thing!r}: give a name, a bundle's folder or a function of a bus")
+    return rule()(thing)
+
+
 def _check_compiled(source: str, rule: Rule) -> None:
-    """Compile a rule; refuse one that raises or reads a feature that does not exist."""
-    if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(rule.formula)):
-        raise InputError(f"{source}: a compiled rule cannot raise; return a hold in every case")
+    """Compile a rule; refuse one that fails at a plausible event in plain Python."""
     try:
         _ = rule.address
     except Exception as error:  # Numba has many; all mean that this function cannot be compiled
@@ -53,25 +116,23 @@ def _check_compiled(source: str, rule: Rule) -> None:
         raise InputError(
             f"{source}: cannot be compiled ({reason}); fix it, or leave out compiled=True"
         ) from error
-    constants = [*rule.values({}), *[0.0] * (WIDTH - len(rule.constants))]
-    for value in (0.0, 1.0):
-        try:
-            rule.formula(np.full(len(RAW_FEATURES), value), np.array(constants), value)
-        except ArithmeticError:
-            continue  # compiled, a division by zero gives inf or nan, which is refused as a hold
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[:1]
-            raise InputError(f"{source}: fails in plain Python ({said[0]})") from error
+    constants = np.array([*rule.values({}), *[0.0] * (WIDTH - len(rule.constants))])
+    try:
+        with np.errstate(all="ignore"):
+            rule.formula(np.array(PLAUSIBLE[:-1]), constants, PLAUSIBLE.late_s)
+    except ArithmeticError:
+        return  # compiled, a division by zero gives inf or nan, which is refused as a hold
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[:1]
+        raise InputError(f"{source}: fails in plain Python ({said[0]})") from error
 
 
 def load_rule(source: str) -> tuple[Rule, Own]:
     """Load the rule that `FILE.py:NAME` or `MODULE:NAME` names; compile it if it is `compiled`."""
     own = load_own(source)
-    found = own.thing
-    if not isinstance(found, Rule):
-        if not callable(found):
-            raise InputError(f"{source}: {own.name} is not a function")
-        found = Rule(own.name, found, compiled=False)
+    if not isinstance(own.thing, Rule) and not callable(own.thing):
+        raise InputError(f"{source}: {own.name} is not a function")
+    found = rule_of(own.thing)
     if found.compiled:
         _check_compiled(source, found)
     return replace(found, keep=False), own

@@ -85,7 +85,8 @@ class RulePolicy:
         """Call the formula bus by bus; an error in it becomes an InputError."""
         rows = zip(raw, late_s, strict=True)
         try:
-            found = [self.rule.formula(row, self.constants, late) for row, late in rows]
+            with np.errstate(all="ignore"):  # inf and nan as in compiled code: refused as a hold
+                found = [self.rule.formula(row, self.constants, late) for row, late in rows]
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             said = f"{type(error).__name__}: {error}".splitlines()[0]

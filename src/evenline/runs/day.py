@@ -40,6 +40,7 @@ from evenline.worlds.fast.world import FastWorld, Fleet
 from evenline.worlds.open import CALIBRATION, WORLDS, OpenCity, open_city, open_world
 from evenline.worlds.sumo.runtime import runtime_version
 from evenline.worlds.sumo.scenario import sumo_options
+from evenline.worlds.sumo.world import SumoWorld
 
 Progress = Callable[[int], None]  # seconds of the day simulated so far
 PROGRESS_EVERY_S = 0.5
@@ -197,9 +198,14 @@ def _telling(policy: Policy, progress: Progress) -> Policy:
 
 def _answer(job: Job, opened: Opened, outcome: Outcome, arrivals_s: Ints) -> Answer:
     simulator = Simulator(world=job.world, code=opened.code)
-    if job.world == "sumo":
+    if isinstance(opened.world, SumoWorld):
         options = sumo_options(opened.city.city, job.cell, Path("city.net.xml"), Path("."))
-        simulator = Simulator(world="sumo", version=runtime_version(), options=tuple(options))
+        simulator = Simulator(
+            world="sumo",
+            version=runtime_version(),
+            options=tuple(options),
+            network=opened.world.network_sha256,
+        )
     return Answer(
         outcome=outcome,
         city=opened.city_digest,

@@ -28,11 +28,14 @@ from msgspec.structs import replace
 
 from evenline.policies.bundle import Bundle, read_policy
 from evenline.runs.day import open_job, run_job
-from evenline.runs.job import USUAL, Answer, Ended, Failure, Job, Limits, from_line, to_line
+from evenline.runs.job import USUAL, Ended, Failure, Job, Limits, Reading, from_line, to_line
 from evenline.runs.staging import located, stage
 from evenline.runs.worker import Said
+from evenline.support.compiled import COMPILING
 from evenline.support.errors import InputError, choice
+from evenline.support.extras import extra
 from evenline.support.files import write_bytes
+from evenline.support.notice import MARK, note, note_once
 from evenline.worlds.sumo.runtime import runtime_environment
 
 T = TypeVar("T")
@@ -121,12 +124,16 @@ class Worker:
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ, "out")
         self.selector.register(self.process.stderr, selectors.EVENT_READ, "err")
-        self.buffer, self.errors = b"", b""
+        self.buffer, self.errors, self.unfinished = b"", b"", b""
 
     def ask(
-        self, task: Task, limits: Limits, progress: Progress, stop: threading.Event
-    ) -> tuple[Answer, ...] | Failure:
-        """Send a task and wait for its answers or its failure."""
+        self,
+        task: Task | Reading,
+        limits: Limits,
+        progress: Callable[[Said], None],
+        stop: threading.Event,
+    ) -> Said | Failure:
+        """Send a task and wait for its answer or its failure; progress is told on the way."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(to_line(task))
@@ -138,7 +145,7 @@ class Worker:
             for key, _ in self.selector.select(timeout=0.2):
                 chunk = os.read(key.fd, 1 << 16)
                 if key.data == "err":
-                    self.errors = (self.errors + chunk)[-4000:]
+                    self._hear(chunk)
                     if not chunk:
                         self.selector.unregister(key.fileobj)
                     continue
@@ -153,17 +160,25 @@ class Worker:
                 except msgspec.MsgspecError:
                     return Failure(kind="died", message="the worker wrote an unreadable answer")
                 if said.now_s is not None:
-                    progress(task[0], said.now_s)
-                elif said.answers is not None:
-                    return said.answers
-                elif said.failure is not None:
-                    return said.failure
+                    progress(said)
+                else:
+                    return said.failure or said
             if time.monotonic() - began > limits.time_s:
                 return Failure(kind="time", message=f"not finished after {limits.time_s} s")
             if time.monotonic() - heard > limits.silence_s:
                 message = f"no progress for {limits.silence_s:.0f} s"
                 return Failure(kind="silent", message=message)
         return Failure(kind="lost", message="stopped")
+
+    def _hear(self, chunk: bytes) -> None:
+        """Keep the end of what the worker prints, and pass on what is meant for the user."""
+        self.errors = (self.errors + chunk)[-4000:]
+        *lines, rest = (self.unfinished + chunk).decode(errors="replace").split("\n")
+        self.unfinished = rest.encode()[-4000:]
+        for line in lines:
+            if line.startswith(MARK):
+                said = line.removeprefix(MARK).rstrip()
+                (note_once if said == COMPILING else note)(said)
 
     def _died(self) -> Failure:
         code = self.process.wait()
@@ -177,6 +192,9 @@ class Worker:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        assert self.process.stderr is not None
+        os.set_blocking(self.process.stderr.fileno(), False)
+        self._hear(self.process.stderr.read() or b"")
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -199,12 +217,12 @@ def run_task(
             worker = None
         worker = worker or Worker(task[0].sumo, folder, limits.memory_gib)
         began = time.monotonic()
-        said = worker.ask(task, limits, progress, stop)
+        said = worker.ask(task, limits, lambda said: progress(task[0], said.now_s or 0), stop)
         if not isinstance(said, Failure):
             seconds = (time.monotonic() - began) / len(task)
             ended = [
                 Ended(job=job, answer=answer, failures=tuple(failures), duration_s=seconds)
-                for job, answer in zip(task, said, strict=True)
+                for job, answer in zip(task, said.answers or (), strict=True)
             ]
             return ended, worker
         failures.append(said)
@@ -439,12 +457,8 @@ def staged(jobs: Sequence[Job], folder: Path) -> Iterator[tuple[Path, list[Job]]
 
 @contextmanager
 def _connected(address: str, inputs: Path) -> Iterator[Any]:
-    try:
+    with extra("ray"):
         import ray
-    except ImportError:
-        raise InputError(
-            "Ray is not installed; install it with: pip install 'evenline[ray]'"
-        ) from None
     try:
         ray.init(
             address=address,

@@ -59,6 +59,15 @@ class Job(Record):
         return f"{self.policy} {self.cell.name}"
 
 
+class Reading(Record):
+    """A SUMO scenario of a stranger to read, and the folder in which to write its city."""
+
+    config: Path
+    name: Line
+    out: Path
+    end_s: int | None = None
+
+
 class Simulator(Record):
     """The simulator of a day: the world, and SUMO's version and options if it was SUMO."""
 
@@ -66,6 +75,7 @@ class Simulator(Record):
     version: Line | None = None
     options: tuple[Line, ...] = ()
     code: Sha256 | None = None  # hash of the file of the user's own world
+    network: Sha256 | None = None  # hash of the network that SUMO read
 
 
 class Host(Record):

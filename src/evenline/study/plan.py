@@ -5,6 +5,7 @@ claim of the final trial. Values that are not given have the paper's defaults; u
 refused.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from msgspec import Meta
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import PLANS as EMBEDDED
 from evenline.city.model import City
-from evenline.city.tables import open_city
+from evenline.city.tables import digest, open_city
 from evenline.learn.schedule import (
     Budget,
     Learner,
@@ -22,10 +23,11 @@ from evenline.learn.schedule import (
     named_learners,
     scaled,
 )
-from evenline.policies.bundle import BUILT_IN, open_policy, parse_source, read_policy
+from evenline.policies.bundle import BUILT_IN, open_policy, parse_source, policy_digest, read_policy
 from evenline.rules.chain import chain_code
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError
+from evenline.support.files import to_json
 from evenline.support.own import is_own, load_own
 from evenline.support.records import Line, Record, Word, convert, plain, read_toml
 from evenline.trial.plan import (
@@ -40,7 +42,7 @@ from evenline.trial.plan import (
 )
 from evenline.trial.plan import Plan as TrialPlan
 from evenline.trial.used import check_fresh
-from evenline.worlds.open import WORLDS, check_world_name
+from evenline.worlds.open import check_world_name
 
 CALIBRATION = "calibration/calibration.json"  # in a study's folder
 MOST_UPDATES = 1_000_000_000
@@ -77,7 +79,6 @@ class Training(Record):
     events: Annotated[int, Meta(ge=1, le=MOST_UPDATES)] = 25_000
     widths: tuple[Width, Width, Width] = (128, 256, 256)
     device: Word = "cpu"
-    diagnostic: bool = True
     centred: bool = False
     chain: Word = "raw"  # behind which lessons are taken
     curve_blocks: Some = 3
@@ -91,15 +92,7 @@ class Training(Record):
 
 
 class Method(Record):
-    """One method of the trial: a chain on a learner's actor, or a policy by name or bundle."""
-
-    source: Line = ""
-    learner: Line = ""
-    chain: Word = "raw"
-
-
-class Chain(Record):
-    """A method in the form of the plan: a chain on the actor of a learner (default: the plan's)."""
+    """A method that learns: a chain on the actor of a learner (default: the plan's)."""
 
     chain: Word = "raw"
     learner: Line = ""
@@ -113,11 +106,13 @@ class Trial(Record):
     world: Line = "sumo"
 
 
-class Tables(Record):
-    """The sections of a plan in the form that a study uses."""
+class WrittenStudy(Record):
+    """A plan as its TOML file has it. A method is a policy, by name or bundle, or learns."""
 
     name: Word
     city: Line
+    methods: dict[Word, Line | Method]
+    trial: Trial
     claim: Claim
     seeds: Seeds = (6201,)  # of training; a study without learners does not use them
     limits: Limits = Limits()
@@ -127,33 +122,14 @@ class Tables(Record):
     train: Training = Training()
 
 
-class WrittenStudy(Tables, kw_only=True):
-    """A plan in the form of its TOML file."""
-
-    methods: dict[Word, Line | Chain]
-    trial: Trial
-
-
-class StudyPlan(Tables, kw_only=True):
-    """A whole study."""
+class StudyPlan(WrittenStudy, kw_only=True):
+    """A plan that was read from a file."""
 
     file: Path
-    methods: dict[str, Method]
-    levels: tuple[float, ...]
-    blocks: Blocks  # of the trial
-    world: str = "sumo"  # of the trial
 
     def open_city(self) -> City:
         """The city, embedded or from its folder."""
         return open_city(self.city if self.city in EMBEDDED else self.place(self.city))
-
-    def policy(self, method: Method) -> str:
-        """A method's built-in policy by name, or the path of its bundle or own file."""
-        place = parse_source(method.source).place
-        if place in BUILT_IN:
-            return method.source
-        file = place.partition(":")[0] if is_own(place) else method.source
-        return self.place(file) + method.source.removeprefix(file)
 
     def place(self, named: str) -> str:
         """The path of a file that the plan names: next to the plan, in a folder above it, or
@@ -164,47 +140,75 @@ class StudyPlan(Tables, kw_only=True):
                 return str(base / named)
         return named
 
-    @property
-    def learners(self) -> list[str]:
-        """Every learner that a method needs, each once."""
-        named = [self.learner(method) for method in self.methods.values() if not method.source]
-        return list(dict.fromkeys(named))
-
-    def learner(self, method: Method) -> str:
-        """A method's learner by name, or the path of its own file."""
-        return self.own_file(method.learner)
-
-    def own_file(self, source: str) -> str:
-        """The name of one of ours as it is; of the user's own code, with the path of its file."""
+    def code(self, source: str) -> str:
+        """A name of ours as it is; of the user's code, with the path of its file."""
         file, colon, name = source.partition(":")
         return f"{self.place(file)}{colon}{name}" if is_own(source) else source
 
-    def trial(self, folder: Path) -> dict[str, Any]:
+    def policy(self, source: str) -> str:
+        """A built-in policy by name, or the path of a bundle or of the user's file."""
+        place = parse_source(source).place
+        if place in BUILT_IN:
+            return source
+        file = place.partition(":")[0] if is_own(place) else source
+        return self.place(file) + source.removeprefix(file)
+
+    def learner(self, method: Method) -> str:
+        """A method's learner by name, or the path of the user's file."""
+        return self.code(method.learner or self.train.learner)
+
+    @property
+    def learners(self) -> list[str]:
+        """Every learner that a method needs, once."""
+        learning = [method for method in self.methods.values() if isinstance(method, Method)]
+        return list(dict.fromkeys(map(self.learner, learning)))
+
+    def registration(self, folder: Path) -> dict[str, Any]:
         """The plan of the trial over the bundles and the city in a study's folder."""
         policies: dict[str, str | list[str]] = {}
         for label, method in self.methods.items():
             place = (folder / "policies" / label).as_posix()
-            if method.source:
-                own = is_own(parse_source(method.source).place)
-                policies[label] = self.policy(method) if own else place
-            else:
+            if isinstance(method, Method):
                 policies[label] = [f"{place}-{seed}" for seed in self.seeds]
+            else:
+                is_code = is_own(parse_source(method).place)
+                policies[label] = self.policy(method) if is_code else place
         return {
             "name": f"{self.name}-study",
             "city": (folder / "city").as_posix(),
             "seeds": list(self.seeds),
-            "levels": list(self.levels),
-            "blocks": plain(self.blocks),
+            "levels": list(self.trial.levels),
+            "blocks": plain(self.trial.blocks),
             "methods": policies,
             "claim": {k: v for k, v in plain(self.claim).items() if v is not None},
             "limits": plain(self.limits),
-            "world": self.own_file(self.world),
+            "world": self.code(self.trial.world),
             "calibration": (folder / CALIBRATION).as_posix(),
         }
 
     def checked_trial(self) -> TrialPlan:
         """The trial as it will be registered, or an error that says what is wrong with it."""
-        return plan_of(self.trial(Path()), "trial")
+        return plan_of(self.registration(Path()), "trial")
+
+    @property
+    def subject(self) -> str:
+        """A hash of what the plan asks, wherever its files lie: of an equal plan an equal one."""
+        asked = read_toml(self.file) | {
+            "city": digest(self.open_city()),
+            "methods": {label: self._content(method) for label, method in self.methods.items()},
+            "world": content_of(self.code(self.trial.world)),
+        }
+        return hashlib.sha256(to_json(asked).encode()).hexdigest()
+
+    def _content(self, method: str | Method) -> str | list[str]:
+        if isinstance(method, Method):
+            return [content_of(self.learner(method)), method.chain]
+        return policy_digest(self.policy(method))
+
+
+def content_of(source: str) -> str:
+    """A name of ours, or the hash of the user's file."""
+    return load_own(source).sha256 if is_own(source) else source
 
 
 def find_plan(name: str) -> Path:
@@ -222,29 +226,11 @@ def find_plan(name: str) -> Path:
 def read_study_plan(path: Path) -> StudyPlan:
     """Read a plan from its TOML file, or raise an error that says what is wrong."""
     written = convert(WrittenStudy, exact_claim(read_toml(path)), str(path))
+    fields = {name: getattr(written, name) for name in WrittenStudy.__struct_fields__}
     with about(str(path)):
-        plan = StudyPlan(
-            **{name: getattr(written, name) for name in Tables.__struct_fields__},
-            file=path,
-            methods={
-                label: _method(label, given, written.train.learner)
-                for label, given in written.methods.items()
-            },
-            levels=written.trial.levels,
-            blocks=written.trial.blocks,
-            world=written.trial.world,
-        )
+        plan = StudyPlan(file=path, **fields)
         _check(plan)
         return plan
-
-
-def _method(label: str, given: str | Chain, learner: str) -> Method:
-    convert(Word, label, f"methods: {label!r}")
-    if isinstance(given, str):
-        return Method(source=given)
-    with about(f"methods.{label}.chain"):
-        chain_code(given.chain)
-    return Method(learner=given.learner or learner, chain=given.chain)
 
 
 # -- checking -------------------------------------------------------------------------------------
@@ -257,34 +243,37 @@ def _check(plan: StudyPlan) -> None:
         check_fresh(trial.blocks, "")
     with about("trial.world"):
         check_world_name(trial.world)
-        if trial.world not in WORLDS:
-            load_own(trial.world)
+        content_of(trial.world)
     with about("city"):
         city = plan.open_city()
     with about("trial.levels"):
-        check_levels(city, plan.levels)
-    _check_methods(plan, city)
+        check_levels(city, plan.trial.levels)
+    for label, method in plan.methods.items():
+        convert(Word, label, f"methods: {label!r}")
+        with about(f"methods.{label}"):
+            _check_method(plan, city, method)
     _check_training(plan)
 
 
-def _check_methods(plan: StudyPlan, city: City) -> None:
-    for label, method in plan.methods.items():
-        with about(f"methods.{label}"):
-            if not method.source and is_own(method.learner):
-                load_own(plan.learner(method))
-            elif not method.source:
-                _one_learner(method.learner)
-            else:
-                bundle = read_policy(plan.policy(method))
-                if bundle.spec.kind == "actor" or bundle.tensors:  # refuses another city
-                    open_policy(bundle, city)
+def _check_method(plan: StudyPlan, city: City, method: str | Method) -> None:
+    if isinstance(method, Method):
+        with about("chain"):
+            chain_code(method.chain)
+        _check_learner(plan.learner(method))
+        return
+    bundle = read_policy(plan.policy(method))
+    if bundle.spec.kind == "actor" or bundle.tensors:  # refuses another city
+        open_policy(bundle, city)
 
 
-def _one_learner(name: str) -> Learner:
-    """A single learner by name; a list, or all, is not a method."""
-    if len(found := named_learners(name)) != 1:
+def _check_learner(name: str) -> Learner | None:
+    """A single learner of ours, or the user's (None); a list, or all, is not a method."""
+    if is_own(name):
+        load_own(name)
+        return None
+    if len(learners := named_learners(name)) != 1:
         raise InputError(f"learner {name!r}: name exactly one")
-    return found[0]
+    return learners[0]
 
 
 def _check_training(plan: StudyPlan) -> None:
@@ -297,13 +286,14 @@ def _check_training(plan: StudyPlan) -> None:
         with about(where):
             PURPOSES[purpose].cells(blocks)
     with about("train.learner"):
-        _one_learner(asked.learner)
-    for learner in (name for name in plan.learners if not is_own(name)):
-        with about(f"train.events = {asked.events}"):
-            check_schedule(scaled(_one_learner(learner), asked.budget), asked.budget)
+        _check_learner(plan.code(asked.learner))
     for name in plan.learners:
+        learner = _check_learner(name)
+        if learner is not None:
+            with about(f"train.events = {asked.events}"):
+                check_schedule(scaled(learner, asked.budget), asked.budget)
         with about("train.chain"):
-            check_chain(name, 0 if is_own(name) else _one_learner(name).lessons, asked.chain)
+            check_chain(name, 0 if learner is None else learner.lessons, asked.chain)
     if asked.device != "cpu":  # always available; checking another takes seconds
         from evenline.learn.run import chosen_device
 

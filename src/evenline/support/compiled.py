@@ -5,6 +5,9 @@ fast world's kernel). Helpers are inlined because a call passes every array head
 cached function is compiled again when its file, or a file that it imports, changes.
 """
 
+import hashlib
+import pickle
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,8 +19,11 @@ from numba.core import cgutils, types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic, register_jitable
 
+from evenline.support.notice import note, note_once
 from evenline.support.sources import closure
 
+PATIENCE_S = 5.0
+COMPILING = "compiling for this machine, which takes up to a minute and happens only once"
 F = TypeVar("F", bound=Callable[..., Any])
 _njit = cast(Any, numba.njit)
 _intrinsic = cast(Any, intrinsic)
@@ -36,22 +42,120 @@ def _sources(file: str) -> str:
     return " ".join(f"{path} {path.stat().st_mtime_ns}" for path in closure(Path(file)))
 
 
+class _Compiling:
+    """Says once why nothing seems to happen, if compiling takes long."""
+
+    def __init__(self) -> None:
+        self._begun = 0  # a function compiles the helpers that it calls
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self._begun += 1
+        if self._timer is None:
+            self._timer = threading.Timer(PATIENCE_S, note_once, (COMPILING,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        self._begun -= 1
+        if self._begun == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_compiling = _Compiling()
+
+
+class _CacheFile:
+    """The compiled forms of a function, one file each, in place of Numba's files.
+
+    Numba loads whatever its files hold, also half of one or another function's. Here each file
+    begins with hashes: of the rest, of what it is, and of what it was made from. They tell damage;
+    whoever may write into the cache can also write programs.
+    """
+
+    def __init__(self, numbas: Any, sources: str) -> None:
+        self._numbas = numbas
+        self._name = numbas._index_name.removesuffix(".nbi")
+        self._made_from = _hash(repr((numbas._version, numbas._source_stamp, sources)).encode())
+
+    def load(self, key: object) -> Any:
+        """The compiled form of a key, or None if it must be compiled."""
+        path, what = self._place(key)
+        if not path.is_file():
+            _compiling.begin()
+            return None
+        content = path.read_bytes()
+        rest = content[len(what) :]
+        if content[: len(what)] != _hash(rest) or rest[: len(what)] != what:
+            note(f"{path} is not what was put there; it is compiled again")
+            _compiling.begin()
+            return None
+        made_from, data = rest[len(what) : 2 * len(what)], rest[2 * len(what) :]
+        if made_from != self._made_from:
+            _compiling.begin()
+            return None
+        return pickle.loads(data)
+
+    def save(self, key: object, data: object) -> None:
+        """Keep a compiled form, if possible."""
+        _compiling.end()
+        path, what = self._place(key)
+        rest = what + self._made_from + self._numbas._dump(data)
+        try:
+            with self._numbas._open_for_write(str(path)) as file:
+                file.write(_hash(rest) + rest)
+        except OSError as error:
+            note(f"{path} cannot be written ({error.strerror}); it will be compiled each time")
+
+    def _place(self, key: object) -> tuple[Path, bytes]:
+        what = _hash(f"{self._name} {key!r}".encode())
+        name = f"{self._name}.{what[:8].hex()}.nbc"
+        return Path(self._numbas._cache_path, name), what
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _keep(cache: Any, file: str) -> None:
+    cache._cache_file = _CacheFile(cache._cache_file, _sources(file))
+
+
 def _kept(function: Any) -> Any:
     if hasattr(function, "_cache"):  # absent when compilation is disabled
-        file = function._cache._cache_file
-        stamp = _sources(function.py_func.__code__.co_filename)
-        file._source_stamp = (file._source_stamp, stamp)
+        _keep(function._cache, function.py_func.__code__.co_filename)
     return function
 
 
 def compiled(function: F) -> F:
     """Compile a function that Python calls; other Python threads can run meanwhile."""
-    return cast(F, _kept(_njit(cache=True, _nrt=False, nogil=True)(function)))
+    options = {"_nrt": False, "nogil": True, "no_cfunc_wrapper": True}
+    return cast(F, _kept(_njit(cache=True, **options)(function)))
 
 
 def inlined(function: F) -> F:
-    """Compile a function that is inlined into the compiled functions that call it."""
-    return cast(F, _kept(_njit(cache=True, _nrt=False, forceinline=True)(function)))
+    """Compile a function that is inlined into the compiled functions that call it.
+
+    Python cannot call it. The code by which it could, which unpacks every array of its arguments,
+    took half of the time that our functions take to compile.
+    """
+    options = {"_nrt": False, "forceinline": True, "no_cfunc_wrapper": True}
+    made = _kept(_njit(cache=True, no_cpython_wrapper=True, **options)(function))
+    if made is not function:  # compilation is not disabled
+        made._insert = lambda *_: None  # Python must not find what it would jump to: nothing
+        made._compile_for_args = _refuse_call
+    return cast(F, made)
+
+
+def _refuse_call(*_: object, **__: object) -> None:
+    raise TypeError("this function is inlined; call a compiled function that uses it")
+
+
+def inlined_or_called(function: F) -> F:
+    """Compile a function of an event that is inlined, and that Python calls, too."""
+    options = {"_nrt": False, "forceinline": True, "no_cfunc_wrapper": True}
+    return cast(F, _kept(_njit(cache=True, **options)(function)))
 
 
 def shared(function: F) -> F:
@@ -70,8 +174,7 @@ def formula_entry(function: Callable[..., float], keep: bool) -> Any:
     compiling: Any = CFunc(function, (_FORMULA.args, _FORMULA.return_type), {}, _FORMULA_OPTIONS)
     if keep:
         compiling.enable_caching()
-        file = compiling._cache._cache_file
-        file._source_stamp = (file._source_stamp, _sources(function.__code__.co_filename))
+        _keep(compiling._cache, function.__code__.co_filename)
     compiling.compile()
     return compiling
 

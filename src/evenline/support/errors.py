@@ -8,12 +8,18 @@ traceback.
 from collections.abc import Iterable
 
 
+def shown(text: str, keep: str = "") -> str:
+    """Text as a person may read it: control codes and the like are escaped, except some."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
 class InputError(Exception):
     """Bad input, described in one line: line breaks and the like in a value are shown escaped."""
 
     def __str__(self) -> str:
-        said = super().__str__()
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in said)
+        return shown(super().__str__())
 
 
 class SimulatorError(InputError):

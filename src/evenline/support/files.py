@@ -11,8 +11,9 @@ import json
 import math
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCRATCH, IN_USE = "evenline-", ".in-use"
+EARLIER = "earlier"
 LISTING = ".evenline.json"
+SWELLS, SMALL_BYTES = 200, 2**25  # timetables and streets unpack to 4 to 25 times their size
 CHOOSE = "move it away, choose another --out, or use --force to replace it"
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, as hex."""
+    """The SHA-256 of a regular file's bytes, as hex."""
+    refuse_special(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -85,14 +89,29 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file, or raise an error that says why not. Numbers must be finite."""
+def refuse_special(path: Path, folder: Path | None = None) -> None:
+    """Refuse a device or a pipe, which may never end, and a link that leads out of a folder."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is not a regular file")
+    if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{path}: is a link out of its folder; copy the file there")
+
+
+def read_file(path: Path, folder: Path | None = None) -> bytes:
+    """The content of a regular file, inside `folder` if given, or an error that says why not."""
     try:
-        return from_json(path.read_bytes())
+        refuse_special(path, folder)
+        return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def read_json(path: Path, folder: Path | None = None) -> Any:
+    """Read a JSON file, or raise an error that says why not. Numbers must be finite."""
+    try:
+        return from_json(read_file(path, folder))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from None
 
@@ -100,10 +119,10 @@ def read_json(path: Path) -> Any:
 def from_json(content: bytes) -> Any:
     """The value of JSON text, or a ValueError. Numbers must be finite, and text must be whole."""
     text = content.decode()
-    found = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    value = json.loads(text, parse_float=_finite, parse_constant=_finite)
     if "\\ud" in text or "\\uD" in text:  # half of a surrogate pair cannot be written again
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _finite(number: str) -> float:
@@ -139,10 +158,12 @@ def listing_of(folder: Path) -> dict[str, list[str]]:
     path = folder / LISTING
     if not path.is_file():
         return {}
-    found = read_json(path)
-    if not isinstance(found, dict) or not all(isinstance(own, list) for own in found.values()):
+    listing = read_json(path)
+    if not isinstance(listing, dict) or not all(
+        isinstance(digests, list) for digests in listing.values()
+    ):
         raise InputError(f"{path}: not a list of hashes by file; {CHOOSE}")
-    return found
+    return listing
 
 
 def refuse_changed(folder: Path, listing: Listing, force: bool = False) -> None:
@@ -171,14 +192,32 @@ def _refuse_other(path: Path, hashes: Collection[str]) -> None:
 
 
 @contextmanager
-def result_folder(target: Path, force: bool = False) -> Iterator[Path]:
-    """A new folder that lists its files and replaces only an unchanged folder of this kind."""
+def result_folder(target: Path, force: bool = False, keep: bool = False) -> Iterator[Path]:
+    """A new folder that lists its files and replaces only an unchanged folder of this kind.
+
+    With `keep`, an earlier result that is another one stays in `earlier` of the new folder.
+    """
     refuse_changed(target, {} if force else listing_of(target), force)
     with new_folder(target) as aside:
         yield aside
-        listing = {name: [own] for name, own in folder_files(aside).items()}
+        if keep and target.is_dir():
+            _carry_over(target, aside)
+        listing = {name: [digest] for name, digest in folder_files(aside).items()}
         write_text(aside / LISTING, to_json(listing))
         refuse_changed(target, {} if force else listing_of(target), force)  # after a long run
+
+
+def _carry_over(target: Path, aside: Path) -> None:
+    """Take the earlier results of a folder, and its own if it is another, into a new one."""
+    names = [name for name in folder_files(target) if name != LISTING]
+    kept = [name for name in names if Path(name).parts[0] == EARLIER]
+    for name in kept:
+        (aside / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(target / name, aside / name)
+    changed = [name for name in names if name not in kept]
+    made = [name for name in folder_files(aside) if name not in kept]
+    if any(name not in made or sha256(target / name) != sha256(aside / name) for name in changed):
+        _keep_earlier(target, changed, aside, shutil.copyfile)
 
 
 def refuse_changed_files(folder: Path, names: Collection[str], force: bool = False) -> None:
@@ -191,21 +230,42 @@ def refuse_changed_files(folder: Path, names: Collection[str], force: bool = Fal
             _refuse_other(folder / name, listing.get(name, ()))
 
 
-def write_listed(folder: Path, contents: Mapping[str, bytes], force: bool = False) -> None:
+def write_listed(
+    folder: Path,
+    contents: Mapping[str, bytes],
+    force: bool = False,
+    result: Collection[str] = (),
+) -> None:
     """Write files into a folder and list them; refuses like `refuse_changed_files`.
 
-    The new hash is listed before the file is replaced, next to the old one, so a kill in between
-    leaves a file that is still ours.
+    `result` names the files that belong to one result: before one of them gets other content, all
+    that are there move to `earlier`. The new hash is listed before the file is replaced, next to
+    the old one, so a kill in between leaves a file that is still ours.
     """
     refuse_changed_files(folder, contents, force)
+    there = [name for name in result if (folder / name).is_file()]
+    if any(name in there and (folder / name).read_bytes() != new for name, new in contents.items()):
+        _keep_earlier(folder, there, folder, os.replace)
     listing = listing_of(folder)
     for name, content in contents.items():
         before = listing.get(name, [])[-1:]
         new = hashlib.sha256(content).hexdigest()
-        listing[name] = [*(own for own in before if own != new), new]
+        listing[name] = [*(digest for digest in before if digest != new), new]
     write_text(folder / LISTING, to_json(listing))
     for name, content in contents.items():
         write_bytes(folder / name, content)
+
+
+def _keep_earlier(
+    source: Path, names: Sequence[str], target: Path, put: Callable[[Path, Path], object]
+) -> None:
+    """Put an earlier result's files into `earlier` of a folder, under a hash of them; say so."""
+    hashes = "".join(sha256(source / name) for name in sorted(names))
+    place = Path(EARLIER) / hashlib.sha256(hashes.encode()).hexdigest()[:8]
+    for name in names:
+        (target / place / name).parent.mkdir(parents=True, exist_ok=True)
+        put(source / name, target / place / name)
+    print(f"the earlier result of {source} is kept in {source / place}", file=sys.stderr)
 
 
 # -- folders --------------------------------------------------------------------------------------
@@ -225,32 +285,6 @@ def no_empty_parents(path: Path) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """Fill a temporary folder; it gets its name only when the block ends without error.
-
-    An existing folder of that name is replaced only then.
-    """
-    target = target.resolve()  # a link stays, and its folder is replaced
-    with no_empty_parents(target):
-        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        try:
-            yield aside
-            aside.chmod(0o755)
-            for path in sorted(aside.rglob("*")):
-                if path.is_dir():
-                    sync_folder(path)
-                else:
-                    with path.open("rb") as file:
-                        os.fsync(file.fileno())
-            sync_folder(aside)
-            _put_in_place(aside, target)
-            sync_folder(target.parent)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-
-
 def _put_in_place(aside: Path, target: Path) -> None:
     """Replace a folder by renaming; if that fails, the old one gets its name back."""
     if not target.exists():
@@ -267,6 +301,34 @@ def _put_in_place(aside: Path, target: Path) -> None:
     shutil.rmtree(retired)
 
 
+@contextmanager
+def new_folder(
+    target: Path, put_in_place: Callable[[Path, Path], None] = _put_in_place
+) -> Iterator[Path]:
+    """Fill a temporary folder; it gets its name only when the block ends without error.
+
+    An existing folder of that name is replaced only then, or kept if `put_in_place` says so.
+    """
+    target = target.resolve()  # a link stays, and its folder is replaced
+    with no_empty_parents(target):
+        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        try:
+            yield aside
+            aside.chmod(0o755)
+            for path in sorted(aside.rglob("*")):
+                if path.is_dir():
+                    sync_folder(path)
+                else:
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())
+            sync_folder(aside)
+            put_in_place(aside, target)
+            sync_folder(target.parent)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+
 class ScratchFolder(tempfile.TemporaryDirectory[str]):
     """A temporary folder. Creating one also removes the folders of processes that were killed.
 
@@ -277,10 +339,10 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
     def __init__(self) -> None:
         _remove_abandoned()
         super().__init__(prefix=SCRATCH)
-        own = Path(self.name, ".new")
-        self._lock = own.open("w")
+        folder = Path(self.name, ".new")
+        self._lock = folder.open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        own.rename(own.with_name(IN_USE))  # it has its lock before others can see it
+        folder.rename(folder.with_name(IN_USE))  # it has its lock before others can see it
 
     def cleanup(self) -> None:
         """Remove it now."""

@@ -41,10 +41,10 @@ def load_own(source: str) -> Own:
     module = _of_file(Path(place)) if place.endswith(".py") else _of_module(place)
     file = Path(str(module.__file__))
     if not name:
-        own = [n for n, v in vars(module).items() if _defined_in(module, n, v)]
-        if len(own) != 1:
+        names = [n for n, v in vars(module).items() if _defined_in(module, n, v)]
+        if len(names) != 1:
             raise InputError(f"{source}: name the object to use, as in {source}:NAME")
-        name = own[0]
+        name = names[0]
     if not hasattr(module, name):
         raise InputError(f"{place} has no {name!r}; check the name")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -80,8 +80,8 @@ def _load(path: Path, _changed: int) -> ModuleType:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        said = (f"{type(error).__name__}: {error}").splitlines()[0]
-        raise InputError(f"{path}: cannot be loaded ({said})") from error
+        reason = (f"{type(error).__name__}: {error}").splitlines()[0]
+        raise InputError(f"{path}: cannot be loaded ({reason})") from error
     return module
 
 
@@ -89,8 +89,8 @@ def _of_module(name: str) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except Exception as error:
-        said = (f"{type(error).__name__}: {error}").splitlines()[0]
-        raise InputError(f"module {name}: cannot be imported ({said})") from error
+        reason = (f"{type(error).__name__}: {error}").splitlines()[0]
+        raise InputError(f"module {name}: cannot be imported ({reason})") from error
     if getattr(module, "__file__", None) is None:
         raise InputError(f"module {name} has no source file")
     return module

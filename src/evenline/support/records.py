@@ -15,10 +15,10 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 import msgspec
 
 from evenline.support.errors import InputError
-from evenline.support.files import read_json, to_json, write_text
+from evenline.support.files import read_file, read_json, to_json, write_text
 
 T = TypeVar("T")
-_PLACE = re.compile(r"^(?P<said>.*?)(?: - at `(?P<place>.*)`)?$", re.S)
+_PLACE = re.compile(r"^(?P<text>.*?)(?: - at `(?P<place>.*)`)?$", re.S)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
@@ -33,7 +33,7 @@ _LINE = rf"\A{_PRINTED}*\Z"
 _BELOW = rf"\A(?!/|(.*/)?\.\.(/|\Z)){_PRINTED}+\Z"
 _SHA256 = r"\A[0-9a-f]{64}\Z"
 _MOMENT = r"\A[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z\Z"
-_TOLD = {
+_MEANINGS = {
     _WORD: "of letters, digits, - _ . only",
     _LINE: "without line breaks and control characters",
     _BELOW: "that is the path of a file below the folder",
@@ -69,16 +69,20 @@ def convert(kind: type[T], value: Any, where: str) -> T:
         _refuse_infinite(value, where)
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {_said(kind, value, str(error))}") from None
+        raise InputError(f"{where}: {_described(kind, value, str(error))}") from None
     except RecursionError:
         raise InputError(f"{where}: lists or tables are nested too deeply") from None
     except InputError as error:  # from a dataclass inside, such as a cell
         raise InputError(f"{where}: {error}") from None
 
 
-def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
-    """Read a record from its JSON file; with `format`, refuse a file of another format first."""
-    value = read_json(path)
+def read_record(
+    path: Path, kind: type[T], format: str | None = None, folder: Path | None = None
+) -> T:
+    """Read a record from its JSON file, inside `folder` if given; with `format`, refuse a file of
+    another format first.
+    """
+    value = read_json(path, folder)
     if format is not None and (not isinstance(value, dict) or value.get("format") != format):
         raise InputError(f"{path}: format is not {format!r}")
     return convert(kind, value, str(path))
@@ -87,11 +91,7 @@ def read_record(path: Path, kind: type[T], format: str | None = None) -> T:
 def read_toml(path: Path) -> dict[str, Any]:
     """The values of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        return tomllib.loads(read_file(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
         raise InputError(f"{path}: not valid TOML ({error})") from None
 
@@ -101,23 +101,23 @@ def write_record(path: Path, record: Record) -> None:
     write_text(path, to_json(plain(record)))
 
 
-def _said(kind: Any, value: Any, message: str) -> str:
+def _described(kind: Any, value: Any, message: str) -> str:
     """msgspec's message with the path in front: `limits.tries: expected int >= 1, got 0`."""
-    found = _PLACE.match(message)
-    assert found is not None
-    said = found["said"].replace("`", "").replace("Object contains unknown field", "unknown key")
-    said = said.replace("Object missing required field", "missing key")
-    for pattern, told in _TOLD.items():
-        said = said.replace(f"matching regex {pattern!r}", told)
-    steps = _STEP.findall(found["place"] or "")
-    of_key = (found["place"] or "").startswith("key`")  # the key itself is at fault
+    parts = _PLACE.match(message)
+    assert parts is not None
+    text = parts["text"].replace("`", "").replace("Object contains unknown field", "unknown key")
+    text = text.replace("Object missing required field", "missing key")
+    for pattern, meaning in _MEANINGS.items():
+        text = text.replace(f"matching regex {pattern!r}", meaning)
+    steps = _STEP.findall(parts["place"] or "")
+    of_key = (parts["place"] or "").startswith("key`")  # the key itself is at fault
     path = _path(kind, value, message, [*steps, ("", "...")] if of_key else steps)
     culprit = path[-1] if of_key else _at(value, path)
-    if said.startswith("Expected") and ", got" not in said and not isinstance(culprit, dict | list):
-        said += f", got {_short(culprit)}"
+    if text.startswith("Expected") and ", got" not in text and not isinstance(culprit, dict | list):
+        text += f", got {_short(culprit)}"
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    said = said[:1].lower() + said[1:]
-    return f"{_short(place.removeprefix('.'), str)}: {said}" if place else said
+    text = text[:1].lower() + text[1:]
+    return f"{_short(place.removeprefix('.'), str)}: {text}" if place else text
 
 
 def _short(value: Any, form: Callable[[Any], str] = repr) -> str:
@@ -133,7 +133,7 @@ def _path(kind: Any, value: Any, message: str, steps: list[tuple[str, str]]) -> 
         if number == "...":
             table = _at(value, path)
             alone = ((key, _replaced(value, path, {key: table[key]})) for key in table)
-            name = next((key for key, each in alone if _refusal(kind, each) == message), number)
+            name = next((key for key, single in alone if _refusal(kind, single) == message), number)
         path.append(int(number) if number.isdigit() else name)
     return path
 
@@ -166,8 +166,8 @@ def _refuse_infinite(value: Any, where: str, place: str = "") -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{where}: {place.lstrip('.')}: {value} is not a finite number")
     if isinstance(value, dict):
-        for key, each in value.items():
-            _refuse_infinite(each, where, f"{place}.{key}")
+        for key, item in value.items():
+            _refuse_infinite(item, where, f"{place}.{key}")
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            _refuse_infinite(each, where, f"{place}[{number}]")
+        for number, item in enumerate(value):
+            _refuse_infinite(item, where, f"{place}[{number}]")

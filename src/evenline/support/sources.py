@@ -21,13 +21,13 @@ _IMPORT = re.compile(
 @cache
 def imports_of(path: Path) -> tuple[Path, ...]:
     """The files of ours that a file imports, with their packages."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for source, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
         module = source or plain
         parts = re.findall(r"(\w+)(?:\s+as\s+\w+)?", names)
         for name in (module, *(f"{module}.{part}" for part in parts)):
-            found |= dict.fromkeys(_files_of(name))
-    return tuple(found)
+            files |= dict.fromkeys(_files_of(name))
+    return tuple(files)
 
 
 def _files_of(module: str) -> Iterator[Path]:
@@ -44,15 +44,15 @@ def _files_of(module: str) -> Iterator[Path]:
 def closure(start: str | Path) -> list[Path]:
     """All files of ours that a module or a file depends on, including itself, sorted."""
     todo = list(_files_of(start)) if isinstance(start, str) else [start] * start.is_file()
-    found: set[Path] = set()
+    files: set[Path] = set()
     while todo:
         path = todo.pop()
-        if path not in found:
-            found.add(path)
+        if path not in files:
+            files.add(path)
             # The package itself only names what it loads on demand; a file that uses a name imports
             # it.
             todo += () if path == PACKAGE / "__init__.py" else imports_of(path)
-    return sorted(found)
+    return sorted(files)
 
 
 def package_files() -> list[Path]:

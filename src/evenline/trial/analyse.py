@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
+
 from evenline.control.outcome import Outcome
 from evenline.support.records import Line, Number, Record, Sha256, Share, Whole, Word
 from evenline.trial.intervals import Interval, bca, hodges_lehmann
-from evenline.trial.plan import LESS_TIME, Claim, sign_probability
+from evenline.trial.plan import Claim, less_time, sign_probability
 from evenline.trial.records import Day, JobRecord
 
 FORMAT = "evenline-trial-analysis-1"
@@ -78,11 +80,12 @@ class Effect(Record):
     bca_mean: Interval | None
 
 
-class Findings(Record):
+class Findings(Record, kw_only=True):
     """The verdict and every table."""
 
     claim: ClaimFound
     gates: dict[Line, bool]
+    robustness: dict[Line, bool] = msgspec.field(default_factory=dict)  # beside the claim
     confirmed: bool
     means: dict[Line, Figures]
     difference: Figures
@@ -92,7 +95,7 @@ class Findings(Record):
     beyond_the_claim: dict[Line, Effect]
 
 
-class Analysis(Findings):
+class Analysis(Findings, kw_only=True):
     """The content of `analysis.json`."""
 
     format: Word
@@ -108,13 +111,13 @@ def endpoints_of(
 
     A method without training seeds counts as the same under every seed.
     """
-    found = {}
+    endpoints = {}
     for record in records:
         cell, day = record.cell, endpoints_of_day(record.outcome)
         block = (cell.sumo_seed, cell.demand_seed)
         for seed in seeds if record.seed is None else (record.seed,):
-            found[Key(record.method, seed, block, cell.demand)] = day
-    return found
+            endpoints[Key(record.method, seed, block, cell.demand)] = day
+    return endpoints
 
 
 def endpoints_of_day(day: Day | Outcome) -> dict[str, Fraction]:
@@ -146,14 +149,11 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
         for label in labels
         if label not in (candidate, parent)
     }
-    needed = primary.required_wins
-    every = {
+    checks = dict(checks) | {
         "mean direction": mean(d["generalized_s"] for d in pairs.values()) < 0,
         "demand direction": all(row["generalized_s"] < 0 for row in by_level.values()),
-    } | dict(checks)
-    for label, control in controls.items():
-        every[f"{LESS_TIME}{label}"] = control.favourable_blocks >= needed
-    gates = {name: every.get(name, False) for name in claim.gates}  # a control may have no day
+    }
+    gates = {gate: _passes(gate, checks, primary, controls) for gate in claim.gates}
     return Findings(
         claim=ClaimFound(
             primary=primary,
@@ -162,6 +162,7 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
             intersection_union_passed=both,
         ),
         gates=gates,
+        robustness={gate: _passes(gate, checks, primary, controls) for gate in claim.robustness},
         confirmed=both and all(gates.values()),
         means={label: figures(means(endpoints, method=label)) for label in labels},
         difference=figures(means(pairs)),
@@ -172,14 +173,25 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
     )
 
 
+def _passes(
+    gate: str, checks: Mapping[str, bool], primary: SignTest, controls: Mapping[str, Control]
+) -> bool:
+    """Whether a gate passes."""
+    asked = less_time(gate, primary.required_wins, primary.blocks)
+    if asked is None:
+        return checks[gate]
+    control = controls.get(asked.control)  # a withdrawn control may have no day
+    return control is not None and control.favourable_blocks >= asked.wins
+
+
 def differences(endpoints: Endpoints, one: str, other: str) -> dict[Key, dict[str, Fraction]]:
     """One method minus another in every cell and seed that they share."""
-    found = {}
+    pairs = {}
     for key, values in endpoints.items():
         against = endpoints.get(Key(other, key.seed, key.block, key.level))
         if key.method == one and against is not None:
-            found[key] = {name: values[name] - against[name] for name in ENDPOINTS}
-    return found
+            pairs[key] = {name: values[name] - against[name] for name in ENDPOINTS}
+    return pairs
 
 
 def by_block(pairs: Endpoints, name: str) -> list[Fraction]:

@@ -17,17 +17,10 @@ from evenline.support.files import folder_files, read_json, sha256, to_json, wri
 from evenline.support.records import read_record, write_record
 from evenline.support.sources import file_hashes, package_files
 from evenline.trial.evidence import ANALYSIS, analysis_of, read_analysis
+from evenline.trial.journal import CLOSEOUT, journal, now
 from evenline.trial.matrix import MATRIX, QUARANTINE, RECORDS, read_matrix
 from evenline.trial.records import CLOSEOUT_FORMAT, TRIAL, Closeout
-from evenline.trial.registration import (
-    CLOSEOUT,
-    INPUTS,
-    Trial,
-    journal,
-    notices,
-    now,
-    open_trial,
-)
+from evenline.trial.registration import INPUTS, Trial, notices, open_trial
 from evenline.trial.verify import BOUND, STATEMENT, VERIFICATION, strangers, verify
 
 _NAMES = "|".join(map(re.escape, (*BOUND, CLOSEOUT, STATEMENT)))
@@ -122,8 +115,10 @@ def _bound_files(folder: Path) -> dict[str, str]:
     """Every file of the trial, by path; our current source is under `source/`."""
     files = {name: sha256(folder / name) for name in BOUND}
     for part in (INPUTS, RECORDS, QUARANTINE):
-        files |= {f"{part}/{name}": own for name, own in folder_files(folder / part).items()}
-    return files | {f"source/{name}": own for name, own in file_hashes(package_files()).items()}
+        files |= {f"{part}/{name}": digest for name, digest in folder_files(folder / part).items()}
+    return files | {
+        f"source/{name}": digest for name, digest in file_hashes(package_files()).items()
+    }
 
 
 def statement(trial: Trial, manifest: Closeout) -> dict[str, object]:
@@ -145,7 +140,7 @@ def statement(trial: Trial, manifest: Closeout) -> dict[str, object]:
                 "externalParameters": {"plan": plan, "trial": trial.sha256},
                 "internalParameters": {"sumo": registered.sumo, "jobs": registered.jobs},
                 "resolvedDependencies": [
-                    {"name": name, "digest": {"sha256": own}} for name, own in inputs.items()
+                    {"name": name, "digest": {"sha256": digest}} for name, digest in inputs.items()
                 ],
             },
             "runDetails": {

@@ -12,16 +12,10 @@ from evenline.support.errors import InputError
 from evenline.support.records import read_record as read_file
 from evenline.support.records import write_record
 from evenline.trial.analyse import FORMAT, Analysis, Figures, analyse, endpoints_of, figures, means
+from evenline.trial.journal import CLOSEOUT, append_event, refuse_closed
 from evenline.trial.matrix import finished, read_matrix, read_record, standing
 from evenline.trial.records import Peek
-from evenline.trial.registration import (
-    CLOSEOUT,
-    Trial,
-    append_event,
-    notices,
-    open_trial,
-    refuse_closed,
-)
+from evenline.trial.registration import Trial, absent_inputs, notices, open_trial
 from evenline.trial.verify import verify
 
 ANALYSIS = "analysis.json"
@@ -34,7 +28,8 @@ def analysis_of(trial: Trial) -> Analysis:
     roles = (claim.candidate, claim.parent)
     checks = {
         "completeness": len(records) == trial.registered.jobs,
-        "artifacts": True,  # opening the trial has compared every file with the registration
+        # Opening the trial has compared every file that is there with the registration.
+        "artifacts": trial.registered.gates is None or not absent_inputs(trial),
         "stability": all(p.stable for p in trial.registered.policies if p.method in roles),
     }
     return Analysis(
@@ -61,9 +56,9 @@ def write_analysis(folder: Path) -> Analysis:
         for problem in verify(folder).problems:
             raise InputError(f"{folder}: {problem}")
         return read_analysis(folder)
-    found = analysis_of(open_trial(folder))
-    write_record(folder / ANALYSIS, found)
-    return found
+    analysis = analysis_of(open_trial(folder))
+    write_record(folder / ANALYSIS, analysis)
+    return analysis
 
 
 def peek(folder: Path) -> dict[str, Figures]:

@@ -60,7 +60,7 @@ def bca(differences: Sequence[float]) -> Interval | None:
     d = np.asarray(differences, float)
     if len(d) < 2 or np.ptp(d) == 0:
         return None
-    found = bootstrap(
+    result = bootstrap(
         (d,),
         np.mean,
         confidence_level=CONFIDENCE,
@@ -68,11 +68,11 @@ def bca(differences: Sequence[float]) -> Interval | None:
         method="BCa",
         rng=np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED)),
     ).confidence_interval
-    if not np.isfinite([found.low, found.high]).all():
+    if not np.isfinite([result.low, result.high]).all():
         return None
     return Interval(
         estimate=float(np.mean(d)),
-        low=float(found.low),
-        high=float(found.high),
+        low=float(result.low),
+        high=float(result.high),
         confidence=CONFIDENCE,
     )

@@ -16,13 +16,13 @@ from typing import Any
 
 from evenline.control.outcome import Outcome
 from evenline.runs.executors import WHOLE, Executor, Shard
-from evenline.runs.job import Answer, Ended
-from evenline.runs.job import Job as Order
+from evenline.runs.job import Answer, Ended, Job
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256, to_json, write_text
 from evenline.support.locks import one_runner
 from evenline.support.records import convert, plain, write_record
 from evenline.support.records import read_record as read_file
+from evenline.trial.journal import append_event, now, refuse_closed, withdrawn
 from evenline.trial.records import (
     MATRIX_FORMAT,
     RECORD_FORMAT,
@@ -32,15 +32,7 @@ from evenline.trial.records import (
     QuarantineEntry,
     Released,
 )
-from evenline.trial.registration import (
-    Job,
-    Trial,
-    append_event,
-    now,
-    open_trial,
-    refuse_closed,
-    withdrawn,
-)
+from evenline.trial.registration import Trial, TrialJob, open_trial
 
 RECORDS, QUARANTINE, MATRIX = "records", "quarantine", "matrix.json"
 
@@ -52,10 +44,10 @@ class Progress:
     Withdrawn jobs have no record and are not waited for.
     """
 
-    done: dict[str, Job]
-    quarantined: dict[str, Job]
-    missing: dict[str, Job]
-    withdrawn: dict[str, Job]
+    done: dict[str, TrialJob]
+    quarantined: dict[str, TrialJob]
+    missing: dict[str, TrialJob]
+    withdrawn: dict[str, TrialJob]
 
     @property
     def complete(self) -> bool:
@@ -74,24 +66,24 @@ def quarantine_path(trial: Trial, address: str) -> Path:
 
 def standing(trial: Trial) -> Progress:
     """Find the done, withdrawn, quarantined and missing jobs from the files."""
-    found, gone = Progress({}, {}, {}, {}), withdrawn(trial.folder)
+    progress, gone = Progress({}, {}, {}, {}), withdrawn(trial.folder)
     for address, job in trial.jobs().items():
         if record_path(trial, address).exists():
-            found.done[address] = job
+            progress.done[address] = job
         elif job.method in gone:
-            found.withdrawn[address] = job
+            progress.withdrawn[address] = job
         elif quarantine_path(trial, address).exists():
-            found.quarantined[address] = job
+            progress.quarantined[address] = job
         else:
-            found.missing[address] = job
-    return found
+            progress.missing[address] = job
+    return progress
 
 
-def quarantine_lines(trial: Trial, found: Progress) -> list[str]:
+def quarantine_lines(trial: Trial, progress: Progress) -> list[str]:
     """The jobs that failed every try, with their last errors."""
     return [
         f"quarantined: {job.name}: {entry.errors[-1]}"
-        for address, job in found.quarantined.items()
+        for address, job in progress.quarantined.items()
         if (entry := read_file(quarantine_path(trial, address), QuarantineEntry))
     ]
 
@@ -104,7 +96,7 @@ def run(
     executor: Executor,
     shard: Shard = WHOLE,
     retry: bool = False,
-    on_end: Callable[[Job, bool], None] = lambda job, done: None,
+    on_end: Callable[[TrialJob, bool], None] = lambda job, done: None,
 ) -> Progress:
     """Run the missing jobs of a shard (with `retry` also quarantined ones); list records when
     done.
@@ -118,14 +110,14 @@ def run(
             read_record(trial, address, job)
         todo = before.missing | (before.quarantined if retry else {})
         jobs = {a: job for a, job in shard.of(trial.jobs().items()) if a in todo}
-        blocks: dict[tuple[int, int], dict[Order, list[str]]] = {}
+        blocks: dict[tuple[int, int], dict[Job, list[str]]] = {}
         for address, job in jobs.items():  # two methods may be the same policy
-            orders = blocks.setdefault(job.block, {})
-            orders.setdefault(trial.order(job), []).append(address)
-        for orders in blocks.values():  # a finished block can be packed while the others run
-            with closing(executor(list(orders), trial.inputs, trial.plan.limits)) as results:
+            runs = blocks.setdefault(job.block, {})
+            runs.setdefault(trial.for_executor(job), []).append(address)
+        for runs in blocks.values():  # a finished block can be packed while the others run
+            with closing(executor(list(runs), trial.inputs, trial.plan.limits)) as results:
                 for ended in results:
-                    for address in orders[ended.job]:
+                    for address in runs[ended.job]:
                         on_end(jobs[address], _keep(trial, address, jobs[address], ended))
     after = standing(trial)
     if after.complete and not (folder / MATRIX).exists():
@@ -135,7 +127,7 @@ def run(
     return after
 
 
-def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
+def _keep(trial: Trial, address: str, job: TrialJob, ended: Ended) -> bool:
     """Write a job's record, or quarantine it. Returns True if it is done."""
     errors = [failure.message for failure in ended.failures]
     if ended.answer is not None:
@@ -155,28 +147,30 @@ def _keep(trial: Trial, address: str, job: Job, ended: Ended) -> bool:
     return False
 
 
-def _foreign(trial: Trial, job: Job, found: JobRecord) -> str | None:
+def _foreign(trial: Trial, job: TrialJob, record: JobRecord) -> str | None:
     """What differs from the registration on the machine that ran a job, if anything."""
-    host = found.run.host["name"]
+    host = record.run.host["name"]
     pairs: list[tuple[str, object, object]] = [
-        ("city", found.city, job.city),
-        ("policy", found.policy.digest, job.policy),
-        ("SUMO", found.sumo.version, job.sumo),
-        ("world", found.world, job.world),
+        ("city", record.city, job.city),
+        ("policy", record.policy.digest, job.policy),
+        ("SUMO", record.sumo.version, job.sumo),
+        ("world", record.world, job.world),
     ]
     if job.versions is not None:
-        pairs.append(("version of a library", found.versions, job.versions))
-    if found.calibration is not None:
-        pairs.append(("calibration", found.calibration, job.calibration))
+        pairs.append(("version of a library", record.versions, job.versions))
+    if job.network is not None:
+        pairs.append(("network", record.sumo.network, job.network))
+    if record.calibration is not None:
+        pairs.append(("calibration", record.calibration, job.calibration))
     for what, measured, registered in pairs:
         if measured != registered:
             return f"{host} has another {what} than registered: {measured}, not {registered}"
-    if found.evaluator not in trial.evaluators():
+    if record.evaluator not in trial.evaluators():
         return f"{host} has other source files of evenline than registered; install the same"
     return None
 
 
-def make_record(trial: Trial, job: Job, answer: Answer, ended: Ended) -> dict[str, object]:
+def make_record(trial: Trial, job: TrialJob, answer: Answer, ended: Ended) -> dict[str, object]:
     """A job's result with everything it depends on, under two seals.
 
     The inner seal leaves out trial and `run`, so a repeated trial gives the same seal.
@@ -193,6 +187,7 @@ def make_record(trial: Trial, job: Job, answer: Answer, ended: Ended) -> dict[st
         "sumo": {
             "version": answer.simulator.version,
             "options": list(answer.simulator.options),
+            "network": answer.simulator.network,
         },
         "calibration": answer.calibration,
         "versions": answer.versions,
@@ -225,16 +220,16 @@ def seal_of(value: Any) -> str:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def read_record(trial: Trial, address: str, job: Job) -> JobRecord:
+def read_record(trial: Trial, address: str, job: TrialJob) -> JobRecord:
     """Read a record and check that it belongs to its job, or raise an error."""
     path = record_path(trial, address)
-    found = read_json(path)
-    if not isinstance(found, dict) or found.get("format") != RECORD_FORMAT:
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != RECORD_FORMAT:
         raise InputError(f"{path}: format is not {RECORD_FORMAT!r}")
-    bare = {key: value for key, value in found.items() if key != "record_sha256"}
-    if found.get("record_sha256") != seal_of(bare):
+    bare = {key: value for key, value in content.items() if key != "record_sha256"}
+    if content.get("record_sha256") != seal_of(bare):
         raise InputError(f"{path} has changed since it was written (its seal differs)")
-    record = convert(JobRecord, found, str(path))
+    record = convert(JobRecord, content, str(path))
     expected = {
         "trial": trial.sha256,
         "job": address,
@@ -245,7 +240,7 @@ def read_record(trial: Trial, address: str, job: Job) -> JobRecord:
     }
     for key, value in expected.items():
         if getattr(record, key) != value:
-            raise InputError(f"{path} has another {key} than its job: {found[key]!r}")
+            raise InputError(f"{path} has another {key} than its job: {content[key]!r}")
     if foreign := _foreign(trial, job, record):
         raise InputError(f"{path}: {foreign}")
     return record
@@ -276,9 +271,9 @@ def read_matrix(trial: Trial) -> Matrix:
 
 def finished(trial: Trial) -> dict[str, JobRecord]:
     """All records of a complete matrix, each as it was when the matrix was finished."""
-    found = standing(trial)
-    if not found.complete:
-        left, every = len(found.missing) + len(found.quarantined), trial.registered.jobs
+    progress = standing(trial)
+    if not progress.complete:
+        left, every = len(progress.missing) + len(progress.quarantined), trial.registered.jobs
         raise InputError(
             f"{trial.folder}: {left} of {every} jobs are not done, and outcomes stay sealed until "
             "they are; continue with: evenline trial run"
@@ -287,7 +282,7 @@ def finished(trial: Trial) -> dict[str, JobRecord]:
         raise InputError(f"{trial.folder} has no {MATRIX} yet; run: evenline trial run")
     listed = read_matrix(trial).blocks
     records = {}
-    for address, job in found.done.items():
+    for address, job in progress.done.items():
         path = record_path(trial, address)
         if listed["{}-{}".format(*job.block)].get(address) != sha256(path):
             raise InputError(f"{path} has changed since the matrix was finished (SHA-256 differs)")

@@ -26,9 +26,10 @@ from evenline.support.files import (
     to_json,
     write_bytes,
 )
+from evenline.trial.journal import CLOSEOUT, JOURNAL
 from evenline.trial.matrix import read_record, record_path, standing
 from evenline.trial.records import TRIAL
-from evenline.trial.registration import CLOSEOUT, INPUTS, JOURNAL, PLAN, Job, Trial, read_trial
+from evenline.trial.registration import INPUTS, PLAN, Trial, TrialJob, read_trial
 from evenline.trial.verify import BOUND, DETACHABLE, STATEMENT, Opinion, expand, is_packed
 
 Block = tuple[int, int]
@@ -53,11 +54,11 @@ def pack(folder: Path, out: Path, tensors: bool = False) -> Packed:
     trial = read_trial(folder)
     if out.exists() and (out / TRIAL).is_file() and sha256(out / TRIAL) != trial.sha256:
         raise InputError(f"{out} has another trial; choose another --out")
-    found = folder_files(trial.inputs)
-    for name, own in trial.registered.inputs.items():
-        if found.get(name) != own and not (name not in found and DETACHABLE.fullmatch(name)):
+    present = folder_files(trial.inputs)
+    for name, digest in trial.registered.inputs.items():
+        if present.get(name) != digest and not (name not in present and DETACHABLE.fullmatch(name)):
             raise InputError(f"{trial.inputs / name} differs from the registered file; restore it")
-        if name in found and (tensors or not DETACHABLE.fullmatch(name)):
+        if name in present and (tensors or not DETACHABLE.fullmatch(name)):
             _keep(trial.inputs / name, out / INPUTS / name)
     closed = (folder / CLOSEOUT).exists()
     for name in (TRIAL, PLAN, *(() if not closed else (*BOUND, CLOSEOUT, STATEMENT))):
@@ -105,18 +106,18 @@ def _extend(source: Path, target: Path) -> None:
         write_bytes(target, content)
 
 
-def _finished_blocks(trial: Trial) -> dict[Block, dict[str, Job]]:
+def _finished_blocks(trial: Trial) -> dict[Block, dict[str, TrialJob]]:
     """The jobs of every block whose records all exist."""
     progress = standing(trial)
     open_blocks = {job.block for job in (progress.missing | progress.quarantined).values()}
-    blocks: dict[Block, dict[str, Job]] = {}
+    blocks: dict[Block, dict[str, TrialJob]] = {}
     for address, job in progress.done.items():
         if job.block not in open_blocks:
             blocks.setdefault(job.block, {})[address] = job
     return blocks
 
 
-def _pack_block(trial: Trial, block: Block, jobs: dict[str, Job], out: Path) -> None:
+def _pack_block(trial: Trial, block: Block, jobs: dict[str, TrialJob], out: Path) -> None:
     """Write the records of a block as one file, or check that the existing file has them."""
     lines = []
     for address, job in jobs.items():
@@ -134,9 +135,9 @@ def _pack_block(trial: Trial, block: Block, jobs: dict[str, Job], out: Path) -> 
             raise InputError(f"{path} differs from the records; a packed block is never replaced")
     if not existing:
         small = lzma.compress(content, lzma.FORMAT_XZ, preset=9 | lzma.PRESET_EXTREME)
-        own = hashlib.sha256(small).hexdigest()[:16]
-        write_bytes(out / f"{name}.{own}.jsonl.xz", small)
-        os.chmod(out / f"{name}.{own}.jsonl.xz", 0o444)
+        digest = hashlib.sha256(small).hexdigest()[:16]
+        write_bytes(out / f"{name}.{digest}.jsonl.xz", small)
+        os.chmod(out / f"{name}.{digest}.jsonl.xz", 0o444)
 
 
 # -- the way back ---------------------------------------------------------------------------------
@@ -155,19 +156,19 @@ def unpack(packed: Path, folder: Path, tensors: Iterable[Path] = ()) -> tuple[Tr
         _expand(packed, aside)
         trial = read_trial(aside)
         missing = {
-            name: own
-            for name, own in trial.registered.inputs.items()
+            name: digest
+            for name, digest in trial.registered.inputs.items()
             if not (aside / INPUTS / name).is_file()
         }
         places = {path for place in tensors for path in place.rglob("*.safetensors")}
         known = {sha256(path): path for path in sorted(places)} if missing else {}
-        for name, own in missing.items():
-            if own in known:
+        for name, digest in missing.items():
+            if digest in known:
                 (aside / INPUTS / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(known[own], aside / INPUTS / name)
+                shutil.copyfile(known[digest], aside / INPUTS / name)
         for address, job in standing(trial).done.items():
             read_record(trial, address, job)
-    return read_trial(folder), [name for name, own in missing.items() if own not in known]
+    return read_trial(folder), [name for name, digest in missing.items() if digest not in known]
 
 
 def _expand(packed: Path, folder: Path) -> None:

@@ -7,6 +7,7 @@ no outcome. `read_plan` refuses unknown keys, so that a misspelt one is never ig
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 from pathlib import Path
@@ -22,14 +23,18 @@ from evenline.support.errors import InputError, choice
 from evenline.support.records import Line, Record, Seed, Text, Word, convert, read_toml
 
 ENDPOINT = "generalized_s"  # Y; lower is better
-GATES = (
-    "mean direction",
-    "demand direction",
-    "completeness",
-    "artifacts",
-    "stability",
-)
-LESS_TIME = "less time than "  # with a control's name, a gate: in as many blocks as the claim
+# Every gate with what it checks. A registration has these words, and the verifier its own copy.
+GATES = {
+    "mean direction": "passengers lose less time on average",
+    "demand direction": "passengers lose less time at every level of demand",
+    "completeness": "every planned day was run and counted",
+    "artifacts": "every registered file of the city and of the policies is there, unchanged",
+    "stability": "each metric of the training of the compared policies is finite, from the first "
+    "update to the last, and so is each weight",
+}
+LESS_TIME = "less time than "  # with a control's name, a gate: in as many blocks as the claim asks
+_LESS_TIME = re.compile(rf"{LESS_TIME}(\S+)(?: in (\d{{1,3}}) of (\d{{1,3}}) blocks)?", re.ASCII)
+_FORMS = (*GATES, f"{LESS_TIME}METHOD", f"{LESS_TIME}METHOD in N of M blocks")
 MOST_BLOCKS = 200  # the exact sign test of more takes very long
 
 Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=1_000)]
@@ -51,7 +56,8 @@ class Claim(Record):
     direction: Line = "lower"
     unit: Line = "block mean of seeds x levels"
     ties: Line = "nonwins"
-    gates: tuple[Line, ...] = GATES
+    gates: tuple[Line, ...] = tuple(GATES)
+    robustness: tuple[Line, ...] = ()  # gates that are reported beside the claim and decide nothing
 
     def __post_init__(self) -> None:
         if self.candidate == self.parent:
@@ -64,11 +70,33 @@ class Claim(Record):
         for key in ("endpoint", "direction", "unit", "ties"):
             if getattr(self, key) != fixed[key]:
                 raise ValueError(f"{key} can only be {fixed[key]!r}")
-        for gate in self.gates:
-            if gate not in GATES and not gate.startswith(LESS_TIME):
-                raise ValueError(
-                    f"unknown gate {gate!r}; choose {choice([*GATES, LESS_TIME + 'METHOD'])}"
-                )
+        every = (*self.gates, *self.robustness)
+        for gate in every:
+            if gate not in GATES and not _LESS_TIME.fullmatch(gate):
+                raise ValueError(f"unknown gate {gate!r}; choose {choice(_FORMS)}")
+            if every.count(gate) > 1:
+                raise ValueError(f"gate {gate!r} is named twice")
+        for gate in self.robustness:
+            if gate in GATES:
+                raise ValueError(f"robustness: {gate!r} decides the claim; move it to gates")
+
+
+@dataclass(frozen=True)
+class LessTime:
+    """A gate: less generalized time than a control in at least so many blocks of so many."""
+
+    control: str
+    wins: int
+    blocks: int
+
+
+def less_time(gate: str, required_wins: int, blocks: int) -> LessTime | None:
+    """What a gate asks about a control, if it does; without numbers, as much as the claim asks."""
+    asked = _LESS_TIME.fullmatch(gate)
+    if asked is None:
+        return None
+    wins, of = asked[2] or required_wins, asked[3] or blocks
+    return LessTime(asked[1], int(wins), int(of))
 
 
 class Blocks(Record):
@@ -229,11 +257,17 @@ def _settled_claim(claim: Claim, methods: dict[str, tuple[str, ...]], blocks: in
         if label not in methods:
             raise InputError(f"claim: unknown method {label!r}; choose {choice(methods)}")
     controls = [label for label in methods if label not in (claim.candidate, claim.parent)]
-    for gate in claim.gates:
-        control = gate.removeprefix(LESS_TIME)
-        if gate not in GATES and control not in controls:
-            raise InputError(f"claim: unknown control {control!r}; choose {choice(controls)}")
     wins = wins_required(blocks, claim.level)
+    for gate in (*claim.gates, *claim.robustness):
+        asked = less_time(gate, wins, blocks)
+        if asked is None:
+            continue
+        if asked.control not in controls:
+            raise InputError(f"claim: unknown control {asked.control!r}; choose {choice(controls)}")
+        if asked.blocks != blocks or not 1 <= asked.wins <= blocks:
+            raise InputError(
+                f"claim: gate {gate!r}: the plan has {blocks} blocks; write 1 to {blocks} of them"
+            )
     if claim.required_wins not in (None, wins):
         raise InputError(
             f"claim: required_wins = {claim.required_wins}, but {blocks} blocks at level "

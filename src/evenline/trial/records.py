@@ -79,6 +79,10 @@ class Registered(Record):
     world: Line = "sumo"  # as a source below the inputs
     calibration: Sha256 | None = None
     versions: dict[Word, Line] | None = None  # None: registered before versions were recorded
+    network: Sha256 | None = None  # None: not in SUMO, or registered before it was recorded
+    gates: dict[Line, Line] | None = None  # what each checks; None: less than they check now
+    subject: Sha256 | None = None  # a hash of what the plan asks
+    repeats: tuple[Line, ...] = ()  # trials of the same subject that have used its cells
 
 
 def read_registered(folder: Path) -> Registered:
@@ -168,6 +172,7 @@ class PolicyFiles(Record):
 class SumoRun(Record):
     version: Line | None
     options: tuple[Line, ...]
+    network: Sha256 | None = None  # of the network that SUMO read
 
 
 class Measured(Record):

@@ -7,14 +7,11 @@ our own source can be signed off, and then every later output shows it.
 """
 
 import hashlib
-import json
 import os
 import shutil
-import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from msgspec import structs
 
 import evenline
 from evenline.city.demand import Cell
@@ -27,28 +24,32 @@ from evenline.policies.bundle import (
     read_policy,
 )
 from evenline.runs.day import described_policy, evaluator_files, library_versions
-from evenline.runs.job import Job as Order
+from evenline.runs.job import Job
 from evenline.runs.staging import stage_own, stage_policy
 from evenline.support.errors import InputError, choice
 from evenline.support.files import (
     folder_files,
-    from_json,
     new_folder,
     sha256,
     to_json,
-    write_bytes,
 )
-from evenline.support.locks import locked
-from evenline.support.records import convert, plain, write_record
+from evenline.support.own import load_own
+from evenline.support.records import plain, write_record
 from evenline.support.sources import closure, digest_of, file_hashes
-from evenline.trial.plan import Plan, about, check_levels, read_plan
+from evenline.trial.journal import (
+    append_event,
+    deviations,
+    journal,
+    now,
+    refuse_closed,
+    withdrawn,
+)
+from evenline.trial.plan import GATES, Plan, about, check_levels, read_plan
 from evenline.trial.records import (
     TRIAL,
     TRIAL_FORMAT,
     Deviation,
-    Event,
     FrozenPolicy,
-    Journal,
     NamedCity,
     Peek,
     Registered,
@@ -57,7 +58,7 @@ from evenline.trial.records import (
     Withdrawn,
     read_registered,
 )
-from evenline.trial.used import Used, check_fresh, note_used, used_cells_files
+from evenline.trial.used import Used, check_fresh, note_used, registering, used_cells_files
 from evenline.trial.verify import DETACHABLE
 from evenline.worlds.calibration import calibration_digest, calibration_note, save_calibration
 from evenline.worlds.open import (
@@ -68,13 +69,14 @@ from evenline.worlds.open import (
     open_city,
     open_world,
 )
+from evenline.worlds.sumo.network import network_sha256
 from evenline.worlds.sumo.runtime import installed_version, runtime_environment
 
-JOURNAL, INPUTS, PLAN, CLOSEOUT = "journal.jsonl", "inputs", "plan.toml", "closeout.json"
+INPUTS, PLAN = "inputs", "plan.toml"
 
 
 @dataclass(frozen=True)
-class Job:
+class TrialJob:
     """One day of the matrix, with the hashes of everything that its outcome depends on."""
 
     method: str
@@ -87,6 +89,7 @@ class Job:
     world: str = "sumo"
     calibration: str | None = None
     versions: dict[str, str] | None = None
+    network: str | None = None
 
     @property
     def address(self) -> str:
@@ -95,6 +98,8 @@ class Job:
         if self.versions is None:  # registered before versions were recorded
             for later in ("world", "calibration", "versions"):
                 del parts[later]
+        if self.network is None:
+            del parts["network"]
         return hashlib.sha256(to_json(parts).encode()).hexdigest()
 
     @property
@@ -123,31 +128,32 @@ class Trial:
     def plan(self) -> Plan:
         return self.registered.plan
 
-    def jobs(self) -> dict[str, Job]:
+    def jobs(self) -> dict[str, TrialJob]:
         """Every job by address, block by block. Equal jobs are not merged."""
-        found = self.registered
+        registered = self.registered
         every = [
-            Job(
+            TrialJob(
                 policy.method,
                 policy.seed,
                 policy.digest,
                 cell,
-                found.city.digest,
-                found.sumo,
-                found.evaluator.sha256,
-                found.world,
-                found.calibration,
-                found.versions,
+                registered.city.digest,
+                registered.sumo,
+                registered.evaluator.sha256,
+                registered.world,
+                registered.calibration,
+                registered.versions,
+                registered.network,
             )
             for cell in self.plan.cells()
-            for policy in found.policies
+            for policy in registered.policies
         ]
         return {job.address: job for job in every}
 
-    def order(self, job: Job) -> Order:
+    def for_executor(self, job: TrialJob) -> Job:
         """A job in the form of the executors."""
         paths = {(p.method, p.seed): p.path for p in self.registered.policies}
-        return Order(
+        return Job(
             city="./city",
             policy=paths[job.method, job.seed],
             cell=job.cell,
@@ -159,7 +165,13 @@ class Trial:
     def used(self) -> Used:
         """The trial's entry in a list of used cells."""
         city = self.registered.city.digest
-        return Used(name=self.plan.name, trial=self.sha256, city=city, blocks=self.plan.blocks)
+        return Used(
+            name=self.plan.name,
+            trial=self.sha256,
+            city=city,
+            blocks=self.plan.blocks,
+            subject=self.registered.subject,
+        )
 
     def evaluators(self) -> set[str]:
         """The registered hash of the evaluator, and those signed off since."""
@@ -170,11 +182,18 @@ class Trial:
 # -- registering ----------------------------------------------------------------------------------
 
 
-def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
-    """Register a plan into a folder. Runs nothing; the cells count as used from now on."""
+def register(
+    plan_path: Path,
+    folder: Path,
+    ledger: Path,
+    others: Sequence[Path] = (),
+    subject: str | None = None,
+) -> Trial:
+    """Register a plan into a folder. Runs nothing; the cells count as used from now on.
+
+    `others` are more lists of used cells. Trials of the same `subject` may share the cells.
+    """
     plan = read_plan(plan_path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} already exists; register a trial into a new folder")
     named = None if plan.calibration is None else Path(plan.calibration)
     opened, sumo = open_city(plan.city, named), _sumo_of(plan)
     city = opened.city
@@ -182,8 +201,12 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
         check_levels(city, plan.levels)
     if plan.world != "sumo":
         open_world(plan.world, opened)  # refuse a world that cannot be opened
-    with locked(ledger.with_name(f".{ledger.name}.lock")):
-        check_fresh(plan.blocks, digest(city), *used_cells_files(ledger))
+    subject = subject or _subject(plan, opened)
+    with registering(ledger.parent, folder.parent):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} already exists; register a trial into a new folder")
+        lists = dict.fromkeys((*used_cells_files(ledger), *others))
+        repeated = check_fresh(plan.blocks, digest(city), *lists, subject=subject)
         with new_folder(folder) as aside:
             inputs = aside / INPUTS
             save_city(city, inputs / "city")
@@ -207,13 +230,33 @@ def register(plan_path: Path, folder: Path, ledger: Path) -> Trial:
                 jobs=plan.jobs,
                 calibration=calibration_digest(opened.calibration) if opened.calibration else None,
                 versions=library_versions(),
+                network=None if sumo is None else network_sha256(city, sumo),
+                gates=GATES,
+                subject=subject,
+                repeats=tuple(dict.fromkeys(used.trial or used.name for used in repeated)),
             )
             write_record(aside / TRIAL, registered)
             os.chmod(aside / TRIAL, 0o444)
-            own = sha256(aside / TRIAL)
-            append_event(aside, RegisteredEvent(trial=own))
-            note_used(ledger, Trial(folder, registered, own).used)
+            trial_sha256 = sha256(aside / TRIAL)
+            append_event(aside, RegisteredEvent(trial=trial_sha256))
+            note_used(ledger, Trial(folder, registered, trial_sha256).used)
     return open_trial(folder)
+
+
+def _subject(plan: Plan, opened: OpenCity) -> str:
+    """A hash of what a plan asks, wherever its files lie."""
+    digests = {
+        label: [policy_digest(source) for source in sources]
+        for label, sources in plan.methods.items()
+    }
+    world = plan.world if plan.world in WORLDS else load_own(plan.world).sha256
+    asked = plain(plan) | {
+        "city": digest(opened.city),
+        "methods": digests,
+        "world": world,
+        "calibration": calibration_digest(opened.calibration) if opened.calibration else None,
+    }
+    return hashlib.sha256(to_json(asked).encode()).hexdigest()
 
 
 def _sumo_of(plan: Plan) -> str | None:
@@ -260,11 +303,11 @@ def is_stable(spec: Spec) -> bool:
 
     The training of a look-ahead is that of the actor that its forecast follows, if it does.
     """
-    told = spec.provenance if isinstance(spec.provenance, dict) else {}
+    provenance = spec.provenance if isinstance(spec.provenance, dict) else {}
     if spec.kind == "lookahead" and follows_actor(spec):
-        told = told.get("base", {})
-        return isinstance(told, dict) and told.get("stable") is True
-    return spec.kind != "actor" or told.get("stable") is True
+        provenance = provenance.get("base", {})
+        return isinstance(provenance, dict) and provenance.get("stable") is True
+    return spec.kind != "actor" or provenance.get("stable") is True
 
 
 def analyser_files() -> dict[str, str]:
@@ -291,12 +334,14 @@ def open_trial(folder: Path) -> Trial:
             f"{_and_more(differing)}; restore it"
         )
     signed = {pair for event in deviations(folder) for pair in event.source.items()}
-    unsigned = sorted(name for name, found in changed_source(trial) if (name, found) not in signed)
+    unsigned = sorted(
+        name for name, digest in changed_source(trial) if (name, digest) not in signed
+    )
     if unsigned:
         raise InputError(
             f"evenline/{unsigned[0]} differs from the registered source{_and_more(unsigned)}; "
             ""
-            "restore it, or sign it off with: evenline trial deviate"
+            "restore it, or sign it off with: evenline trial note"
         )
     versions = trial.registered.versions
     if versions is not None and versions != library_versions():
@@ -315,19 +360,24 @@ def read_trial(folder: Path) -> Trial:
     """Read a trial whose plan and registration are unchanged; our source may be another."""
     if not (folder / TRIAL).is_file():
         raise InputError(f"{folder} has no {TRIAL}; start with: evenline trial register PLAN")
-    first, own = journal(folder)[0], sha256(folder / TRIAL)
-    if not isinstance(first, RegisteredEvent) or first.trial != own:
+    first, digest = journal(folder)[0], sha256(folder / TRIAL)
+    if not isinstance(first, RegisteredEvent) or first.trial != digest:
         raise InputError(f"{folder / TRIAL} has changed since it was registered (SHA-256 differs)")
     registered = read_registered(folder)
     if sha256(folder / PLAN) != registered.plan_sha256:
         raise InputError(f"{folder / PLAN} has changed since it was registered (SHA-256 differs)")
-    return Trial(folder, registered, own)
+    return Trial(folder, registered, digest)
 
 
 def _input_differences(trial: Trial) -> list[str]:
-    registered, found = trial.registered.inputs, folder_files(trial.inputs)
-    names = sorted((registered.keys() | found.keys()) - (_not_needed(trial) - found.keys()))
-    return [name for name in names if registered.get(name) != found.get(name)]
+    registered, present = trial.registered.inputs, folder_files(trial.inputs)
+    names = sorted((registered.keys() | present.keys()) - (_not_needed(trial) - present.keys()))
+    return [name for name in names if registered.get(name) != present.get(name)]
+
+
+def absent_inputs(trial: Trial) -> list[str]:
+    """Registered files that are gone; only the tensors of withdrawn methods may be."""
+    return sorted(trial.registered.inputs.keys() - folder_files(trial.inputs).keys())
 
 
 def _not_needed(trial: Trial) -> set[str]:
@@ -349,11 +399,11 @@ def changed_source(trial: Trial) -> list[tuple[str, str | None]]:
         (trial.registered.evaluator, evaluator_files()),
         (trial.registered.analyser, analyser_files()),
     )
-    for part, found in parts:
+    for part, current in parts:
         registered = part.files
-        for name in registered.keys() | found.keys():
-            if registered.get(name) != found.get(name):
-                changed[name] = found.get(name)
+        for name in registered.keys() | current.keys():
+            if registered.get(name) != current.get(name):
+                changed[name] = current.get(name)
     return sorted(changed.items())
 
 
@@ -362,48 +412,6 @@ def _and_more(names: list[str]) -> str:
 
 
 # -- journal --------------------------------------------------------------------------------------
-
-
-def now() -> str:
-    """The current time in the form of our files."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def journal(folder: Path) -> tuple[Event, ...]:
-    """Read the journal of a trial, oldest event first, and check its chain of hashes."""
-    path = folder / JOURNAL
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-        found = [from_json(line) for line in lines]
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON lines ({error})") from None
-    events, before = convert(Journal, {"lines": found}, str(path)).lines, ""
-    for number, (line, event) in enumerate(zip(lines, events, strict=True), start=1):
-        if event.previous != before:
-            raise InputError(
-                f"{path}: line {number} does not contain the hash of the previous line"
-            )
-        before = hashlib.sha256(line).hexdigest()
-    if not events:
-        raise InputError(f"{path} is empty")
-    return events
-
-
-def append_event(folder: Path, event: Event) -> None:
-    """Add a line to the journal; shards take turns."""
-    path = folder / JOURNAL
-    with locked(folder / ".journal.lock"):
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        before = hashlib.sha256(lines[-1]).hexdigest() if lines else ""
-        line = plain(structs.replace(event, at=event.at or now(), previous=before))
-        write_bytes(path, b"".join([*lines, json.dumps(line, sort_keys=True).encode() + b"\n"]))
-
-
-def deviations(folder: Path) -> list[Deviation]:
-    """The deviations signed off so far."""
-    return [event for event in journal(folder) if isinstance(event, Deviation)]
 
 
 def deviate(folder: Path, why: str, by: str) -> None:
@@ -419,11 +427,6 @@ def deviate(folder: Path, why: str, by: str) -> None:
         evaluator=digest_of(evaluator_files()),
     )
     append_event(folder, deviation)
-
-
-def withdrawn(folder: Path) -> dict[str, Withdrawn]:
-    """The withdrawn methods."""
-    return {event.method: event for event in journal(folder) if isinstance(event, Withdrawn)}
 
 
 def withdraw(folder: Path, method: str, why: str, by: str) -> None:
@@ -442,34 +445,33 @@ def withdraw(folder: Path, method: str, why: str, by: str) -> None:
     append_event(folder, Withdrawn(method=method, why=why.strip(), by=by.strip()))
 
 
-def refuse_closed(folder: Path) -> None:
-    """Refuse to change a closed trial."""
-    if (folder / CLOSEOUT).exists():
-        raise InputError(f"{folder}: the trial is closed; register another one")
-
-
 def notices(folder: Path) -> list[str]:
     """The notices that every output shows: a world other than SUMO, what the city says of itself,
     deviations, broken seals.
     """
-    told, world = [], read_registered(folder).plan.world
+    registered = read_registered(folder)
+    lines, world = [], registered.plan.world
     if world != "sumo":
-        told.append(f"run in the world {world!r}, not in SUMO")
-    told += input_notes(folder / INPUTS / "city", world)
+        lines.append(f"run in the world {world!r}, not in SUMO")
+    for trial in registered.repeats:
+        lines.append(
+            f"repeats trial {trial}: the same plan has used these days, so they are not fresh"
+        )
+    lines += input_notes(folder / INPUTS / "city", world)
     for event in journal(folder):
         if isinstance(event, Deviation):
             files = ", ".join(event.source) or "no source file"
-            told.append(f"deviation ({event.at}, {event.by}): {event.why} [{files}]")
+            lines.append(f"deviation ({event.at}, {event.by}): {event.why} [{files}]")
         elif isinstance(event, Peek):
-            told.append(f"seal broken ({event.at}): outcomes of {event.records} jobs shown")
+            lines.append(f"seal broken ({event.at}): outcomes of {event.records} jobs shown")
         elif isinstance(event, Withdrawn):
-            told.append(f"withdrawn ({event.at}, {event.by}): {event.method}: {event.why}")
-    return told
+            lines.append(f"withdrawn ({event.at}, {event.by}): {event.method}: {event.why}")
+    return lines
 
 
 def input_notes(city: Path, world: str) -> list[str]:
     """What the city says of itself, and in the fast world its calibration."""
-    told = list(city_notes(city))
+    notes = list(city_notes(city))
     if world == "fast":
-        told.append(calibration_note(city / CALIBRATION))
-    return list(dict.fromkeys(filter(None, told)))  # a city from records says both
+        notes.append(calibration_note(city / CALIBRATION))
+    return list(dict.fromkeys(filter(None, notes)))  # a city from records says both

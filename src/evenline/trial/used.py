@@ -4,13 +4,17 @@ Every purpose of `evenline.city.cells` except the trial's own counts as used in 
 uses its blocks in its city from its registration on, even if it never runs. A study keeps the list
 of cells used by its own trials in its folder. The package has a list too (`used-cells.json` next to
 this file): the published trials, whose cells are used for everybody.
+
+The same plan may be registered on its cells again: that repeats a trial, and every output says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from evenline.city.cells import PURPOSES
 from evenline.support.errors import InputError
+from evenline.support.locks import locked
 from evenline.support.records import Record, Seed, Sha256, Word, read_record, write_record
 
 FORMAT = "evenline-used-cells-1"
@@ -26,6 +30,7 @@ class Used(Record):
     trial: Sha256 | None  # the hash of its registration; None if that was not kept
     city: Sha256
     blocks: Blocks
+    subject: Sha256 | None = None  # a hash of what it asks: of an equal plan an equal one
 
 
 class Ledger(Record):
@@ -35,13 +40,30 @@ class Ledger(Record):
     trials: tuple[Used, ...] = ()
 
 
+@contextmanager
+def registering(*folders: Path) -> Iterator[None]:
+    """One registration at a time in these folders, from reading the lists of used cells there to
+    adding to one.
+    """
+    with ExitStack() as locks:
+        for folder in sorted({folder.resolve() for folder in folders}):  # never in another order
+            locks.enter_context(locked(folder / f".{LEDGER}.lock"))
+        yield
+
+
 def used_cells_files(ledger: Path) -> list[Path]:
     """A list of used cells, those of the studies next to it, and that of the published trials."""
     return [ledger, *sorted(ledger.parent.glob(f"*/{ledger.name}")), PUBLISHED]
 
 
-def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
-    """Refuse blocks that share a SUMO seed or a demand seed with used cells."""
+def check_fresh(
+    blocks: Blocks, city_digest: str, *ledgers: Path, subject: str | None = None
+) -> list[Used]:
+    """Refuse blocks that share a SUMO seed or a demand seed with used cells.
+
+    Returns the trials of the same subject that have used them: these are repeated.
+    """
+    repeated: list[Used] = []
     for purpose in PURPOSES.values():
         if purpose.name != "trial":
             firsts = (purpose.sumo_seed, purpose.demand_seed)
@@ -49,10 +71,13 @@ def check_fresh(blocks: Blocks, city_digest: str, *ledgers: Path) -> None:
             _refuse_shared(blocks, theirs, f"{purpose.name} has used it")
     for ledger in ledgers:
         for trial in used_by_trials(ledger):
-            if trial.city == city_digest:
+            if trial.city == city_digest and subject is not None and trial.subject == subject:
+                repeated.append(trial)
+            elif trial.city == city_digest:
                 where = "published" if ledger == PUBLISHED else ledger
                 why = f"trial {trial.name!r} has used it ({where})"
                 _refuse_shared(blocks, list(zip(*trial.blocks, strict=True)), why)
+    return repeated
 
 
 def _refuse_shared(blocks: Blocks, used: Sequence[Sequence[int]], why: str) -> None:
@@ -80,8 +105,8 @@ def note_used(ledger: Path, used: Used) -> None:
 def other_used_cells(folder: Path) -> list[Path]:
     """The lists of cells used outside a study: by trial commands, and by studies next to it."""
     places = [folder.resolve().parent, Path("results").resolve()]
-    found = [path for place in places for path in used_cells_files(place / LEDGER)]
-    return [path for path in dict.fromkeys(found) if path.parent != folder.resolve()]
+    lists = [path for place in places for path in used_cells_files(place / LEDGER)]
+    return [path for path in dict.fromkeys(lists) if path.parent != folder.resolve()]
 
 
 def has_outcomes(folder: Path) -> bool:

@@ -222,8 +222,8 @@ def _hourly_means(place: Any, leaves: Floats, y: Floats, places: int, hours: int
     count = np.bincount(place, minlength=places)
     day = np.bincount(place, y, minlength=places) / np.maximum(count, 1)
     hour = np.minimum(leaves // HOUR_S, hours - 1).astype(int)
-    own = _cell_means(place * hours + hour, y - day[place], places * hours, HOUR_PRIOR)
-    return day[:, None] + own.reshape(places, hours)
+    place_means = _cell_means(place * hours + hour, y - day[place], places * hours, HOUR_PRIOR)
+    return day[:, None] + place_means.reshape(places, hours)
 
 
 def _trip_pace(trip: Any, rest: Floats, expected: Floats) -> Floats:
@@ -253,9 +253,9 @@ def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:
     table = np.zeros((places, NOISE_QUANTILES))
     order = np.argsort(place, kind="stable")
     for block in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
-        own = _quantiles(noise[block], NOISE_QUANTILES)
-        middle = 0.5 * (own[1:] + own[:-1])
-        table[place[block[0]]] = own - middle.mean() + noise[block].mean()
+        block_quantiles = _quantiles(noise[block], NOISE_QUANTILES)
+        middle = 0.5 * (block_quantiles[1:] + block_quantiles[:-1])
+        table[place[block[0]]] = block_quantiles - middle.mean() + noise[block].mean()
     return table
 
 
@@ -295,12 +295,12 @@ def _dependence_of_pace(city: City, runs: Runs, first: Any, pace: Floats) -> dic
     _, day = np.unique(runs.day[first], return_inverse=True)
     count = np.bincount(day)
     mean = np.bincount(day, pace) / np.maximum(count, 1)
-    own = pace - mean[day]
+    anomaly = pace - mean[day]
     service = np.searchsorted(service_stop_offsets(city), runs.place[first], side="right")
-    followers = _lag(service + 1e6 * day, runs.leaves_s[first], own)
+    followers = _lag(service + 1e6 * day, runs.leaves_s[first], anomaly)
     return {
         "sd_of_day_pace": round(float(mean.std()), 5),
-        "sd_of_day_pace_if_independent": round(float(own.std() / np.sqrt(count.mean())), 5),
+        "sd_of_day_pace_if_independent": round(float(anomaly.std() / np.sqrt(count.mean())), 5),
         "correlation_of_followers_pace": round(followers, 4),
     }
 
@@ -310,7 +310,9 @@ def _lag(group: Floats, order: Floats, noise: Floats) -> float:
     rows = np.lexsort((order, group))
     same = group[rows][1:] == group[rows][:-1]
     left, right = noise[rows][:-1][same], noise[rows][1:][same]
-    return float(np.corrcoef(left, right)[0, 1]) if len(left) > 2 else 0.0
+    if len(left) < 3 or not left.std() * right.std() > 0:
+        return 0.0
+    return float(np.corrcoef(left, right)[0, 1])
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -375,18 +377,18 @@ def load_calibration(path: Path, city: City) -> Calibration:
     """Read a calibration file and check that it was fitted to the city's network."""
     if not path.is_file():
         raise InputError(f"{path}: no such calibration file")
-    found, own = read_record(path, _File), network_digest(city)
-    if (found.city != digest(city)) if found.network is None else (found.network != own):
+    content, network = read_record(path, _File), network_digest(city)
+    if (content.city != digest(city)) if content.network is None else (content.network != network):
         raise InputError(
             f"{path} was fitted to other streets, stops, timetable or vehicle than those of "
-            f"{city.name}; fit one with: evenline calibrate"
+            f"{city.name}; fit one with: evenline city fit"
         )
-    if found.close_s and not found.close_within_s:
+    if content.close_s and not content.close_within_s:
         raise InputError(f"{path}: close_s needs close_within_s; import the records again")
-    first_s = min(trip.departure_s for trip in city.trips) + found.start_delay_s
+    first_s = min(trip.departure_s for trip in city.trips) + content.start_delay_s
     if not 0 <= first_s < city.horizon_s:
         when = "a bus before the day begins" if first_s < 0 else "every bus after the day ends"
-        raise InputError(f"{path}: start_delay_s {found.start_delay_s} starts {when}")
+        raise InputError(f"{path}: start_delay_s {content.start_delay_s} starts {when}")
     places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
     shapes: dict[str, tuple[int, ...]] = {
         "mean_s": (places, hours),
@@ -396,24 +398,24 @@ def load_calibration(path: Path, city: City) -> Calibration:
         "least_s": (places,),
         "pace": (PACE_QUANTILES,),
     }
-    if found.lateness_s is not None:
-        if not found.note:
+    if content.lateness_s is not None:
+        if not content.note:
             raise InputError(f"{path}: note: a fit to records must say what it was fitted to")
         shapes["lateness_s"] = (len(city.services), LATE_QUANTILES)
-    tables = {name: _numbers(path, name, getattr(found, name), s) for name, s in shapes.items()}
+    tables = {name: _numbers(path, name, getattr(content, name), s) for name, s in shapes.items()}
     return Calibration(
-        network=own,
-        start_delay_s=found.start_delay_s,
-        follow=found.follow,
-        sources=found.sources,
-        residuals=found.residuals,
-        note=found.note,
-        close_s=found.close_s,
-        close_within_s=found.close_within_s,
-        recover=found.recover,
-        late_follow=found.late_follow,
-        jam_near=found.jam_near,
-        jam_far=found.jam_far,
+        network=network,
+        start_delay_s=content.start_delay_s,
+        follow=content.follow,
+        sources=content.sources,
+        residuals=content.residuals,
+        note=content.note,
+        close_s=content.close_s,
+        close_within_s=content.close_within_s,
+        recover=content.recover,
+        late_follow=content.late_follow,
+        jam_near=content.jam_near,
+        jam_far=content.jam_far,
         mean_s=tables["mean_s"],
         pace_s=tables["pace_s"],
         phase_s=tables["phase_s"],

@@ -51,11 +51,11 @@ RESPONSE_LIMITS = {
 }
 HOLD_LIMITS = {"mean hold": 0.35, "zero-hold share": 0.10}
 GOALS = {
-    "generalized time": 0.046,
-    "waiting time": 0.087,
-    "in-vehicle time": 0.017,
+    "generalized time": 0.0461,
+    "waiting time": 0.0875,
+    "in-vehicle time": 0.0166,
     "completion": 0.0043,
-    "trip duration": 0.010,
+    "trip duration": 0.0104,
 }
 
 

@@ -36,9 +36,9 @@ class OpenCity:
 
     def notes(self, world: str) -> tuple[str, ...]:
         """The sentences that every result in a world repeats: the city's, the calibration's."""
-        own = self.calibration.note if world == "fast" and self.calibration else ""
-        new = own and own not in self.city.notes  # a city from records says it itself
-        return (*self.city.notes, own) if new else self.city.notes
+        note = self.calibration.note if world == "fast" and self.calibration else ""
+        new = note and note not in self.city.notes  # a city from records says it itself
+        return (*self.city.notes, note) if new else self.city.notes
 
     def fitted(self) -> Calibration:
         """The calibration, or an error that says how to make one."""
@@ -47,7 +47,7 @@ class OpenCity:
         if self.calibration is None:
             raise InputError(
                 f"city {self.source} has no calibration for the fast world; make one with: "
-                f"evenline calibrate --city {self.source}, or name one with --calibration"
+                f"evenline city fit {self.source}, or name one with --calibration"
             )
         return self.calibration
 
@@ -65,13 +65,13 @@ def open_city(source: str, calibration: Path | None = None) -> OpenCity:
     if calibration is not None:
         return OpenCity(source, city, load_calibration(calibration, city))
     if source in PLANS:
-        own = EMBEDDED / f"{same_streets(source)}.json"
+        path = EMBEDDED / f"{same_streets(source)}.json"
     else:
-        own = Path(source) / CALIBRATION
-    if not own.is_file():
+        path = Path(source) / CALIBRATION
+    if not path.is_file():
         return OpenCity(source, city)
     try:
-        return OpenCity(source, city, load_calibration(own, city))
+        return OpenCity(source, city, load_calibration(path, city))
     except InputError as error:
         return OpenCity(source, city, unfit=str(error))
 

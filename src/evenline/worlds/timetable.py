@@ -11,11 +11,10 @@ import numpy as np
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats, service_positions
-from evenline.city.schedule import scheduled_s
+from evenline.city.schedule import HOUR_S, hours_of, scheduled_s
 from evenline.city.tables import network_digest
 from evenline.support.errors import InputError
 from evenline.worlds.calibration import (
-    HOUR_S,
     NOISE_QUANTILES,
     PACE_QUANTILES,
     PHASES,
@@ -38,7 +37,8 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
         raise InputError(f"city {city.name} has no schedule; running times cannot come from it")
     if not 0.0 <= variation <= MOST_VARIATION:
         raise InputError(f"variation {variation}: must be from 0 to {MOST_VARIATION:g}")
-    mean_s, least_s = _hourly_means(city), _least(city)
+    least_s = np.maximum(1.0, np.ceil(_gaps_m(city) / FASTEST_MPS))
+    mean_s = scheduled_runs(city, np.repeat(mean_dwells(city)[:, None], hours_of(city), 1), least_s)
     pace_s = mean_s.mean(axis=1)
     return Calibration(
         network=network_digest(city),
@@ -62,6 +62,18 @@ def is_declared(calibration: Calibration) -> bool:
     return DECLARED in calibration.residuals
 
 
+def still_fitting(calibration: Calibration, city: City) -> Calibration | None:
+    """The calibration of a city whose people or streets in SUMO are others now; None if it was
+    fitted to other streets.
+
+    One from the timetable is made anew: it leaves out the time that buses stand, which depends on
+    the people.
+    """
+    if is_declared(calibration):
+        return timetable_calibration(city, calibration.residuals[DECLARED])
+    return calibration if calibration.network == network_digest(city) else None
+
+
 def _normal(count: int) -> Floats:
     """Quantiles of the normal distribution with mean 0 and deviation 1, for interpolation."""
     return np.array([NormalDist().inv_cdf(level) for level in quantile_levels(count)])
@@ -75,38 +87,38 @@ def _gaps_m(city: City) -> Floats:
     return gaps
 
 
-def _least(city: City) -> Floats:
-    return np.maximum(1.0, np.ceil(_gaps_m(city) / FASTEST_MPS))
+def scheduled_runs(city: City, dwell_s: Floats, least_s: Floats) -> Floats:
+    """Mean seconds from each service-stop to the next, by the hour in which a bus is due there.
 
-
-def _hourly_means(city: City) -> Floats:
-    """Mean seconds from each service-stop to the next, by the hour in which a bus leaves it."""
-    places, hours = int(service_stop_offsets(city)[-1]), -(-city.horizon_s // HOUR_S)
-    total, count = np.zeros((places, hours)), np.zeros((places, hours))
-    dwell_s, least_s = mean_dwells(city), _least(city)
-    first = service_stop_offsets(city)
+    Buses stand for `dwell_s` by service-stop and hour, and no run is shorter than `least_s`.
+    """
+    first, hours = service_stop_offsets(city), hours_of(city)
+    total, count = np.zeros((int(first[-1]), hours)), np.zeros((int(first[-1]), hours))
     for number, trip in enumerate(city.trips):
         due_s, start = scheduled_s(city, number), int(first[trip.service])
         along = np.arange(start, start + len(due_s) - 1)
-        stands_s = np.append(dwell_s[along[1:]], 0.0)  # the last stop is due at arrival
-        runs_s = _running(np.diff(due_s), stands_s, least_s[along])
-        hour = np.clip(due_s[:-1] // HOUR_S, 0, hours - 1).astype(int)
-        total[along, hour] += runs_s
-        count[along, hour] += 1
-    return _filled(total, count)
+        hour = np.clip(due_s // HOUR_S, 0, hours - 1).astype(int)
+        stands_s = np.append(dwell_s[along[1:], hour[1:-1]], 0.0)  # the last is due at arrival
+        total[along, hour[:-1]] += _running(due_s, stands_s, least_s[along])
+        count[along, hour[:-1]] += 1
+    return filled_means(total, count)
 
 
-def _running(scheduled_s: Floats, stands_s: Floats, least_s: Floats) -> Floats:
-    """Scheduled seconds less standing, never below the least; the whole trip stays as scheduled
-    if it can.
+def _running(due_s: Floats, stands_s: Floats, least_s: Floats) -> Floats:
+    """Seconds from stop to stop of a bus that stands so long and keeps to its times if it can.
+
+    Where a timetable is too fast, the bus is as early before as it is late after; the whole trip
+    stays as scheduled if it can.
     """
-    above = np.maximum(scheduled_s - stands_s - least_s, 0.0)
-    left_s = float((scheduled_s - stands_s - least_s).sum())
-    share = np.clip(left_s / above.sum(), 0.0, 1.0) if above.sum() else 0.0
-    return np.asarray(least_s + share * above)
+    soonest_s = np.append(0.0, np.cumsum(least_s + stands_s))
+    end_s = max(due_s[-1], due_s[0] + soonest_s[-1])
+    slack_s = due_s - soonest_s
+    late_s = soonest_s + np.minimum(np.maximum.accumulate(slack_s), end_s - soonest_s[-1])
+    early_s = soonest_s + np.maximum(np.minimum.accumulate(slack_s[::-1])[::-1], due_s[0])
+    return np.asarray(np.diff((late_s + early_s) / 2) - stands_s)
 
 
-def _filled(total: Floats, count: Floats) -> Floats:
+def filled_means(total: Floats, count: Floats) -> Floats:
     """Means; an hour without a bus has that of the nearest hours with one."""
     means = np.zeros_like(total)
     hours = np.arange(total.shape[1])
@@ -124,7 +136,7 @@ def mean_dwells(city: City) -> Floats:
     """
     first = service_stop_offsets(city)
     people, place = np.zeros(int(first[-1])), service_positions(city.services)
-    trips = np.array([len(each) for each in city.trips_of])
+    trips = np.array([len(of_service) for of_service in city.trips_of])
     journeys = city.journeys
     for person, (begin, end) in enumerate(pairwise(journeys.leg_start.tolist())):
         if journeys.min_demand[person] > 1.0:
@@ -135,10 +147,10 @@ def mean_dwells(city: City) -> Floats:
             for service in services:
                 for stop in (int(journeys.leg_board[leg]), int(journeys.leg_alight[leg])):
                     people[first[service] + place[service, stop]] += share
-    least, each, opening = np.zeros((3, len(people)))
-    for service, own in enumerate(city.trips_of):
-        vehicle = city.vehicle_of(own[0]) if own else city.vehicle
+    least, per_passenger, opening = np.zeros((3, len(people)))
+    for service, trips_of_service in enumerate(city.trips_of):
+        vehicle = city.vehicle_of(trips_of_service[0]) if trips_of_service else city.vehicle
         here = slice(first[service], first[service + 1])
         least[here], opening[here] = vehicle.min_dwell_s, vehicle.opening_s
-        each[here] = (vehicle.exchange_ms + vehicle.alighting_ms) / 2000
-    return np.maximum(least, each * people + opening * -np.expm1(-people))
+        per_passenger[here] = (vehicle.exchange_ms + vehicle.alighting_ms) / 2000
+    return np.maximum(least, per_passenger * people + opening * -np.expm1(-people))

@@ -1,4 +1,4 @@
-/* Training and audits: learning curves, fidelity, replay, domain ratio. */
+/* Training and audits: learning curves, fidelity, replay. */
 
 const PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8a8a",
   "#6b5bd2", "#a0522d"];
@@ -148,32 +148,5 @@ figure("replay", ["histogram"], (box) => {
   return { finding, rows: [["from", "to", "count"],
     ...counts.map((count, i) => [i * width, (i + 1) * width, count])] };
 }, () => [chooser("histogram", "Show", [["hold_histogram", "positive holds"], ["headway_histogram", "headways"]])]);
-
-figure("ratio", [], (box) => {
-  const rows = data.ratio.rows, names = unique(rows.map((r) => r.learner)), tall = 36;
-  const chart = area(box, tall * names.length, { left: 64, right: 14, top: 24, bottom: 44 });
-  const { inner, root } = chart, x = scale([0.4, 1], [inner.left, inner.right]);
-  xAxis(chart, x, { label: "how well the classifier tells SUMO from the fast world (AUC)" });
-  root.append(svg("line", { class: "zero", x1: x(0.5), x2: x(0.5), y1: inner.top, y2: inner.bottom }));
-  names.forEach((name, row) => {
-    const y = inner.top + (row + 0.5) * tall;
-    root.append(svg("text", { class: "ink", x: inner.left - 10, y: y + 4, "text-anchor": "end" }, name));
-    for (const each of rows.filter((r) => r.learner === name)) {
-      const share = each.held_out_effective_share;
-      for (const [key, dy, shape, tone] of [["training_joint_auc", -7, "diamond", "two"],
-        ["held_out_joint_auc", 7, "dot", "one"]]) {
-        if (each[key] === undefined || each[key] === null) continue;
-        root.append(mark(shape, x(Math.max(0.4, each[key])), y + dy, 4, { class: tone, "fill-opacity": 0.6,
-          "data-tip": `${title(name)}, seed ${each.seed}\ntraining ${number(each.training_joint_auc, 3)}, held out ` +
-            `${number(each.held_out_joint_auc, 3)}\neffective share of weights ${number(100 * share, 1)} %` }));
-      }
-    }
-  });
-  legend(box, [[mark("dot", 13, 7, 4, { class: "one" }), "held-out days"],
-    [mark("diamond", 13, 7, 4, { class: "two" }), "days it was trained on"],
-    [svg("line", { class: "zero", x1: 13, x2: 13, y1: 0, y2: 14 }), "0.5: cannot tell"]]);
-  const columns = Object.keys(rows[0]);
-  return { rows: [columns, ...rows.map((row) => columns.map((name) => row[name]))] };
-});
 
 begin();

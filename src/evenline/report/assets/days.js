@@ -383,17 +383,17 @@ figure("holds", ["element"], (box) => {
   const chart = area(box, tall * services.length, { left: 60, right: 10, top: 24, bottom: 40 });
   const { inner, root } = chart, wide = inner.width / hours;
   const most = Math.max(1e-9, ...[...acted].map(([key, n]) => n / (asked.get(key) || 1)));
-  const table = [["policy", "element", "service", "hour", "times_a_day", "share_of_decisions"]];
+  const table = [["policy", "element", "service", "hour_from", "times_a_day", "share_of_decisions"]];
   services.forEach((s, i) => {
     root.append(svg("text", { class: "ink", x: inner.left - 8, y: inner.top + (i + 0.5) * tall + 4,
       "text-anchor": "end" }, s.id));
     for (let hour = 0; hour < hours; hour++) {
       const key = `${s.id} ${hour}`, count = (acted.get(key) || 0) / days;
       const share = (acted.get(key) || 0) / (asked.get(key) || 1), strong = share / most;
-      table.push([data.trial.claim[role], element, s.id, hour + 1, count, share]);
+      table.push([data.trial.claim[role], element, s.id, clock(3600 * hour), count, share]);
       root.append(svg("rect", { x: inner.left + hour * wide, y: inner.top + i * tall, width: wide - 2,
         height: tall - 2, rx: 3, style: `fill: color-mix(in oklab, var(--held) ${Math.round(85 * strong)}%, var(--card))`,
-        "data-tip": `Service ${s.id}, hour ${hour + 1}\n${element}: ${number(count)} times a day,\n` +
+        "data-tip": `Service ${s.id}, from ${clock(3600 * hour)} to ${clock(3600 * hour + 3600)}\n${element}: ${number(count)} times a day,\n` +
           `${number(100 * share)} % of ${number((asked.get(key) || 0) / days, 0)} decisions` }));
       if (wide > 34) root.append(svg("text", { class: "ink", x: inner.left + (hour + 0.5) * wide - 1,
         y: inner.top + (i + 0.5) * tall + 3, "text-anchor": "middle", "pointer-events": "none" },
@@ -401,9 +401,9 @@ figure("holds", ["element"], (box) => {
     }
   });
   for (let hour = 0; hour < hours; hour++) root.append(svg("text", { x: inner.left + (hour + 0.5) * wide,
-    y: inner.bottom + 15, "text-anchor": "middle" }, hour + 1));
+    y: inner.bottom + 15, "text-anchor": "middle" }, clock(3600 * hour)));
   root.append(svg("text", { class: "ink", x: (inner.left + inner.right) / 2, y: inner.bottom + 33,
-    "text-anchor": "middle" }, "hour of the day"),
+    "text-anchor": "middle" }, "hour that begins at"),
   svg("text", { class: "ink", x: 0, y: inner.top - 9 }, "service; share of its decisions in that hour"));
   return { finding: holdsFinding(role, element, acted, asked), rows: table };
 }, () => {

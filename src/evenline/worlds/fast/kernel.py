@@ -188,17 +188,11 @@ def headways(d: Day) -> Headways:
 
 @inlined
 def advance(s: Static, d: Day) -> int:
-    """Let time pass until buses need a decision; return how many, or 0 at the horizon."""
-    return advance_until(s, d, s.horizon_s)
-
-
-@inlined
-def advance_until(s: Static, d: Day, horizon: int) -> int:
-    """Let time pass until buses need a decision, or until a horizon that may be within the day.
+    """Let time pass until buses need a decision; return how many, or 0 at the horizon.
 
     The batch's trips are in `d.batch`, its raw events in `d.raw`, its cost so far in `cost`.
     """
-    num, h = d.num[0], headways(d)
+    num, h, horizon = d.num[0], headways(d), s.horizon_s
     now, waiting, riding = num.now_s, num.waiting_now, num.riding_now
     waiting_s, riding_s = num.waiting_s, num.riding_s
     count = 0
@@ -207,6 +201,8 @@ def advance_until(s: Static, d: Day, horizon: int) -> int:
             waiting_s += waiting
             riding_s += riding
         now += 1
+        if now == s.service_end_s:
+            num.service_cost = cost_of(waiting_s, riding_s)
         if now >= horizon:
             num.over = 1
             break
@@ -647,11 +643,20 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
     num.denied += left
     bus.load = aboard
     if d.visits.shape[0]:
-        v = d.visits[visit]
-        v.departure_s, v.load, v.alighted = leaves, load, load + boarded - aboard
-        v.boarded, v.left_behind, v.base_dwell_s = boarded, left, base_s
+        _keep_visit(d, visit, leaves, load, boarded, load + boarded - aboard, left)
+        d.visits[visit].base_dwell_s = base_s
         d.visit_hold_s[visit] = hold_s
     return int(leaves)
+
+
+@inlined
+def _keep_visit(
+    d: Day, visit: int, leaves: int, load: int, boarded: int, alighted: int, left: int
+) -> None:
+    """Keep what happened at a stop, for a day whose visits are asked for."""
+    v = d.visits[visit]
+    v.departure_s, v.load, v.alighted = leaves, load, alighted
+    v.boarded, v.left_behind = boarded, left
 
 
 @inlined

@@ -50,6 +50,7 @@ def _same(kind: str, names: str) -> list[tuple[str, str]]:
 # The scalars of a world. `shown` is 1 once the state of this part of the moment has been written.
 NUM = _record(
     *_same("i8", "now_s waiting_now riding_now waiting_s riding_s charged cost pre_control began"),
+    ("service_cost", "i8"),
     *_same("i8", "departed completed decisions zero_tokens holds_zero denied"),
     *_same("i8", "trips_done trip_seconds batch token shown level over"),
 )
@@ -95,6 +96,7 @@ class Static(NamedTuple):
     """The data of a city and its calibration: shared by all worlds, never written."""
 
     horizon_s: int
+    service_end_s: int
     follow_coins: int  # of COINS: how often a run copies the run of the previous trip
     trip: Rows  # TRIP before its first arrival
     ranked: I32  # the trips ordered by service and trip

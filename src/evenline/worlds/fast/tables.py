@@ -42,6 +42,7 @@ def static_tables(city: City, calibration: Calibration, levels: tuple[float, ...
     trip, ranked = _trips(city, order)
     return Static(
         horizon_s=city.horizon_s,
+        service_end_s=city.service_end_s,
         follow_coins=round(calibration.follow * layout.COINS),
         trip=trip,
         ranked=ranked,
@@ -138,9 +139,9 @@ def _trips(city: City, order: Headways) -> tuple[Rows, I32]:
         rank=np.argsort(ranked),
         target_ahead_s=ahead_s,
         target_behind_s=behind_s,
-        capacity=[int(each.capacity) for each in vehicle],
-        min_dwell_s=[each.base_dwell_s(0) for each in vehicle],
-        exchange_ms=[each.exchange_ms for each in vehicle],
+        capacity=[int(bus_type.capacity) for bus_type in vehicle],
+        min_dwell_s=[bus_type.base_dwell_s(0) for bus_type in vehicle],
+        exchange_ms=[bus_type.exchange_ms for bus_type in vehicle],
     )
     return trip, ranked
 
@@ -243,20 +244,24 @@ def disrupted_rows(city: City, cell: Cell | None) -> Rows:
     """What goes wrong on the day of a cell; a row of another day has a time that never comes."""
     first, rows = service_stop_offsets(city), list[tuple[float, ...]]()
     today = disruptions_of(city, cell) if cell is not None else []
-    for each in city.operations.disruptions:
-        until_s = layout.NEVER_S if each.until_s is None else each.until_s
-        window = (each.from_s, until_s) if each in today else (layout.NEVER_S, layout.NEVER_S)
-        if each.kind == BREAKDOWN:
-            stops = city.services[city.trips[each.trip].service].stops
-            position = stops.index(each.stop) if each.stop >= 0 else 0
-            rows.append((layout.BREAKS, each.trip, position, *window, 0.0))
+    for disruption in city.operations.disruptions:
+        until_s = layout.NEVER_S if disruption.until_s is None else disruption.until_s
+        window = (
+            (disruption.from_s, until_s)
+            if disruption in today
+            else (layout.NEVER_S, layout.NEVER_S)
+        )
+        if disruption.kind == BREAKDOWN:
+            stops = city.services[city.trips[disruption.trip].service].stops
+            position = stops.index(disruption.stop) if disruption.stop >= 0 else 0
+            rows.append((layout.BREAKS, disruption.trip, position, *window, 0.0))
         for index, service in enumerate(city.services):
-            if each.kind == CLOSED and each.stop in service.stops[1:-1]:
-                position = service.stops.index(each.stop)
+            if disruption.kind == CLOSED and disruption.stop in service.stops[1:-1]:
+                position = service.stops.index(disruption.stop)
                 rows.append((layout.SHUT, first[index] + position, position, *window, 0.0))
-            if each.kind == SLOW:
-                for position, share in enumerate(_shares(city, service, each.road)):
-                    extra = share * (each.factor - 1.0)
+            if disruption.kind == SLOW:
+                for position, share in enumerate(_shares(city, service, disruption.road)):
+                    extra = share * (disruption.factor - 1.0)
                     if extra > 0.0:
                         place = first[index] + position
                         rows.append((layout.SLOWED, place, position, *window, extra))
@@ -265,9 +270,9 @@ def disrupted_rows(city: City, cell: Cell | None) -> Rows:
 
 def _shares(city: City, service: Service, road: str) -> list[float]:
     """Which part of the way from each stop to the next lies on a road."""
-    length_m = {each.id: each.length_m for each in city.roads}
-    ends = np.cumsum([0.0, *(length_m[each] for each in service.roads)]).tolist()
-    parts = [(ends[i], ends[i + 1]) for i, each in enumerate(service.roads) if each == road]
+    length_m = {edge.id: edge.length_m for edge in city.roads}
+    ends = np.cumsum([0.0, *(length_m[edge] for edge in service.roads)]).tolist()
+    parts = [(ends[i], ends[i + 1]) for i, edge in enumerate(service.roads) if edge == road]
     return [
         sum(max(min(end, stop_m) - max(begin, start_m), 0.0) for begin, end in parts)
         / (stop_m - start_m)

@@ -109,6 +109,7 @@ class Days:
             trip_duration_total_s=num.trip_seconds,
             late_departures=None if begun is None else begun.late,
             lost_trips=None if begun is None else begun.lost,
+            service_cost=num.service_cost,
         )
 
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
@@ -346,8 +347,8 @@ class Fleet:
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Continue from a snapshot of a fleet of the same size."""
-        for name, own in self.snapshot().items():
-            own[:] = arrays[name]
+        for name, values in self.snapshot().items():
+            values[:] = arrays[name]
 
     def outcome(self, w: int) -> Outcome:
         """The outcome of a world whose day is over."""

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
+from xml.parsers.expat import ExpatError, ParserCreate
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from evenline.support.errors import InputError
+from evenline.support.files import read_file
 from evenline.worlds.sumo.streets import unpacked
 
 GZIPPED = b"\x1f\x8b"  # how such files begin
+MOST_DEEP = 100  # elements inside each other; SUMO needs fewer than ten
+MOST_SCALE = 100.0  # times the traffic of a scenario
 OWN_SEED = 23423  # SUMO's seed where a configuration names none
 FILES = {
     "n": "net-file",
@@ -75,7 +79,7 @@ class Configuration:
 
 def read_configuration(path: Path) -> Configuration:
     """Read a configuration and every file it names, or say in one line what is wrong."""
-    root = parsed(_content(path), str(path))
+    root = parsed(read_file(path), str(path))
     if root.tag not in ("configuration", "sumoConfiguration"):
         raise InputError(f"{path}: <{root.tag}> is not a SUMO configuration; name a .sumocfg file")
     said = {}
@@ -122,8 +126,15 @@ def check_options(options: Mapping[str, str], where: str) -> None:
             whole_option(options, name, where)
         elif not _KEPT.match(name):
             raise InputError(f"{where}: option {name!r} is not one that a city may carry")
-        elif not _VALUE.fullmatch(value):
+        elif not _VALUE.fullmatch(value) or (name == "scale" and not _is_scale(value)):
             raise InputError(f"{where}: option {name} cannot be {value!r}")
+
+
+def _is_scale(value: str) -> bool:
+    try:
+        return 0.0 <= float(value) <= MOST_SCALE
+    except ValueError:
+        return False
 
 
 def whole_option(options: Mapping[str, str], name: str, where: str) -> int:
@@ -178,12 +189,6 @@ def _options(root: Element) -> Iterator[Element]:
             yield child
 
 
-def _content(path: Path) -> bytes:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    return path.read_bytes()
-
-
 def _file(config: Path, name: str) -> bytes:
     """A file of the scenario, without its outputs."""
     home = config.resolve().parent
@@ -200,7 +205,29 @@ def _file(config: Path, name: str) -> bytes:
         content = unpacked(content, where)
     content = _WRITES.sub(lambda found: bytes(found.group(1)) + NOWHERE, content)
     check_harmless(content, where)
+    _check_shallow(content, where)
     return content
+
+
+def _check_shallow(content: bytes, where: str) -> None:
+    """Refuse what is no XML, and elements inside each other without end, before SUMO reads them."""
+    parser, depth = ParserCreate(), 0
+
+    def start(tag: str, attributes: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MOST_DEEP:
+            raise InputError(f"{where}: has more than {MOST_DEEP} elements inside each other")
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    try:
+        parser.Parse(content, True)
+    except ExpatError as error:
+        raise InputError(f"{where}: not XML ({error})") from None
 
 
 def _free_name(file: str, taken: set[str]) -> str:

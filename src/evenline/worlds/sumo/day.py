@@ -15,6 +15,7 @@ import numpy as np
 
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
 from evenline.city.model import City, Ints
+from evenline.city.schedule import HOUR_S
 from evenline.control.event import (
     Batch,
     Headways,
@@ -41,6 +42,7 @@ class Tally(Ledger):
     departed: int = 0
     completed: int = 0
     riding: int = 0  # now
+    service_cost: int = 0  # the cost until the service ends
     teleports: int = 0
     denied: int = 0
     trips_completed: int = 0
@@ -66,6 +68,7 @@ class Tables:
 
     def __init__(self, city: City) -> None:
         self.city = city
+        self.service_end_s = city.service_end_s
         self.bus = [trip.id for trip in city.trips]
         self.trip_of = {bus: trip for trip, bus in enumerate(self.bus)}
         self.service = [trip.service for trip in city.trips]
@@ -79,6 +82,7 @@ class Tables:
         self.leg_of = _only_legs(city)
         self.alight: list[int] = city.journeys.leg_alight.tolist()
         self.accepted = _accepted_legs(city)
+        self.slowness: list[list[float]] = [] if city.slowness is None else city.slowness.tolist()
 
 
 class Day:
@@ -103,6 +107,7 @@ class Day:
         self._disrupted = Disrupted(city, cell) if city.operations.disruptions else None
         self._passing = [0] * len(city.trips)  # closed stops on the way to the next one
         self._stranded: dict[str, tuple[int, int]] = {}  # by person: the service and the stop
+        self._pace: dict[int, float] = {}  # of the driver of each trip, in SUMO's speed factor
         self._out = 0  # people whose journey SUMO ends with the next step, because they got out
         self._walkers: list[tuple[str, range]] = []  # of them, back to the stop of their next leg
         self._back = 0  # people who return with the next step
@@ -148,6 +153,8 @@ class Day:
     def _pass(self) -> None:
         self.tally.advance(self._waiting(), self.tally.riding)
         self.tally.now_s += 1
+        if self.tally.now_s == self._t.service_end_s:
+            self.tally.service_cost = self.tally.cost
 
     def _look(self) -> None:
         """Record the changes of a step."""
@@ -282,8 +289,11 @@ class Day:
         self._moving += load
         if here.position == self._t.last_position[trip]:
             self._turn_round(self._onward[trip])
-        elif self._disrupted:
-            self._pass_closed(trip, here.position)
+        else:
+            if self._t.slowness:
+                self._set_speed(trip, here.position)
+            if self._disrupted:
+                self._pass_closed(trip, here.position)
         if boarded > 0:
             self._note_boarded(trip, boarded)
         left_behind = 0
@@ -305,6 +315,17 @@ class Day:
                 here.hold_s,
             )
         )
+
+    def _set_speed(self, trip: int, position: int) -> None:
+        """Let a bus drive to its next stop as the street's traffic does, which is not simulated;
+        never faster than the street allows.
+        """
+        bus = self._t.bus[trip]
+        if trip not in self._pace:
+            self._pace[trip] = self._sumo.vehicle_getSpeedFactor(bus)
+        hours = self._t.slowness[self._t.first_stop[self._t.service[trip]] + position]
+        factor = hours[min(self.tally.now_s // HOUR_S, len(hours) - 1)]
+        self._sumo.vehicle_setSpeedFactor(bus, min(self._pace[trip] / factor, 1.0))
 
     def _turn_round(self, after: int) -> None:
         """Let a vehicle begin its next trip, on time if it has rested by then."""

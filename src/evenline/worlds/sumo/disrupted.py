@@ -21,21 +21,21 @@ class Disrupted:
     def __init__(self, city: City, cell: Cell) -> None:
         today = disruptions_of(city, cell)
         self._city = city
-        self._breakdowns = [each for each in today if each.kind == BREAKDOWN]
-        self._closed = [each for each in today if each.kind == CLOSED]
-        self._slow = [each for each in today if each.kind == SLOW]
+        self._breakdowns = [row for row in today if row.kind == BREAKDOWN]
+        self._closed = [row for row in today if row.kind == CLOSED]
+        self._slow = [row for row in today if row.kind == SLOW]
         self._changes: dict[int, set[str]] = defaultdict(set)  # roads, by second
-        for each in self._slow:
-            self._changes[each.from_s].add(each.road)
-            if each.until_s is not None:
-                self._changes[each.until_s].add(each.road)
+        for row in self._slow:
+            self._changes[row.from_s].add(row.road)
+            if row.until_s is not None:
+                self._changes[row.until_s].add(row.road)
         self._limits: dict[str, list[float]] = {}  # the usual speed of each lane of a road
 
     def set_speeds(self, now_s: int) -> None:
         """Let the roads be as slow as they are from this second on."""
         for road in self._changes.get(now_s, ()):
             factor = 1.0 + sum(
-                each.factor - 1.0 for each in self._slow if each.road == road and each.lasts(now_s)
+                row.factor - 1.0 for row in self._slow if row.road == road and row.lasts(now_s)
             )
             lanes = libsumo().lane
             names = [f"{road}_{i}" for i in range(libsumo().edge.getLaneNumber(road))]
@@ -45,16 +45,16 @@ class Disrupted:
 
     def closed(self, stop: int, now_s: int) -> bool:
         """Whether a stop is closed to a bus that now leaves the stop before it."""
-        return any(each.stop == stop and each.lasts(now_s) for each in self._closed)
+        return any(row.stop == stop and row.lasts(now_s) for row in self._closed)
 
     def breaks_down(self, trip: int, position: int, now_s: int) -> bool:
         """Whether a bus breaks down as it reaches a stop; never at its last."""
         stops = self._city.services[self._city.trips[trip].service].stops
         return position < len(stops) - 1 and any(
-            each.trip == trip
-            and each.lasts(now_s)
-            and (each.stop < 0 or stops.index(each.stop) <= position)
-            for each in self._breakdowns
+            row.trip == trip
+            and row.lasts(now_s)
+            and (row.stop < 0 or stops.index(row.stop) <= position)
+            for row in self._breakdowns
         )
 
 

@@ -27,7 +27,7 @@ class OwnTables(Tables):
         """The next stop of a service after a stop that lies at a halt: a loop visits one twice."""
         stops = self.stops[service]
         after = stops[stops.index(stop) + 1 :]
-        return next((each for each in after if self.halts[each] == halt), None)
+        return next((row for row in after if self.halts[row] == halt), None)
 
 
 class OwnDay(Day):

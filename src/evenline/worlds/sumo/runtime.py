@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from evenline.support.cache import cached_folder
 from evenline.support.errors import InputError
+from evenline.support.files import LISTING
 
 DEFAULT_VERSION = "1.27.1"
 PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
@@ -78,10 +80,11 @@ def runtime_environment(version: str | None) -> dict[str, str]:
     if version is None or version == installed_version():
         return environment
     folder = runtimes_folder() / version
-    if not (folder / "libsumo").is_dir():
+    if not folder.is_dir():
         raise InputError(
-            f"SUMO {version} is not installed; install it with: evenline runtime install {version}"
+            f"SUMO {version} is not installed; install it with: evenline sumo {version}"
         )
+    install_runtime(version)
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = str(folder) + (os.pathsep + path if path else "")
     return environment
@@ -99,23 +102,35 @@ def installed_version() -> str | None:
 
 
 def install_runtime(version: str) -> Path:
-    """Install a SUMO version into its own folder; the five packages are pinned together."""
-    from evenline.support.files import new_folder
-
+    """Install a SUMO version into its own folder, or again if the folder is damaged."""
     folder = runtimes_folder() / version
-    if (folder / "libsumo").is_dir():
-        return folder
-    with new_folder(folder) as aside:
+    _check_runtime(folder, _packages(version))
+    return folder
+
+
+@cache
+def _check_runtime(folder: Path, packages: tuple[str, ...]) -> None:
+    """Install a runtime unless its files are as they were installed; hashing them takes a second,
+    so a process does it once.
+    """
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LISTING).exists():
+        raise InputError(
+            f"{folder} was not installed by Evenline, or by an old version; remove it and run: "
+            f"evenline sumo {folder.name}"
+        )
+
+    def fill(aside: Path) -> None:
         command = [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"),
             *("--target", str(aside)),
-            *(f"{package}=={version}" for package in _packages(version)),
+            *(f"{package}=={folder.name}" for package in packages),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise InputError(f"SUMO {version} could not be installed: {last}")
-    return folder
+            raise InputError(f"SUMO {folder.name} could not be installed: {last}")
+
+    cached_folder(folder, fill)
 
 
 def _packages(version: str) -> tuple[str, ...]:

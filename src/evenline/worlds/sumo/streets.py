@@ -1,7 +1,4 @@
-"""The streets of a SUMO network that buses may use, as plain arrays.
-
-For matching lines to a map, and for drawing streets behind the lines of a city.
-"""
+"""SUMO's networks as we unpack, read and draw them, and how coordinates turn into each other."""
 
 import gzip
 import io
@@ -15,9 +12,9 @@ from xml.sax import SAXException
 import numpy as np
 from scipy.spatial import cKDTree
 
-from evenline.city.importers.matching import Floats, Streets
-from evenline.city.model import City
+from evenline.city.model import City, Floats
 from evenline.support.errors import InputError
+from evenline.support.files import SMALL_BYTES, SWELLS
 
 MOST_BYTES = 2**31  # of a network, unpacked
 BUS = "bus"
@@ -29,40 +26,15 @@ Placing = Callable[[Floats], Floats]  # points of the network in metres from the
 
 def unpacked(network: bytes, where: str = "the network") -> bytes:
     """The XML of a gzipped network; refuses to unpack without end."""
+    most = min(MOST_BYTES, max(SMALL_BYTES, SWELLS * len(network)))
     try:
         with gzip.open(io.BytesIO(network)) as stream:
-            text = stream.read(MOST_BYTES + 1)
+            text = stream.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{where}: cannot be unpacked ({error})") from None
-    if len(text) > MOST_BYTES:
-        raise InputError(f"{where}: more than {MOST_BYTES // 2**20:,} MiB; too large")
+    if len(text) > most:
+        raise InputError(f"{where}: unpacks to more than {most // 2**20:,} MiB; too large")
     return text
-
-
-def read_streets(network: bytes, placed: Placing, where: str = "the network") -> Streets:
-    """The streets of a gzipped network that buses may use."""
-    net = parsed(network, where)
-    edges = [edge for edge in net.getEdges(withInternal=False) if edge.allows(BUS)]
-    if not edges:
-        raise InputError(f"{where}: has no street for buses")
-    number = {edge.getID(): i for i, edge in enumerate(edges)}
-    junctions = {node.getID(): node for edge in edges for node in _ends(edge)}
-    spots = placed(np.array([node.getCoord()[:2] for node in junctions.values()], float))
-    return Streets(
-        ids=tuple(number),
-        starts=tuple(edge.getFromNode().getID() for edge in edges),
-        ends=tuple(edge.getToNode().getID() for edge in edges),
-        lengths=np.array([edge.getLength() for edge in edges], float),
-        lines=_placed_lines([_line(edge) for edge in edges], placed),
-        lanes=tuple(_kerb_lane(edge) for edge in edges),
-        bus_lanes=tuple(_has_bus_lane(edge) for edge in edges),
-        onward=tuple(_onward(edge, number) for edge in edges),
-        spots={id: (float(x), float(y)) for id, (x, y) in zip(junctions, spots, strict=True)},
-        signals=frozenset(
-            id for id, node in junctions.items() if node.getType().startswith("traffic_light")
-        ),
-        lefthand=b'lefthand="true"' in unpacked(network)[:100_000],
-    )
 
 
 def background(city: City, near_m: float = 400.0) -> list[Floats]:
@@ -72,20 +44,24 @@ def background(city: City, near_m: float = 400.0) -> list[Floats]:
     # sumolib would take seconds.
     text = unpacked(city.carried.network, city.name).decode(errors="replace")
     placed = _as_in_city(text, city)
-    lanes = [_points(shape) for said, shape in KERB.findall(text) if _for_road_traffic(said)]
+    lanes = [
+        _points(shape)
+        for permissions, shape in KERB.findall(text)
+        if _for_road_traffic(permissions)
+    ]
     if placed is None or not lanes:
         return []
     ends = [(node.x_m, node.y_m) for node in city.nodes]
     tree = cKDTree(np.array(ends + [point for road in city.roads for point in road.shape]))
-    return [line for line in _placed_lines(lanes, placed) if tree.query(line)[0].min() <= near_m]
+    return [line for line in placed_lines(lanes, placed) if tree.query(line)[0].min() <= near_m]
 
 
 def _points(shape: str) -> Floats:
     return np.array([point.split(",")[:2] for point in shape.split()], float)
 
 
-def _for_road_traffic(said: str) -> bool:
-    allowed = re.search(r' allow="([^"]*)"', said)
+def _for_road_traffic(permissions: str) -> bool:
+    allowed = re.search(r' allow="([^"]*)"', permissions)
     return allowed is None or not {BUS, CARS}.isdisjoint(allowed[1].split())
 
 
@@ -102,40 +78,11 @@ def parsed(network: bytes, where: str) -> Any:
             raise InputError(f"{where}: not a SUMO network ({error})") from None
 
 
-def _ends(edge: Any) -> tuple[Any, Any]:
-    return edge.getFromNode(), edge.getToNode()
-
-
-def _line(edge: Any) -> Floats:
-    """The middle of an edge's lanes; of at least two points."""
-    line = np.array([point[:2] for point in edge.getShape()], float)
-    return line if len(line) > 1 else np.array([node.getCoord()[:2] for node in _ends(edge)], float)
-
-
-def _placed_lines(lines: list[Floats], placed: Placing) -> tuple[Floats, ...]:
+def placed_lines(lines: list[Floats], placed: Placing) -> tuple[Floats, ...]:
     if not lines:
         return ()
     cuts = np.cumsum([len(line) for line in lines])[:-1]
     return tuple(np.split(placed(np.concatenate(lines)), cuts))
-
-
-def _kerb_lane(edge: Any) -> int:
-    """The lane at the kerb that buses may use."""
-    return next(i for i, lane in enumerate(edge.getLanes()) if lane.allows(BUS))
-
-
-def _has_bus_lane(edge: Any) -> bool:
-    return any(lane.allows(BUS) and not lane.allows(CARS) for lane in edge.getLanes())
-
-
-def _onward(edge: Any, number: dict[str, int]) -> tuple[tuple[int, bool], ...]:
-    """The edges that a bus can go on to, and whether by a U-turn."""
-    found = {}
-    for target, links in edge.getOutgoing().items():
-        usable = [x for x in links if x.getFromLane().allows(BUS) and x.getToLane().allows(BUS)]
-        if usable and target.getID() in number:
-            found[number[target.getID()]] = usable[0].getDirection() == "t"
-    return tuple(sorted(found.items()))
 
 
 def _as_in_city(network: str, city: City) -> Placing | None:

@@ -27,9 +27,10 @@ from evenline.control.visits import Visit
 from evenline.support.errors import InputError, SimulatorError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.day import Day, Tables
+from evenline.worlds.sumo.errors import UNEXPLAINED, first_error, loading_error
 from evenline.worlds.sumo.own_day import OwnDay, OwnTables
 from evenline.worlds.sumo.runtime import libsumo
-from evenline.worlds.sumo.scenario import first_error, loading_error, write_scenario
+from evenline.worlds.sumo.scenario import write_scenario
 
 ERROR_LOG = "errors.txt"
 _owner: "SumoWorld | None" = None  # libsumo can run one simulation per process
@@ -65,6 +66,7 @@ class SumoWorld:
                 "crowding_s_per_passenger, which SUMO does not know; use the fast world"
             )
         self.executed_s = np.zeros(0)
+        self.network_sha256 = ""  # of the file that SUMO read
         self._tables = OwnTables(city) if city.own_buses else Tables(city)
         self._limits, self._first_visit = limits_of(city), visit_offsets(city)
         self._luck = np.zeros(0)
@@ -122,6 +124,7 @@ class SumoWorld:
             teleports=tally.teleports,
             late_departures=None if begun is None else begun.late,
             lost_trips=None if begun is None else begun.lost,
+            service_cost=tally.service_cost,
         )
 
     @property
@@ -166,6 +169,7 @@ class SumoWorld:
         self._began = False
         self._folder = ScratchFolder()
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
+        self.network_sha256 = scenario.network
         try:
             log = str(scenario.folder / ERROR_LOG)
             with silent():
@@ -203,10 +207,10 @@ class SumoWorld:
         _owner = None
         with suppress(Exception):  # closing may fail too; report the first error
             libsumo().close()
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        reason = first_error(self.city, self._error_log() or said[-1])
-        if loading and reason == "Process Error":
-            reason = loading_error(self.city, loading) or reason
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = first_error(self.city, self._error_log() or lines[-1])
+        if loading and reason in UNEXPLAINED:
+            reason = first_error(self.city, loading_error(loading)) or reason
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

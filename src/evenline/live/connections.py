@@ -1,0 +1,60 @@
+"""Connections of the web server that nobody can use up.
+
+A client that opens connections and says nothing, or sends a request byte by byte, loses them after
+a while; when there are too many, the one that has waited longest makes room for the new one.
+"""
+
+import asyncio
+from typing import cast
+
+from evenline.support.extras import extra
+
+with extra("live"):
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_OPEN = 200
+REQUEST_S = 10.0  # for a whole request
+LAST_S = 0.5  # for an answer, when the server ends
+
+
+class Connection(H11Protocol):
+    """A connection that ends if its client does not send a whole request in time."""
+
+    _since_s = 0.0  # when it was opened, or its last answer ended
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > MOST_OPEN:
+            others = {cast(Connection, each) for each in self.connections} - {self}
+            min(others, key=lambda each: (not each.waits, each._since_s)).transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._wait()  # first: the next request may have come already
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.loop.call_later(LAST_S, self.transport.abort)  # a page listens for ever
+
+    @property
+    def waits(self) -> bool:
+        """Whether its client has a request to send, or the rest of one."""
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY, h11.ERROR)
+
+    def _wait(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._since_s = self.loop.time()
+        self._limit = self.loop.call_later(REQUEST_S, self._end)
+
+    def _end(self) -> None:
+        if self.waits:
+            self.transport.abort()
