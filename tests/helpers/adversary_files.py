@@ -2,6 +2,7 @@
 key, how to write it damaged (and sealed again, as its author could), and the command that reads it.
 """
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -23,6 +24,7 @@ from evenline.city import tables as city_tables
 from evenline.city.model import City
 from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.city.tables import digest, load_city, network_digest
+from evenline.control.outcome import Outcome
 from evenline.experiments.tune import Kept
 from evenline.learn.plan import Config, Plan
 from evenline.learn.schedule import LEARNERS
@@ -38,6 +40,7 @@ from evenline.replay.episode import Metadata
 from evenline.replay.sealed import Manifest, ReplayPlan
 from evenline.rules.policy import BEHAVIOURS, recorded
 from evenline.rules.table import RULES
+from evenline.runs.job import Job
 from evenline.study.engine import State
 from evenline.study.plan import WrittenStudy
 from evenline.support.files import sha256, to_json
@@ -54,7 +57,7 @@ from evenline.trial.verify import verify
 from evenline.worlds import calibration
 from evenline.worlds.open import open_city
 from hamlet import DETAILS, HAMLET, MANIFEST, write_detailed, write_hamlet
-from made import made_up
+from made import better_by_ninety, made_up
 from spoilt_bundles import rehash
 
 SHA = "0123456789abcdef" * 4
@@ -589,6 +592,11 @@ def trial_files(root: Path) -> list[File]:
     ]
 
 
+def _hamlet_day(job: Job) -> Outcome:
+    """A made-up day with no more trips than the hamlet's timetable has."""
+    return dataclasses.replace(better_by_ninety(job), trips_completed=4, trip_duration_total_s=4_000)
+
+
 def _line(event: Any) -> bytes:
     return json.dumps(event, sort_keys=True).encode() + b"\n"
 
@@ -630,7 +638,7 @@ def journal_files(trial: Trial) -> list[File]:
 
 def record_files(running: Trial, complete: Trial) -> list[File]:
     for trial in (running, complete):
-        assert matrix.run(trial.folder, made_up(trial)).complete
+        assert matrix.run(trial.folder, made_up(trial, _hamlet_day)).complete
     first, second = running.jobs()
     path, away = matrix.record_path(running, first), matrix.quarantine_path(running, second)
     matrix.record_path(running, second).unlink()
@@ -656,7 +664,7 @@ def record_files(running: Trial, complete: Trial) -> list[File]:
 
 def closed_files(trial: Trial) -> list[File]:
     folder = trial.folder
-    matrix.run(folder, made_up(trial))
+    matrix.run(folder, made_up(trial, _hamlet_day))
     write_analysis(folder)
     (folder / "verification.json").write_text(to_json(verify(folder).report))
     closeout(folder)
