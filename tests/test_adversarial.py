@@ -31,6 +31,7 @@ from evenline.cli import main as cli
 from evenline.importing import demand_tables
 from evenline.runs.job import Answer
 from evenline.support.records import Record
+from evenline.worlds.sumo import network
 from hamlet import DETAILS, HAMLET, cells_of, in_cell, with_cell, write_detailed
 from tides_folder import TABLES as TIDES
 from tides_folder import write_tides
@@ -54,6 +55,8 @@ class Table:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         # Building the tree of commands takes longer than most cases.
         monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))
+        # Rows and keys are the subject here, and SUMO would take seconds for every case.
+        monkeypatch.setattr(network, "check_network", lambda _: None)
         self._door = door(monkeypatch, capfd)
         self.count = 0
         self.wrong: list[str] = []

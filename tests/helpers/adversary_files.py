@@ -350,7 +350,6 @@ def study_plan(hamlet: Path) -> dict[str, Any]:
             "events": 100,
             "widths": [8, 8, 8],
             "device": "cpu",
-            "diagnostic": False,
             "centred": False,
             "chain": "raw",
             "curve_blocks": 1,
@@ -594,7 +593,8 @@ def trial_files(root: Path) -> list[File]:
 
 def _hamlet_day(job: Job) -> Outcome:
     """A made-up day with no more trips than the hamlet's timetable has."""
-    return dataclasses.replace(better_by_ninety(job), trips_completed=4, trip_duration_total_s=4_000)
+    day = better_by_ninety(job)
+    return dataclasses.replace(day, trips_completed=4, trip_duration_total_s=4_000)
 
 
 def _line(event: Any) -> bytes:

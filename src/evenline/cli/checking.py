@@ -96,6 +96,7 @@ def show_city(source: str) -> None:
             check_network(city)
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
+    summary, fitted_to = overview(city), _fitted_to(source)
     print_table(
         f"{source}: in order",
         {
@@ -110,43 +111,37 @@ def show_city(source: str) -> None:
             **({"day": f"{city.clock.date} {city.clock.zone}"} if city.clock is not None else {}),
         },
     )
-    summary = overview(city)
     for table in summary.tables:
         print_columns(table.title, table.head, table.rows)
-    _show_fitted_to(source)
+    if fitted_to is not None:
+        print_table("fitted to records", fitted_to)
     for note in city.notes:
         print(f"note: {note}")
     for warning in summary.warnings:
         print(f"warning: {warning}")
 
 
-def _show_fitted_to(source: str) -> None:
-    """Of a city made of records: what it was fitted to, with its main estimates."""
+def _fitted_to(source: str) -> dict[str, str] | None:
+    """What a city was fitted to, with its main estimates; None if it is not made of records."""
     from evenline.records.files import RECORDS, main_estimates, read_fitted_to, read_limits
     from evenline.worlds.open import open_city
 
     folder = Path(source)
     if not (folder / RECORDS).is_file():
-        return
+        return None
     opened = open_city(source)
     fitted_to = read_fitted_to(folder, len(opened.city.trips))
-    print_table(
-        "fitted to records",
-        {
-            "records": fitted_to.records,
-            "days": ", ".join(fitted_to.days),
-            "hours": f"{fitted_to.first_hour} to {fitted_to.last_hour}",
-            "routes": ", ".join(fitted_to.routes) or "all",
-            "trips, visits": f"{fitted_to.trips:,}, {fitted_to.visits:,}",
-            "recorded times are": f"{fitted_to.stamp}s",
-            **{
-                name: f"{value} ({interval})"
-                for name, value, interval, *_ in main_estimates(folder)
-            },
-            "limit": f"{read_limits(folder, opened.fitted()).most_ratio:g} times the gap between "
-            "real days",
-        },
-    )
+    return {
+        "records": fitted_to.records,
+        "days": ", ".join(fitted_to.days),
+        "hours": f"{fitted_to.first_hour} to {fitted_to.last_hour}",
+        "routes": ", ".join(fitted_to.routes) or "all",
+        "trips, visits": f"{fitted_to.trips:,}, {fitted_to.visits:,}",
+        "recorded times are": f"{fitted_to.stamp}s",
+        **{name: f"{value} ({interval})" for name, value, interval, *_ in main_estimates(folder)},
+        "limit": f"{read_limits(folder, opened.fitted()).most_ratio:g} times the gap between "
+        "real days",
+    }
 
 
 def draw_people(source: str, picture: Path) -> None:
