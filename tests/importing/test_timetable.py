@@ -368,6 +368,25 @@ def test_a_table_of_empty_rows_is_refused_soon(tmp_path: Path) -> None:
         read(tmp_path / "feed.zip")
 
 
+@pytest.mark.parametrize(
+    ("spaces", "words"),
+    [
+        (" \n" * 2_000, r"stops\.txt: row 1008: more than 1,000 empty rows; remove them"),
+        (" , \t,\n" * 2_000, r"stops\.txt: row 1008: more than 1,000 empty rows; remove them"),
+        (" " * 2**23, r"stops\.txt: row [78]: field larger than field limit"),
+    ],
+)
+def test_spaces_without_end_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spaces: str, words: str
+) -> None:
+    monkeypatch.setattr("evenline.importing.feed.MOST_EMPTY", 1_000)
+    monkeypatch.setattr("evenline.importing.feed.MOST_BYTES", 2**22)
+    tables = feed_tables()
+    tables["stops.txt"] += spaces
+    with pytest.raises(InputError, match=words):
+        read(zipped(tmp_path / "feed.zip", tables))
+
+
 # -- one trip at fault ----------------------------------------------------------------------------
 
 

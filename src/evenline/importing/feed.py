@@ -10,6 +10,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
@@ -19,6 +20,7 @@ from evenline.support.files import SMALL_BYTES, SWELLS
 MOST_BYTES = 2**28  # of one table, unpacked
 LONG_TABLES = {"stop_times.txt": 2**31, "shapes.txt": 2**31}  # those of a country are large
 LONGEST_FIELD = 100_000
+LONGEST_LINE = 2**20  # that is read at once; the fields of any table are shorter
 MOST_EMPTY = 1_000_000  # rows of a table that say nothing
 BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError)
 
@@ -40,7 +42,7 @@ class Feed:
     ) -> Iterator[Row]:
         """The rows of a table: needed columns, then optional ones (empty where they are absent).
 
-        Values are stripped of spaces; empty lines are skipped.
+        Values are stripped of spaces; rows that hold nothing else are skipped.
         """
         where = f"{self.path}: {table}"
         if table not in self.members:
@@ -49,12 +51,12 @@ class Feed:
             limit = LONG_TABLES.get(table, MOST_BYTES)
             raw = io.BufferedReader(_Counted(stream, where, limit))
             text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
-            reader = csv.reader(text)
+            reader = csv.reader(iter(partial(text.readline, LONGEST_LINE), ""))
             empty = 0
             try:
                 places = _places(where, next(reader, []), needed, optional)
                 for values in reader:
-                    if any(values):
+                    if any(map(str.strip, values)):
                         yield reader.line_num, _picked(where, reader.line_num, values, places)
                     elif (empty := empty + 1) > MOST_EMPTY:
                         raise InputError(
