@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from door import Door, door
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 
@@ -35,6 +36,18 @@ LONGEST_FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {TESTS / name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory is a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def evenline(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Door:
+    """The command line, in this process; what it returns is `.done()` or `.refused("words")`."""
+    return door(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="session")

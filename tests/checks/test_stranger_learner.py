@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from door import Door, door
+from door import Door
 from evenline.checks import check_learner
 from evenline.checks.learner import fast_replay
 from evenline.support.own import load_own
@@ -32,12 +32,7 @@ def text(store, opened, seed):
 '''
 
 
-@pytest.fixture
-def evenline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Door:
-    monkeypatch.chdir(tmp_path)
-    return door(monkeypatch, capfd)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def test_a_learner_of_ones_own_trains_is_measured_and_becomes_a_policy(

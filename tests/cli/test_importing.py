@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from door import Door
-from door import door as make_door
 from evenline.city.tables import load_city
 from evenline.experiments.importing import import_own
 from evenline.support.errors import InputError
@@ -19,39 +18,34 @@ from small_maps import EXAMPLE as MAP
 from small_maps import example_map
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Door:
-    return make_door(monkeypatch, capfd)
-
-
 def gtfs(feed: Path, out: Path, *more: object, routes: str = "10,11") -> tuple[object, ...]:
     return ("city", "import", "gtfs", feed, "--routes", routes, "--date", DATE, "--out", out, *more)
 
 
-def test_a_feed_with_demand_becomes_a_city_that_runs(run: Door, tmp_path: Path) -> None:
+def test_a_feed_with_demand_becomes_a_city_that_runs(evenline: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    said = run(*gtfs(EXAMPLE, mine, "--demand", "gravity", "--passengers", 300)).done()
+    said = evenline(*gtfs(EXAMPLE, mine, "--demand", "gravity", "--passengers", 300)).done()
     assert "left out: 10, direction 0, 4 stops from Station to Lake: 3 trips" in said
     opened = open_city(str(mine))
     assert opened.name == "mine" and opened.calibration is not None
     assert len(opened.notes("fast")) == 6
     out = tmp_path / "day"
-    said = run("simulate", "--city", mine, "--world", "fast", "--out", out).done()
+    said = evenline("simulate", "--city", mine, "--world", "fast", "--out", out).done()
     for note in opened.notes("fast"):
         assert f"note: {note}" in said
     told = json.loads((out / "outcome.json").read_text())
     assert tuple(told["notes"]) == opened.notes("fast") and told["outcome"]["departed"] == 300
-    said = run(
+    said = evenline(
         "compare", "--city", mine, "--policies", "zero,headway", "--blocks", 1,
         "--out", tmp_path / "compared",
     ).done()  # fmt: skip
     assert "note: demand is synthetic (gravity, 300 passengers)" in said
 
 
-def test_a_feed_on_a_map_has_its_streets(run: Door, tmp_path: Path) -> None:
+def test_a_feed_on_a_map_has_its_streets(evenline: Door, tmp_path: Path) -> None:
     pytest.importorskip("osmium", reason="maps of OpenStreetMap need evenline[import]")
     mine = tmp_path / "mine"
-    said = run(*gtfs(EXAMPLE, mine, "--roads", MAP)).done()
+    said = evenline(*gtfs(EXAMPLE, mine, "--roads", MAP)).done()
     for service in ("10.0", "10.1", "11.0"):
         assert f"{service}: " in said
     city = load_city(mine)
@@ -60,10 +54,10 @@ def test_a_feed_on_a_map_has_its_streets(run: Door, tmp_path: Path) -> None:
     assert set(ways["10.0"]) == {"10"}  # each direction on its own one-way street
     assert set(ways["10.1"]) == {"11"}
     assert set(ways["11.0"]) == {"12", "11"}
-    assert run("city", "check", mine).code == 0
+    assert evenline("city", "check", mine).code == 0
 
 
-def test_a_gap_of_the_map_is_bridged_on_demand(run: Door, tmp_path: Path) -> None:
+def test_a_gap_of_the_map_is_bridged_on_demand(evenline: Door, tmp_path: Path) -> None:
     """The street of line 10 towards the lake lacks a piece."""
     pytest.importorskip("osmium", reason="maps of OpenStreetMap need evenline[import]")
     whole, cut = MAP.read_text(), tmp_path / "cut.osm"
@@ -73,62 +67,66 @@ def test_a_gap_of_the_map_is_bridged_on_demand(run: Door, tmp_path: Path) -> Non
     east = street.replace("".join(nodes[:8]), "").replace('id="10"', 'id="13"')
     cut.write_text(whole.replace(street, west + east))
     mine = tmp_path / "mine"
-    line = run(*gtfs(EXAMPLE, mine, "--roads", cut, routes="10")).refused("no street connects 10.0")
+    line = evenline(*gtfs(EXAMPLE, mine, "--roads", cut, routes="10")).refused(
+        "no street connects 10.0"
+    )
     assert "--bridge" in line and not mine.exists()
-    said = run(*gtfs(EXAMPLE, mine, "--roads", cut, "--bridge", routes="10")).done()
+    said = evenline(*gtfs(EXAMPLE, mine, "--roads", cut, "--bridge", routes="10")).done()
     assert "m are straight links" in said
     (note,) = [note for note in load_city(mine).notes if "straight links close the gaps" in note]
     assert note in said
-    run("city", "check", mine).done()
+    evenline("city", "check", mine).done()
 
 
 def test_the_map_in_the_examples_is_the_one_that_we_make() -> None:
     assert MAP.read_text() == example_map()
 
 
-def test_check_shows_what_a_planner_looks_at(run: Door, tmp_path: Path) -> None:
+def test_check_shows_what_a_planner_looks_at(evenline: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    run(*gtfs(EXAMPLE, mine, "--patterns", "all")).done()
-    said = run("city", "check", mine).done()
+    evenline(*gtfs(EXAMPLE, mine, "--patterns", "all")).done()
+    said = evenline("city", "check", mine).done()
     for words in ("10.0 10 to Lake", "minutes since", "6:00", "duties of vehicles", "2026-03-03"):
         assert words in said
     assert "warning: nobody travels; add passengers with: evenline city people" in said
 
 
-def test_a_city_without_passengers_gives_a_clear_line(run: Door, tmp_path: Path) -> None:
+def test_a_city_without_passengers_gives_a_clear_line(evenline: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    assert "nobody travels in this city yet" in run(*gtfs(EXAMPLE, mine)).done()
-    told = run("simulate", "--city", mine, "--world", "fast", "--out", tmp_path / "day").done()
+    assert "nobody travels in this city yet" in evenline(*gtfs(EXAMPLE, mine)).done()
+    told = evenline("simulate", "--city", mine, "--world", "fast", "--out", tmp_path / "day").done()
     assert "0 of 0" in told
-    run("compare", "--city", mine, "--policies", "zero,headway", "--out", tmp_path / "c").refused(
-        "nobody travels in mine"
-    )
+    evenline(
+        "compare", "--city", mine, "--policies", "zero,headway", "--out", tmp_path / "c"
+    ).refused("nobody travels in mine")
 
 
 def test_everything_that_is_told_is_printed(
-    run: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evenline: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also the fits behind a long list of patterns that are left out."""
     lines = tuple(f"line {number}" for number in range(500))
     monkeypatch.setattr("evenline.importing.gtfs.left_out", lambda timetable: lines)
-    said = run(*gtfs(EXAMPLE, tmp_path / "mine")).done().splitlines()
+    said = evenline(*gtfs(EXAMPLE, tmp_path / "mine")).done().splitlines()
     assert set(lines) <= set(said)
 
 
-def test_buses_have_the_capacity_of_their_route(run: Door, tmp_path: Path) -> None:
+def test_buses_have_the_capacity_of_their_route(evenline: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    said = run(*gtfs(EXAMPLE, mine, "--capacity", "10=90,11=30")).done()
+    said = evenline(*gtfs(EXAMPLE, mine, "--capacity", "10=90,11=30")).done()
     assert "buses are assumed to take so many passengers: 90 on 10; 30 on 11" in said
     city = load_city(mine)
     assert [city.capacity_of(service) for service in range(3)] == [90, 90, 30]
-    run(*gtfs(EXAMPLE, mine, "--capacity", "12=90")).refused("--capacity: no trips of a route '12'")
+    evenline(*gtfs(EXAMPLE, mine, "--capacity", "12=90")).refused(
+        "--capacity: no trips of a route '12'"
+    )
 
 
-def test_another_city_is_not_replaced(run: Door, tmp_path: Path) -> None:
+def test_another_city_is_not_replaced(evenline: Door, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    run(*gtfs(EXAMPLE, mine)).done()
+    evenline(*gtfs(EXAMPLE, mine)).done()
     (mine / "own.txt").write_text("mine")
-    run(*gtfs(EXAMPLE, mine)).refused("own.txt")
+    evenline(*gtfs(EXAMPLE, mine)).refused("own.txt")
     assert (mine / "own.txt").exists()
 
 
@@ -146,9 +144,9 @@ def test_another_city_is_not_replaced(run: Door, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_option_is_one_line(
-    run: Door, tmp_path: Path, options: tuple[str, ...], words: str
+    evenline: Door, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
-    run(*gtfs(EXAMPLE, tmp_path / "mine", *options)).refused(words)
+    evenline(*gtfs(EXAMPLE, tmp_path / "mine", *options)).refused(words)
     assert not (tmp_path / "mine").exists()
 
 
@@ -177,40 +175,42 @@ def with_text(name: str, old: str, new: str, times: int = 1) -> Tables:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_malformed_feed_is_one_line(
-    run: Door, tmp_path: Path, tables: Tables, words: str
+    evenline: Door, tmp_path: Path, tables: Tables, words: str
 ) -> None:
     feed = write_feed(tmp_path / "feed.zip", tables)
-    run(*gtfs(feed, tmp_path / "mine")).refused(str(feed), words)
+    evenline(*gtfs(feed, tmp_path / "mine")).refused(str(feed), words)
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_trip_that_goes_backward_leaves_the_others(run: Door, tmp_path: Path) -> None:
+def test_a_trip_that_goes_backward_leaves_the_others(evenline: Door, tmp_path: Path) -> None:
     tables = with_text("stop_times.txt", "06:00:00,06:00:00", "09:00:00,09:00:00")
     feed = write_feed(tmp_path / "feed.zip", tables)
-    said = run(*gtfs(feed, tmp_path / "mine")).done()
+    said = evenline(*gtfs(feed, tmp_path / "mine")).done()
     assert "left out: 1 trip at fault: stop_times.txt: row 4: times of trip 'out-1' go" in said
     trips = {trip.id for trip in load_city(tmp_path / "mine").trips}
     assert "out-1" not in trips and len(trips) == 63
 
 
-def test_a_feed_lists_its_routes(run: Door, tmp_path: Path) -> None:
-    said = run("city", "check", EXAMPLE).done().splitlines()
+def test_a_feed_lists_its_routes(evenline: Door, tmp_path: Path) -> None:
+    said = evenline("city", "check", EXAMPLE).done().splitlines()
     assert [line.split() for line in said[2:]] == [
         ["route", "id", "Monday", "to", "Friday", "Saturday", "Sunday", *("first", "day"),
          *("last", "day")],
         ["10", "Station", "-", "Lake", "r10", "51", "0", "0", "2026-01-01", "2026-12-31"],
         ["11", "Ring", "r11", "16", "0", "0", "2026-01-01", "2026-12-31"],
     ]  # fmt: skip
-    said = run("city", "check", EXAMPLE, "--date", DATE).done()
+    said = evenline("city", "check", EXAMPLE, "--date", DATE).done()
     assert "trips on Tuesday 2026-03-03" in said
-    run("city", "check", EXAMPLE, "--date", "soon").refused("--date 'soon'")
-    run("city", "check", tmp_path).refused(str(tmp_path))
-    line = run("city", "import", "gtfs", EXAMPLE, "--routes", "10", "--date", "2026-03-07", "--out",
-               tmp_path / "mine").refused("no trip of 10 on 2026-03-07")  # fmt: skip
+    evenline("city", "check", EXAMPLE, "--date", "soon").refused("--date 'soon'")
+    evenline("city", "check", tmp_path).refused(str(tmp_path))
+    line = evenline(
+        "city", "import", "gtfs", EXAMPLE, "--routes", "10", "--date", "2026-03-07",
+        "--out", tmp_path / "mine",
+    ).refused("no trip of 10 on 2026-03-07")  # fmt: skip
     assert "from 2026-01-01 to 2026-12-31, the nearest on Friday 2026-03-06" in line
 
 
-def test_any_damage_ends_in_a_city_or_in_one_line(run: Door, tmp_path: Path) -> None:
+def test_any_damage_ends_in_a_city_or_in_one_line(evenline: Door, tmp_path: Path) -> None:
     """A city that can be read again, or exit code 2 and no folder."""
     draw, codes = random.Random(5), set()
     wild = ["", "-1", "1e999", "nan", "25:00:00", "../x", '"a\nb"', "\x01", "0", "x" * 300, '"']
@@ -223,7 +223,7 @@ def test_any_damage_ends_in_a_city_or_in_one_line(run: Door, tmp_path: Path) -> 
         cells[draw.randrange(len(cells))] = draw.choice(wild)
         lines[row] = ",".join(cells)
         feed = write_feed(tmp_path / f"feed-{number}", tables | {name: "\n".join(lines) + "\n"})
-        ended = run(*gtfs(feed, out))
+        ended = evenline(*gtfs(feed, out))
         codes.add(ended.code)
         if ended.code:
             ended.refused(str(feed))
@@ -233,7 +233,7 @@ def test_any_damage_ends_in_a_city_or_in_one_line(run: Door, tmp_path: Path) -> 
     assert codes == {0, 2}
 
 
-def test_a_bomb_is_refused(run: Door, tmp_path: Path) -> None:
+def test_a_bomb_is_refused(evenline: Door, tmp_path: Path) -> None:
     """Two megabytes that unpack to 300."""
     feed = write_feed(tmp_path / "feed.zip", small_feed())
     with (
@@ -244,16 +244,18 @@ def test_a_bomb_is_refused(run: Door, tmp_path: Path) -> None:
         for _ in range(300):
             stream.write((b"x" * 99_999 + b"\n") * 10)
     assert feed.stat().st_size < 2_000_000
-    run(*gtfs(feed, tmp_path / "mine")).refused("frequencies.txt: unpacks to 286 MiB")
+    evenline(*gtfs(feed, tmp_path / "mine")).refused("frequencies.txt: unpacks to 286 MiB")
     assert not (tmp_path / "mine").exists()
 
 
 @pytest.mark.parametrize("name", ["../../stops.txt", "/stops.txt", "a/../../x", "C:\\stops.txt"])
-def test_names_that_lead_out_of_a_zip_are_refused(run: Door, tmp_path: Path, name: str) -> None:
+def test_names_that_lead_out_of_a_zip_are_refused(
+    evenline: Door, tmp_path: Path, name: str
+) -> None:
     feed = write_feed(tmp_path / "feed.zip", small_feed())
     with zipfile.ZipFile(feed, "a") as archive:
         archive.writestr(name, "")
-    run(*gtfs(feed, tmp_path / "mine")).refused(str(feed), "leads out of the zip")
+    evenline(*gtfs(feed, tmp_path / "mine")).refused(str(feed), "leads out of the zip")
     assert not (tmp_path / "mine").exists()
 
 
@@ -297,34 +299,34 @@ def read(source):
 """
 
 
-def test_a_format_of_ones_own_can_lay_a_corridor(run: Door, tmp_path: Path) -> None:
+def test_a_format_of_ones_own_can_lay_a_corridor(evenline: Door, tmp_path: Path) -> None:
     code, source, out = tmp_path / "mine.py", tmp_path / "stops.csv", tmp_path / "mine"
     code.write_text(CORRIDOR)
     source.write_text("harbour,0,0\nmarket,500,0\nchurch,900,300\nlake,1500,300\n")
-    said = run(
+    said = evenline(
         "city", "import", f"{code}:read", source, "--demand", "gravity", "--passengers", 50,
         "--out", out,
     ).done()  # fmt: skip
     assert "running times come from the timetable" in said
     assert [stop.name for stop in load_city(out).stops] == ["Harbour", "Market", "Church", "Lake"]
-    run("city", "check", out).done()
-    run("simulate", "--city", out, "--world", "fast", "--out", tmp_path / "day").done()
+    evenline("city", "check", out).done()
+    evenline("simulate", "--city", out, "--world", "fast", "--out", tmp_path / "day").done()
 
 
-def test_a_format_of_ones_own_is_one_function(run: Door, tmp_path: Path) -> None:
+def test_a_format_of_ones_own_is_one_function(evenline: Door, tmp_path: Path) -> None:
     code, source = tmp_path / "mine.py", tmp_path / "source.txt"
     code.write_text(OWN)
     source.write_text("town")
     out = tmp_path / "copy"
-    run("city", "import", f"{code}:half", source, "--out", out).done()
+    evenline("city", "import", f"{code}:half", source, "--out", out).done()
     assert load_city(out).name == "copy"
-    run("city", "import", f"{code}:broken", source, "--out", out).refused("must return a City")
-    line = run("city", "import", f"{code}:raising", source, "--out", tmp_path / "no").refused(
+    evenline("city", "import", f"{code}:broken", source, "--out", out).refused("must return a City")
+    line = evenline("city", "import", f"{code}:raising", source, "--out", tmp_path / "no").refused(
         f"{code}:raising: fails on {source} (KeyError: "
     )
     assert "gone" in line and not (tmp_path / "no").exists()
     with pytest.raises(InputError) as raised:
         import_own(f"{code}:raising", str(source))
     assert isinstance(raised.value.__cause__, KeyError)  # what --debug shows
-    run("city", "import", f"{code}:gone", source, "--out", out).refused("has no 'gone'")
-    run("city", "import", "xml", source, "--out", out).refused("no such command 'xml'")
+    evenline("city", "import", f"{code}:gone", source, "--out", out).refused("has no 'gone'")
+    evenline("city", "import", "xml", source, "--out", out).refused("no such command 'xml'")

@@ -4,15 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from door import Door, door
+from door import Door
 
-
-@pytest.fixture
-def evenline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Door:
-    monkeypatch.chdir(tmp_path)
-    return door(monkeypatch, capfd)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ real one in a runtime folder of its own, wrapped so that it fails at a chosen se
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from door import Door
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import digest, load_city, save_city
 from evenline.cli.main import main
@@ -27,43 +26,10 @@ from hamlet import HAMLET, write_hamlet
 from made import plan_text
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Evenline = Callable[..., Ended]
-
-
-@pytest.fixture
-def evenline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Evenline:
-    """Runs a command in a folder of its own, where results go unless told otherwise."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def own_folder(elsewhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results and versions of SUMO go to the test's folder unless told otherwise."""
     monkeypatch.setenv("EVENLINE_RUNTIMES", str(tmp_path / "runtimes"))
-
-    def run(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["evenline", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return run
-
-
-def assert_refused(ended: Ended, *words: str) -> None:
-    """One line that names what is at fault, code 2, no traceback."""
-    assert ended.code == 2, ended
-    assert ended.err.startswith("evenline: ") and ended.err.count("\n") == 1, ended.err
-    for word in words:
-        assert word in ended.err
 
 
 def files_in(folder: Path) -> list[str]:
@@ -73,7 +39,7 @@ def files_in(folder: Path) -> list[str]:
 # -- what works -----------------------------------------------------------------------------------
 
 
-def test_simulate_prints_the_day_and_writes_its_folder(evenline: Evenline, tmp_path: Path) -> None:
+def test_simulate_prints_the_day_and_writes_its_folder(evenline: Door, tmp_path: Path) -> None:
     ended = evenline("simulate", "--policy", "headway", "--seed", 2, "--out", "day")
     assert ended.code == 0, ended.err
     kept = json.loads((tmp_path / "day" / "outcome.json").read_text())
@@ -97,7 +63,7 @@ def test_simulate_prints_the_day_and_writes_its_folder(evenline: Evenline, tmp_p
     assert files_in(tmp_path / "day") == names
 
 
-def test_a_result_records_the_version_that_sumo_reports(evenline: Evenline, tmp_path: Path) -> None:
+def test_a_result_records_the_version_that_sumo_reports(evenline: Door, tmp_path: Path) -> None:
     wrap_sumo(tmp_path / "runtimes" / "9.9.9", "pass")
     assert "9.9.9" in evenline("sumo").out
     assert evenline("simulate", "--sumo", "9.9.9", "--out", "day").code == 0
@@ -105,7 +71,7 @@ def test_a_result_records_the_version_that_sumo_reports(evenline: Evenline, tmp_
     assert kept["simulator"]["version"] == installed_version()
 
 
-def test_demo_writes_one_page_and_says_where(evenline: Evenline, tmp_path: Path) -> None:
+def test_demo_writes_one_page_and_says_where(evenline: Door, tmp_path: Path) -> None:
     ended = evenline("demo", "--blocks", 1, "--out", "shown")
     assert (ended.code, ended.out) == (0, "shown/index.html\n"), ended.err
     page = (tmp_path / "shown" / "index.html").read_text()
@@ -115,15 +81,13 @@ def test_demo_writes_one_page_and_says_where(evenline: Evenline, tmp_path: Path)
         assert f"<td>{kept['outcome']['generalized_s']:,.1f}</td>" in page
 
 
-def test_a_city_can_be_built_edited_sealed_and_checked(evenline: Evenline, tmp_path: Path) -> None:
+def test_a_city_can_be_built_edited_sealed_and_checked(evenline: Door, tmp_path: Path) -> None:
     assert evenline("city", "build", "town", "--out", "mine").code == 0
     folder = tmp_path / "mine"
     assert "694" in evenline("city", "check", folder).out, "decisions a day"
     volumes = folder / "car_volumes.csv"
     volumes.write_text(volumes.read_text().replace("0,700.0", "0,100.0"))
-    assert_refused(
-        evenline("city", "check", folder), "car_volumes.csv", "evenline city check --seal"
-    )
+    evenline("city", "check", folder).refused("car_volumes.csv", "evenline city check --seal")
     assert evenline("city", "check", folder, "--seal").code == 0
     assert load_city(folder).traffic.cars_per_hour[0] == 100.0
     assert evenline("city", "check", folder).code == 0
@@ -140,7 +104,7 @@ def write_turning_hamlet(folder: Path) -> None:
 
 
 def test_checking_a_city_names_roads_that_do_not_connect(
-    evenline: Evenline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evenline: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_turning_hamlet(tmp_path / "h")
     assert evenline("city", "check", "h", "--seal").code == 0
@@ -148,18 +112,16 @@ def test_checking_a_city_names_roads_that_do_not_connect(
     cars = HAMLET["car_routes.csv"].replace("C-B B-A", "C-B B-C")
     write_hamlet(tmp_path / "h", {"car_routes.csv": cars.encode()})
     told = "h: car_routes.csv row 2: road C-B does not lead into B-C"
-    assert_refused(evenline("city", "check", "h"), told)
+    evenline("city", "check", "h").refused(told)
     monkeypatch.setattr("evenline.worlds.sumo.runtime.installed_version", lambda: None)
     assert evenline("city", "check", "h").code == 0, "without SUMO only the tables are checked"
 
 
-def test_checking_a_city_says_why_netconvert_refuses_a_road(
-    evenline: Evenline, tmp_path: Path
-) -> None:
+def test_checking_a_city_says_why_netconvert_refuses_a_road(evenline: Door, tmp_path: Path) -> None:
     roads = HAMLET["roads.csv"] + "loop,B,B,50.0,0\n"
     write_hamlet(tmp_path / "h", {"roads.csv": roads.encode()})
     told = "roads.csv row 7: The connection-destination edge 'loop' is not known."
-    assert_refused(evenline("city", "check", "h"), told)
+    evenline("city", "check", "h").refused(told)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"format": "evenline-calibration-3"}'])
@@ -176,28 +138,26 @@ def test_checking_a_city_says_why_netconvert_refuses_a_road(
     ids=" ".join,
 )
 def test_a_bad_calibration_is_refused_before_any_work(
-    command: tuple[str, ...], content: str | None, evenline: Evenline, tmp_path: Path
+    command: tuple[str, ...], content: str | None, evenline: Door, tmp_path: Path
 ) -> None:
     if content is not None:
         (tmp_path / "bad.json").write_text(content)
     city = ("town",) if command[0] == "city" else ("--city", "town")
     ended = evenline(*command, *city, "--calibration", "bad.json", "--out", "out")
-    assert_refused(ended, "bad.json: ")
+    ended.refused("bad.json: ")
     assert {path.name for path in tmp_path.iterdir()} <= {"bad.json"}, "nothing was begun"
 
 
-def test_sealing_refuses_what_is_wrong_and_changes_nothing(
-    evenline: Evenline, tmp_path: Path
-) -> None:
+def test_sealing_refuses_what_is_wrong_and_changes_nothing(evenline: Door, tmp_path: Path) -> None:
     evenline("city", "build", "town", "--out", "mine")
     trips, manifest = tmp_path / "mine" / "trips.csv", tmp_path / "mine" / "manifest.json"
     trips.write_text(trips.read_text().replace("1E.00,1E,0", "1E.00,9Z,0"))
     before = manifest.read_text()
-    assert_refused(evenline("city", "check", "mine", "--seal"), "trips.csv row 1", "'9Z'")
+    evenline("city", "check", "mine", "--seal").refused("trips.csv row 1", "'9Z'")
     assert manifest.read_text() == before
 
 
-def test_a_city_is_built_with_other_demand_and_shows_it(evenline: Evenline, tmp_path: Path) -> None:
+def test_a_city_is_built_with_other_demand_and_shows_it(evenline: Door, tmp_path: Path) -> None:
     asked = ("city", "build", "town", "--out", "mine")
     assert evenline(*asked, "--hours", "3,1", "--until", 5_400).out == "mine\n"
     assert open_city("mine").fitted().network == open_city("town").fitted().network
@@ -210,7 +170,7 @@ def test_a_city_is_built_with_other_demand_and_shows_it(evenline: Evenline, tmp_
         (["--until", "100"], "--until needs a demand by hour"),
         (["--profile", "steep"], "unknown demand profile 'steep'"),
     ):
-        assert_refused(evenline("city", "build", "town", "--out", "other", *arguments), told)
+        evenline("city", "build", "town", "--out", "other", *arguments).refused(told)
     assert not (tmp_path / "other").exists()
 
 
@@ -232,9 +192,9 @@ def test_a_city_is_built_with_other_demand_and_shows_it(evenline: Evenline, tmp_
     ],
 )
 def test_a_wrong_value_is_named_and_leaves_nothing(
-    evenline: Evenline, tmp_path: Path, arguments: list[str], words: list[str]
+    evenline: Door, tmp_path: Path, arguments: list[str], words: list[str]
 ) -> None:
-    assert_refused(evenline("simulate", *arguments, "--out", "day"), *words)
+    evenline("simulate", *arguments, "--out", "day").refused(*words)
     assert files_in(tmp_path) == []
 
 
@@ -252,26 +212,21 @@ def test_a_wrong_value_is_named_and_leaves_nothing(
     ],
 )
 def test_a_wrong_usage_is_one_line_and_ends_with_code_2(
-    evenline: Evenline, arguments: list[str]
+    evenline: Door, arguments: list[str]
 ) -> None:
     ended = evenline(*arguments)
     assert ended.code == 2 and "Traceback" not in ended.err
-    assert_refused(ended, "; see ", " --help")
+    ended.refused("; see ", " --help")
     assert ended.out == ""
 
 
 @pytest.mark.parametrize("arguments", [[], ["city"]])
-def test_a_command_without_arguments_prints_its_help(
-    evenline: Evenline, arguments: list[str]
-) -> None:
+def test_a_command_without_arguments_prints_its_help(evenline: Door, arguments: list[str]) -> None:
     ended = evenline(*arguments)
     assert "Usage: " in ended.out and ended.err == ""
 
 
-def test_debug_shows_where_an_error_came_from(
-    evenline: Evenline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del evenline
+def test_debug_shows_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["evenline", "simulate", "--policy", "hope", "--debug"])
     with pytest.raises(InputError, match="hope"):
         main()
@@ -282,11 +237,11 @@ def test_debug_shows_where_an_error_came_from(
     [["simulate"], ["demo", "--blocks", "1"], ["city", "build", "town"]],
 )
 def test_a_folder_of_somebody_else_is_never_replaced(
-    evenline: Evenline, tmp_path: Path, arguments: list[str]
+    evenline: Door, tmp_path: Path, arguments: list[str]
 ) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("irreplaceable")
-    assert_refused(evenline(*arguments, "--out", "thesis"), "thesis", "choose another --out")
+    evenline(*arguments, "--out", "thesis").refused("thesis", "choose another --out")
     assert files_in(tmp_path) == ["thesis", "thesis/chapter.txt"]
 
 
@@ -299,36 +254,36 @@ def test_a_folder_of_somebody_else_is_never_replaced(
     ],
 )
 def test_a_rerun_keeps_what_was_added_or_changed_and_force_replaces_it(
-    evenline: Evenline, tmp_path: Path, arguments: list[str], name: str
+    evenline: Door, tmp_path: Path, arguments: list[str], name: str
 ) -> None:
     assert evenline(*arguments).code == evenline(*arguments).code == 0, "ours, unchanged"
     (ours,) = tmp_path.glob(name)
     notes, before = ours.with_name("notes.txt"), ours.read_text()
     notes.write_text("mine")
-    assert_refused(evenline(*arguments), "notes.txt was not written by Evenline", "--force")
+    evenline(*arguments).refused("notes.txt was not written by Evenline", "--force")
     notes.unlink()
     ours.write_text(before + "\n")
-    assert_refused(evenline(*arguments), f"{ours.name} has changed since", "--force")
+    evenline(*arguments).refused(f"{ours.name} has changed since", "--force")
     assert ours.read_text() == before + "\n"
     notes.write_text("mine")
     assert evenline(*arguments, "--force").code == 0
     assert not notes.exists() and ours.read_text() == before
 
 
-def test_a_sealed_city_is_not_built_over(evenline: Evenline, tmp_path: Path) -> None:
+def test_a_sealed_city_is_not_built_over(evenline: Door, tmp_path: Path) -> None:
     assert evenline("city", "build", "town", "--out", "mine").code == 0
     volumes = tmp_path / "mine" / "car_volumes.csv"
     volumes.write_text(volumes.read_text().replace("0,700.0", "0,100.0"))
     assert evenline("city", "check", "mine", "--seal").code == 0
-    assert_refused(evenline("city", "build", "town", "--out", "mine"), "car_volumes.csv")
+    evenline("city", "build", "town", "--out", "mine").refused("car_volumes.csv")
     assert load_city(tmp_path / "mine").traffic.cars_per_hour[0] == 100.0
 
 
-def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Evenline, tmp_path: Path) -> None:
+def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Door, tmp_path: Path) -> None:
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown" / "index.html").write_text("from an old version, then edited")
     refused = evenline("demo", "--blocks", 1, "--out", "shown")
-    assert_refused(refused, "shown/index.html was not written by Evenline", "--force")
+    refused.refused("shown/index.html was not written by Evenline", "--force")
 
 
 @pytest.mark.parametrize(
@@ -347,17 +302,17 @@ def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Evenline, tmp_path: P
     ],
 )
 def test_a_refused_command_leaves_nothing_behind(
-    evenline: Evenline, tmp_path: Path, arguments: str
+    evenline: Door, tmp_path: Path, arguments: str
 ) -> None:
     wrong = '{ better = ["headway-1.0", "hope"], worse = ["zero", "myopic"] }'
     (tmp_path / "plan.toml").write_text(plan_text(methods=wrong))
-    assert_refused(evenline(*arguments.split()))
+    evenline(*arguments.split()).refused()
     assert files_in(tmp_path) == ["plan.toml"]
 
 
-def test_a_place_that_cannot_be_written_is_named(evenline: Evenline, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(evenline: Door, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    assert_refused(evenline("simulate", "--out", "file/day"), "file")
+    evenline("simulate", "--out", "file/day").refused("file")
     assert files_in(tmp_path) == ["file"]
 
 
@@ -412,7 +367,7 @@ def agree(folder: Path, files: dict[str, str], **settings: object) -> None:
     ],
 )
 def test_a_wrong_row_is_named_and_no_result_is_left(
-    evenline: Evenline,
+    evenline: Door,
     tmp_path: Path,
     town_folder: Path,
     table: str,
@@ -424,13 +379,13 @@ def test_a_wrong_row_is_named_and_no_result_is_left(
     shutil.copytree(town_folder, tmp_path / "mine")
     edit_row(tmp_path / "mine", table, row, column, value)
     before = files_in(tmp_path)
-    assert_refused(evenline("city", "check", "mine"), "mine", *words)
-    assert_refused(evenline("simulate", "--city", "mine", "--out", "day"), "mine", *words)
+    evenline("city", "check", "mine").refused("mine", *words)
+    evenline("simulate", "--city", "mine", "--out", "day").refused("mine", *words)
     assert files_in(tmp_path) == before
 
 
 def test_a_leg_that_its_service_does_not_carry_is_named(
-    evenline: Evenline, tmp_path: Path, town_folder: Path
+    evenline: Door, tmp_path: Path, town_folder: Path
 ) -> None:
     shutil.copytree(town_folder, tmp_path / "mine")
     header, leg = (town_folder / "legs.csv").read_text().splitlines()[:2]
@@ -440,24 +395,24 @@ def test_a_leg_that_its_service_does_not_carry_is_named(
     edit_row(tmp_path / "mine", "legs.csv", 1, "board_stop_id", alight)
     edit_row(tmp_path / "mine", "legs.csv", 1, "alight_stop_id", board)
     ended = evenline("city", "check", "mine")
-    assert_refused(ended, "legs row 1", f"does not go from {alight} to {board}")
+    ended.refused("legs row 1", f"does not go from {alight} to {board}")
 
 
-def test_a_missing_table_is_named(evenline: Evenline, tmp_path: Path, town_folder: Path) -> None:
+def test_a_missing_table_is_named(evenline: Door, tmp_path: Path, town_folder: Path) -> None:
     shutil.copytree(town_folder, tmp_path / "mine")
     (tmp_path / "mine" / "stops.csv").unlink()
     for command in (["city", "check", "mine"], ["city", "check", "mine", "--seal"]):
-        assert_refused(evenline(*command), "mine/stops.csv: no such file")
+        evenline(*command).refused("mine/stops.csv: no such file")
     (tmp_path / "mine" / "manifest.json").unlink()
-    assert_refused(evenline("city", "check", "mine"), "mine/manifest.json: no such file")
+    evenline("city", "check", "mine").refused("mine/manifest.json: no such file")
 
 
 def test_a_day_that_ends_before_the_first_trip_is_named(
-    evenline: Evenline, tmp_path: Path, town_folder: Path
+    evenline: Door, tmp_path: Path, town_folder: Path
 ) -> None:
     shutil.copytree(town_folder, tmp_path / "mine")
     agree(tmp_path / "mine", files={}, horizon_s=0)
-    assert_refused(evenline("city", "check", "mine"), "mine", "horizon_s 0", "first trip")
+    evenline("city", "check", "mine").refused("mine", "horizon_s 0", "first trip")
 
 
 # -- a SUMO that fails ----------------------------------------------------------------------------
@@ -489,7 +444,7 @@ _libsumo.simulation_step = step
     ],
 )
 def test_a_sumo_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
-    evenline: Evenline,
+    evenline: Door,
     tmp_path: Path,
     failure: str,
     words: list[str],
@@ -497,5 +452,5 @@ def test_a_sumo_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
     wrap_sumo(tmp_path / "runtimes" / "9.9.9", failure)
     before = [name for name in files_in(tmp_path) if "__pycache__" not in name]
     ended = evenline("simulate", "--sumo", "9.9.9", "--out", "day")
-    assert_refused(ended, "town, zero 1-501-1.00", *words)
+    ended.refused("town, zero 1-501-1.00", *words)
     assert [name for name in files_in(tmp_path) if "__pycache__" not in name] == before

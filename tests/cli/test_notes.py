@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from door import Door
-from door import door as make_door
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import save_city
 
@@ -21,11 +20,6 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("city") / "noted"
     save_city(replace(embedded_city("town"), name="noted", notes=(NOTE,)), folder)
     return folder
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Door:
-    return make_door(monkeypatch, capfd)
 
 
 Fake = dict[str, Any]  # what a result is, so that nothing is computed
@@ -58,16 +52,16 @@ PAIR: Fake = {"generalized_s": 1.0, "completion": 1.0, "mean_hold_s": 0.0}
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_result_names_the_notes_of_its_city(
-    run: Door, monkeypatch: pytest.MonkeyPatch, noted: Path, command: str, fakes: Fake
+    evenline: Door, monkeypatch: pytest.MonkeyPatch, noted: Path, command: str, fakes: Fake
 ) -> None:
     for name, found in fakes.items():
         monkeypatch.setattr(f"evenline.{name}", lambda *_, found=found, **__: found)
     city = (noted,) if command.startswith("city ") else ("--city", noted)
-    assert f"note: {NOTE}" in run(*command.split(), *city).done().splitlines()
+    assert f"note: {NOTE}" in evenline(*command.split(), *city).done().splitlines()
 
 
 def test_the_check_of_a_policy_names_them_in_its_json(
-    run: Door, noted: Path, monkeypatch: pytest.MonkeyPatch
+    evenline: Door, noted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenline.worlds.open.OpenCity.fast_world", lambda self: None)
     outcome = SimpleNamespace(decisions=1, generalized_s=1.0, completion=1.0)
@@ -78,4 +72,6 @@ def test_the_check_of_a_policy_names_them_in_its_json(
     monkeypatch.setattr("evenline.control.world.run_episode", one_decision)
     monkeypatch.setattr("numpy.median", lambda values: 0.0)
     monkeypatch.setattr("numpy.percentile", lambda values, at: 0.0)
-    assert json.loads(run("policy", "check", "zero", "--city", noted).done())["notes"] == [NOTE]
+    assert json.loads(evenline("policy", "check", "zero", "--city", noted).done())["notes"] == [
+        NOTE
+    ]

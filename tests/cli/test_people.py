@@ -4,17 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from door import Door, door
+from door import Door
 from evenline.city.cells import demo_cell
 from evenline.city.tables import load_city, network_digest, open_city
 from evenline.rules.policy import BEHAVIOURS
 from evenline.worlds.open import open_city as open_calibrated
 from feeds import DATE, EXAMPLE
-
-
-@pytest.fixture
-def evenline(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Door:
-    return door(monkeypatch, capfd)
 
 
 def test_gravity_is_named_in_the_city_and_its_calibration_stays(

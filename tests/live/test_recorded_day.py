@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from door import door
+from door import Door
 from evenline.live.entries import Entry, EventEntry
 from evenline.live.log import read_log
 from evenline.live.record import played
@@ -18,11 +18,8 @@ POLLS = 40  # of 30 s
 
 
 @pytest.mark.skipif(not WMATA.is_dir(), reason=f"the recording is not at {WMATA}")
-def test_real_buses_are_matched_followed_and_advised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run = door(monkeypatch, capfd)
-    run(
+def test_real_buses_are_matched_followed_and_advised(tmp_path: Path, evenline: Door) -> None:
+    evenline(
         "city", "import", "gtfs", str(WMATA / "gtfs.zip"), "--routes", "D40", "--date",
         "2026-02-16", "--hours", "9-15", "--patterns", "all", "--out", str(tmp_path / "d40"),
     ).done()  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from door import Door, door
+from door import Door
 from evenline.city.tables import city_notes
 from evenline.experiments.records import audit_records, import_records
 from evenline.worlds.open import open_city
@@ -20,6 +20,8 @@ FEW = {
     "claim": '{ candidate = "better", parent = "worse", level = "0.25" }',
 }
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,12 +29,6 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_records(folder / "records")
     import_records(folder / "records", "", "6-12", f"{DAYS[0]},{DAYS[1]}", folder / "mine", "mine")
     return folder / "mine"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Door:
-    monkeypatch.chdir(tmp_path)
-    return door(monkeypatch, capfd)
 
 
 def test_a_city_says_that_it_is_not_yet_judged_and_then_how_it_did(city: Path) -> None:
@@ -56,14 +52,14 @@ def test_a_city_says_that_it_is_not_yet_judged_and_then_how_it_did(city: Path) -
         "tune forward --blocks 1 --budget 3 --workers 1 --out tuned",
     ],
 )
-def test_policies_run_on_it(command: str, city: Path, run: Door) -> None:
-    assert run(*command.split(), "--city", city).done()
+def test_policies_run_on_it(command: str, city: Path, evenline: Door) -> None:
+    assert evenline(*command.split(), "--city", city).done()
 
 
-def test_a_trial_runs_on_it_and_says_what_it_was_fitted_to(city: Path, run: Door) -> None:
+def test_a_trial_runs_on_it_and_says_what_it_was_fitted_to(city: Path, evenline: Door) -> None:
     Path("plan.toml").write_text(plan_text(**(FEW | {"city": f'"{city}"'})))
-    run("trial", "register", "plan.toml", "--out", "trial").done()
-    run("trial", "run", "trial", "--workers", 1).done()
-    ended = run("trial", "analyse", "trial")
+    evenline("trial", "register", "plan.toml", "--out", "trial").done()
+    evenline("trial", "run", "trial", "--workers", 1).done()
+    ended = evenline("trial", "analyse", "trial")
     assert (ended.out + ended.err).count("fitted to records of records") == 1
-    assert run("trial", "verify", "trial").code == 0
+    assert evenline("trial", "verify", "trial").code == 0

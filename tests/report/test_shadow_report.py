@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from door import Door, door
+from door import Door
 from evenline.city.model import City
 from evenline.live.feed import Prediction
 from evenline.live.record import Polled
@@ -133,11 +133,6 @@ def test_a_changed_log_and_one_of_another_kind_are_refused(
     (tmp_path / "log").write_bytes(b"")
     with pytest.raises(InputError, match="not the log of a shadow"):
         read_seen(tmp_path / "log", town)
-
-
-@pytest.fixture
-def evenline(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Door:
-    return door(monkeypatch, capfd)
 
 
 def test_commands_refuse_bad_arguments_in_one_line(

@@ -7,7 +7,7 @@ import pytest
 
 import evenline as el
 from calibrated import calibration_of, policy_in
-from door import Door, door
+from door import Door
 from evenline.city.cells import demo_cell
 from evenline.control.event import RAW_FEATURES
 from evenline.control.world import run_episode
@@ -31,15 +31,11 @@ PLAIN, COMPILED = STEADY.format(more=""), STEADY.format(more=", compiled=True")
 BARE = "def half_a_minute(bus):\n    return 30.0\n"
 
 
-@pytest.fixture
-def evenline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Door:
-    """Commands in a folder where the stranger's files lie."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def strangers_files(elsewhere: None, tmp_path: Path) -> None:
+    """The stranger's files lie in the working directory."""
     (tmp_path / "plain.py").write_text(PLAIN)
     (tmp_path / "compiled.py").write_text(COMPILED)
-    return door(monkeypatch, capfd)
 
 
 def outcome(folder: Path) -> dict[str, object]:
@@ -164,17 +160,28 @@ def test_it_is_found_by_the_name_of_its_module(
     ],
 )
 def test_a_rule_that_fails_is_one_line(
-    evenline: Door, tmp_path: Path, decorated: str, line: str, words: list[str]
+    tmp_path: Path, decorated: str, line: str, words: list[str]
 ) -> None:
     text = f"from evenline.rules.own import rule\n\n\n{decorated}def broken(bus):\n"
     (tmp_path / "broken.py").write_text(f"{text}    {line}\n")
     if "compiled" in decorated and "bus 1" not in words:
         words = ["broken"]  # refused when it is compiled, or when it is called
+    with pytest.raises(InputError) as refused:
+        el.run_day("town", "broken.py:broken")
+    assert all(word in str(refused.value) for word in words)
+
+
+@pytest.mark.parametrize("decorated", ["", "@rule(compiled=True)\n"])
+def test_a_rule_that_fails_in_a_worker_is_one_line(
+    evenline: Door, tmp_path: Path, decorated: str
+) -> None:
+    text = f"from evenline.rules.own import rule\n\n\n{decorated}def broken(bus):\n"
+    (tmp_path / "broken.py").write_text(f"{text}    return 61.0\n")
     for command in (
         ("simulate", "--world", "fast", "--policy", "broken.py:broken"),
         ("compare", "--policies", "broken.py:broken", "--blocks", 1),
     ):
-        evenline(*command, "--out", "day").refused(*words)
+        evenline(*command, "--out", "day").refused("bus 1", "at stop", "hold 61.0 s")
     assert not (tmp_path / "day" / "outcome.json").exists()
 
 

@@ -1,10 +1,10 @@
 """A study of an imported city runs from nothing to its page, every day of it in SUMO."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from door import Door
 from evenline.city.tables import load_city
 from evenline.support.files import read_json
 from feeds import DATE
@@ -41,18 +41,16 @@ tries = 3
 
 def test_a_feed_becomes_a_verdict_and_a_page(
     tmp_path: Path,
-    evenline: Callable[..., tuple[int, str]],
+    evenline: Door,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("evenline.experiments.streets.TRIPS", 8)
-    imported = evenline(
+    evenline(
         "city", "import", "gtfs", FEED, "--routes", 11, "--date", DATE, "--hours", "6-7",
         "--demand", "gravity", "--passengers", 40, "--out", "mine",
-    )  # fmt: skip
-    assert imported[0] == 0, imported
+    ).done()  # fmt: skip
     Path("mine.toml").write_text(PLAN)
-    code, said = evenline("study", "run", "mine.toml")
-    assert code == 0, said
+    evenline("study", "run", "mine.toml").done()
     study = Path("results/study-mine")
     assert load_city(study / "city").services[0].name == "11 to Station"
     assert read_json(study / "trial" / "analysis.json")["claim"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from door import Door
 from evenline.study.engine import Step, Study, open_study, run_study, survey
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, write_text
@@ -148,27 +149,27 @@ def test_from_and_until(study: Study) -> None:
 
 
 def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Callable[..., tuple[int, str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Door
 ) -> None:
     small = Small()
     small.error = KeyboardInterrupt()
     monkeypatch.setattr("evenline.study.steps.STEPS", small.steps())
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
     small.fails = "two"
-    code, said = evenline(*run)
-    assert code == 130 and said.endswith("stopped; run the same command to continue\n")
+    ended = evenline(*run)
+    assert ended.code == 130 and ended.err.endswith("stopped; run the same command to continue\n")
     small.fails = None
-    assert evenline(*run)[0] == 0
+    evenline(*run).done()
     assert small.ran == ["one", "two", "two", "three"]
 
     small.fails = "two"
-    code, said = evenline(*run, "--from", "one")
-    assert code == 130
-    assert said.endswith("run the same command without --from to continue\n")
+    ended = evenline(*run, "--from", "one")
+    assert ended.code == 130
+    assert ended.err.endswith("run the same command without --from to continue\n")
     (tmp_path / "study" / "two" / "partial.txt").write_text("work of an hour")
     small.ran.clear()
     small.fails = None
-    assert evenline(*run)[0] == 0
+    evenline(*run).done()
     assert small.ran == ["two", "three"]  # as asked for, though both make the same again
     assert (tmp_path / "study" / "two" / "partial.txt").exists()
 

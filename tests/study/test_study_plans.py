@@ -3,13 +3,13 @@
 import datetime
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from door import Door
 from evenline.city.embedded import embedded_city
 from evenline.city.tables import load_city, save_city
 from evenline.cli.study import app
@@ -148,19 +148,16 @@ def test_bad_blocks_of_the_trial_are_one_line(tmp_path: Path, blocks: str, words
     assert str(told.value).startswith(f"{path}: trial") and "\n" not in str(told.value)
 
 
-def test_a_bad_plan_ends_with_code_2_and_no_folder(
-    tmp_path: Path, evenline: Callable[..., tuple[int, str]]
-) -> None:
+def test_a_bad_plan_ends_with_code_2_and_no_folder(tmp_path: Path, evenline: Door) -> None:
     path = plan_with(tmp_path, level='"1/0"')
     for command in (["run"], ["run", "--dry-run"], ["status"]):
-        code, said = evenline("study", *command, path, "--out", tmp_path / "study")
-        assert code == 2 and said.count("\n") == 1
-        assert said.startswith(f"evenline: {path}: claim: level = '1/0'")
+        ended = evenline("study", *command, path, "--out", tmp_path / "study")
+        ended.refused(f"evenline: {path}: claim: level = '1/0'")
     assert not (tmp_path / "study").exists()
 
 
 def test_folders_that_a_plan_names_lie_beside_it_or_above(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Callable[..., tuple[int, str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Door
 ) -> None:
     project = tmp_path / "project"
     save_city(embedded_city("town"), project / "cities" / "mine")
@@ -171,10 +168,10 @@ def test_folders_that_a_plan_names_lie_beside_it_or_above(
     plan = read_study_plan(path)
     assert plan.open_city().decisions == embedded_city("town").decisions
     assert plan.policy(plan.methods["zero"]) == str(project / "bundle")
-    code, said = evenline("study", "run", path, "--dry-run", "--out", tmp_path / "study")
-    assert code == 0 and "replay: reuse = 'data/sealed': not found" in said
+    ended = evenline("study", "run", path, "--dry-run", "--out", tmp_path / "study")
+    assert ended.code == 0 and "replay: reuse = 'data/sealed': not found" in ended.err
     (project / "data" / "sealed").mkdir(parents=True)
-    assert "not found" not in evenline("study", "run", path, "--dry-run")[1]
+    assert "not found" not in evenline("study", "run", path, "--dry-run").err
 
 
 def test_a_bundle_is_known_by_its_content(tmp_path: Path) -> None:
@@ -247,35 +244,35 @@ def test_needs_come_before_those_who_need_them(name: str) -> None:
 
 
 def test_a_plan_copied_for_another_city_leaves_the_first_study_alone(
-    evenline: Callable[..., tuple[int, str]], tmp_path: Path
+    evenline: Door, tmp_path: Path
 ) -> None:
     """The copy still says name = "town"; its file's name counts."""
-    assert evenline("study", "run", "town", "--until", "city")[0] == 0
+    evenline("study", "run", "town", "--until", "city").done()
     first = folder_files(tmp_path / "results" / "study-town")
     save_city(replace(embedded_city("town"), name="other"), tmp_path / "other")
     plan = plan_with(tmp_path, city='"other"').rename(tmp_path / "my-plan.toml")
-    assert evenline("study", "run", "my-plan.toml", "--until", "city")[0] == 0
+    evenline("study", "run", "my-plan.toml", "--until", "city").done()
     own = Path("results/study-my-plan")
     assert load_city(own / "city").name == "other"
     assert open_study(own / "plan.toml", None).folder == own
 
     plan.rename(tmp_path / "town.toml")
-    code, said = evenline("study", "run", "town.toml", "--until", "city")
-    assert code == 2 and said.startswith("evenline: results/study-town has the study of another")
-    assert said.count("\n") == 1 and "'town'; choose another --out" in said
+    words = (
+        "evenline: results/study-town has the study of another",
+        "'town'; choose another --out",
+    )
+    evenline("study", "run", "town.toml", "--until", "city").refused(*words)
     assert folder_files(tmp_path / "results" / "study-town") == first
 
 
-def test_a_city_that_was_moved_or_edited_keeps_its_study(
-    evenline: Callable[..., tuple[int, str]], tmp_path: Path
-) -> None:
+def test_a_city_that_was_moved_or_edited_keeps_its_study(evenline: Door, tmp_path: Path) -> None:
     town = embedded_city("town")
     save_city(town, tmp_path / "here")
     plan = plan_with(tmp_path, city='"here"')
-    assert evenline("study", "run", plan, "--until", "city")[0] == 0
+    evenline("study", "run", plan, "--until", "city").done()
     (tmp_path / "here").rename(tmp_path / "there")
     plan = plan_with(tmp_path, city='"there"')
-    assert evenline("study", "run", plan, "--until", "city")[0] == 0
+    evenline("study", "run", plan, "--until", "city").done()
     save_city(replace(town, trips=town.trips[:-1]), tmp_path / "there")
-    assert evenline("study", "run", plan, "--until", "city")[0] == 0
+    evenline("study", "run", plan, "--until", "city").done()
     assert len(load_city(Path("results/study-plan/city")).trips) == len(town.trips) - 1

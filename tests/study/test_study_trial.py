@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from door import Door
 from evenline.city.embedded import embedded_city
 from evenline.control.outcome import Outcome
 from evenline.runs.executors import Results
@@ -124,26 +125,26 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
 
 
 def test_once_there_are_outcomes_nothing_before_them_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Callable[..., tuple[int, str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evenline: Door
 ) -> None:
     monkeypatch.setattr("evenline.runs.executors.processes", made_up)
     monkeypatch.setattr("evenline.study.engine.processes", made_up)
     monkeypatch.setattr("evenline.study.steps.STEPS", quick_steps())
     run = ("study", "run", TOWN, "--out", tmp_path / "study")
-    assert evenline(*run)[0] == 0
+    evenline(*run).done()
     for more in ([], ["--dry-run"], ["--until", "replay"]):
-        code, said = evenline(*run, "--from", "replay", *more)
-        assert code == 2 and "step replay would run again (requested)" in said
+        said = evenline(*run, "--from", "replay", *more).refused(
+            "step replay would run again (requested)"
+        )
         assert "--out" not in said
     assert (tmp_path / "study" / "replay" / "manifest.json").exists()
-    assert evenline(*run, "--from", "report")[0] == 0
+    evenline(*run, "--from", "report").done()
 
     other = plan_with(tmp_path, events="5000")
-    code, said = evenline("study", "run", other, "--out", tmp_path / "second")
-    assert code == 2 and "SUMO seed 8111: trial 'town-paper-study' has used it" in said
-    assert "name fresh seeds" in said
-    assert evenline("study", "run", other, "--out", tmp_path / "second", "--until", "train")[0] == 0
-    assert evenline(*run)[0] == 0  # the first goes on all the same
+    words = ("SUMO seed 8111: trial 'town-paper-study' has used it", "name fresh seeds")
+    evenline("study", "run", other, "--out", tmp_path / "second").refused(*words)
+    evenline("study", "run", other, "--out", tmp_path / "second", "--until", "train").done()
+    evenline(*run).done()  # the first goes on all the same
 
 
 def test_the_same_plan_in_another_folder_repeats_the_trial_and_says_so(
@@ -198,9 +199,7 @@ def test_a_study_in_the_folder_results_does_not_wait_for_itself(
     assert not registers.is_alive() and Path("results", "trial", "trial.json").is_file()
 
 
-def test_cells_of_the_trial_commands_are_not_fresh_either(
-    tmp_path: Path, evenline: Callable[..., tuple[int, str]]
-) -> None:
+def test_cells_of_the_trial_commands_are_not_fresh_either(tmp_path: Path, evenline: Door) -> None:
     from evenline.city.tables import digest
 
     city = digest(embedded_city("town"))
@@ -208,12 +207,13 @@ def test_cells_of_the_trial_commands_are_not_fresh_either(
     note_used(ledger, Used(name="mine", trial=None, city=city, blocks=((8113, 9203),)))
     dry = ("study", "run", TOWN, "--dry-run", "--out")
     for out in (tmp_path / "results" / "study", tmp_path / "elsewhere" / "study"):
-        assert "SUMO seed 8113: trial 'mine' has used it" in evenline(*dry, out)[1]
+        assert "SUMO seed 8113: trial 'mine' has used it" in evenline(*dry, out).err
     ledger.unlink()
     mine = Used(name="mine", trial=None, city=city, blocks=((8123, 9203),))
     note_used(tmp_path / "results" / "study-x" / ledger.name, mine)
-    code, said = evenline("trial", "register", "town-trial", "--out", tmp_path / "trial")
-    assert code == 2 and "trial 'mine' has used it" in said
+    evenline("trial", "register", "town-trial", "--out", tmp_path / "trial").refused(
+        "trial 'mine' has used it"
+    )
 
 
 @pytest.mark.parametrize(

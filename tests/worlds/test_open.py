@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from door import Door, door
+from door import Door
 from evenline.city.cells import demo_cell
 from evenline.policies.bundle import open_policy
 from evenline.support.errors import InputError
@@ -19,14 +19,10 @@ NO_WORLD = "; choose 'fast' or 'sumo', or name your own as FILE.py:FUNCTION"
 
 
 @pytest.fixture
-def evenline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Door:
+def evenline(elsewhere: None, evenline: Door) -> Door:
     """Commands in a folder with a city `c`, which is the town under another name."""
-    monkeypatch.chdir(tmp_path)
-    run = door(monkeypatch, capfd)
-    assert run("city", "build", "town", "--out", "c").done() == "c\n"
-    return run
+    assert evenline("city", "build", "town", "--out", "c").done() == "c\n"
+    return evenline
 
 
 def outcome(folder: Path) -> dict[str, Any]:
