@@ -75,7 +75,7 @@ def test_the_fast_world_opens_with_its_calibration(installed: Path, tmp_path: Pa
     ("command", "words"),
     [
         ("study run town --dry-run", "study town in results/study-town"),
-        ("study status town", "not done yet"),
+        ("study status town", "to do"),
         ("study run city --dry-run", "reuse = 'data/replay-city': not found"),
         ("study plan town", 'name = "town"'),
         ("trial register town-trial", "60 jobs"),

@@ -310,9 +310,8 @@ def run_study(plan: str | Path = "town", out: str | Path | None = None) -> Path:
     from evenline.study.plan import find_plan
     from evenline.study.steps import steps_of
 
-    path = find_plan(str(plan))
-    study = open_study(path, None if out is None else Path(out))
-    run(study, path, steps_of(study.plan), say=lambda line: print(line, file=sys.stderr))
+    study = open_study(find_plan(str(plan)), None if out is None else Path(out))
+    run(study, steps_of(study.plan), say=lambda line: print(line, file=sys.stderr))
     return study.folder / "report.html"
 
 

@@ -61,45 +61,45 @@ def study(tmp_path: Path) -> Study:
 
 def test_what_is_up_to_date_does_not_run(study: Study) -> None:
     small, lines = Small(), list[str]()
-    assert run_study(study, TOWN, small.steps(), say=lines.append)
+    assert run_study(study, small.steps(), say=lines.append)
     assert small.ran == ["one", "two", "three"]
-    assert lines[0] == " 1/3 one: not done yet"
+    assert lines[0] == " 1/3 one: to do, about 2 min"
     lines.clear()
-    assert run_study(study, TOWN, small.steps(), say=lines.append)
+    assert run_study(study, small.steps(), say=lines.append)
     assert small.ran == ["one", "two", "three"] and all("up to date" in line for line in lines)
 
 
 def test_another_version_runs_everything_again(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_study(study, TOWN, Small().steps())
+    run_study(study, Small().steps())
     monkeypatch.setattr("evenline.__version__", "0.0.0")
     assert all("evenline is " in str(s.reason) for s in survey(study, Small().steps()))
 
 
 def test_a_changed_setting_runs_what_depends_on_it_and_no_more(study: Study) -> None:
     small, lines = Small(), list[str]()
-    run_study(study, TOWN, small.steps())
+    run_study(study, small.steps())
     small.ran.clear()
     assert [s.reason for s in survey(study, small.steps(width=2))] == [
         "width is 2, was 1",
         "if step one gives new results",
         "if step two gives new results",
     ]
-    run_study(study, TOWN, small.steps(width=2), say=lines.append)
+    run_study(study, small.steps(width=2), say=lines.append)
     assert small.ran == ["one"]  # it made the same again
-    run_study(study, TOWN, small.steps(width=10), say=lines.append)
+    run_study(study, small.steps(width=10), say=lines.append)
     assert small.ran == ["one", "one", "two", "three"]
     assert any("step one has new results" in line for line in lines)
 
 
 def test_damage_is_found_by_hash_and_mended(study: Study) -> None:
     small = Small()
-    run_study(study, TOWN, small.steps())
+    run_study(study, small.steps())
     small.ran.clear()
     (study.folder / "two" / "made.txt").write_text("edited by hand")
     assert survey(study, small.steps())[1].reason == "two/made.txt has changed"
-    run_study(study, TOWN, small.steps())
+    run_study(study, small.steps())
     assert small.ran == ["two"]
     (study.folder / "one" / "half.txt").unlink()
     assert survey(study, small.steps())[0].reason == "one/half.txt is missing"
@@ -116,9 +116,9 @@ def test_where_damage_is_mended_only_the_damaged_and_the_seal_are_removed(study:
         return ""
 
     step = Step("many", "many", (), ("many/seal", "many/*"), run, owns="many", mends=True)
-    run_study(study, TOWN, [step])
+    run_study(study, [step])
     (study.folder / "many" / "a").write_text("flipped")
-    run_study(study, TOWN, [step])
+    run_study(study, [step])
     assert seen == [[], ["b"]]
 
 
@@ -126,26 +126,26 @@ def test_a_failed_step_goes_on_where_it_stopped_unless_its_inputs_changed(study:
     small = Small()
     small.fails = "two"
     with pytest.raises(InputError, match="two fails"):
-        run_study(study, TOWN, small.steps())
+        run_study(study, small.steps())
     assert survey(study, small.steps())[1].reason == "continues where it stopped"
     (study.folder / "two" / "partial.txt").write_text("work of an hour")
     small.fails = None
-    run_study(study, TOWN, small.steps())
+    run_study(study, small.steps())
     assert (study.folder / "two" / "partial.txt").exists()
-    run_study(study, TOWN, small.steps(width=10))
+    run_study(study, small.steps(width=10))
     assert not (study.folder / "two" / "partial.txt").exists()
 
 
 def test_from_and_until(study: Study) -> None:
     small = Small()
-    assert not run_study(study, TOWN, small.steps(), until="two")
+    assert not run_study(study, small.steps(), until="two")
     assert small.ran == ["one", "two"]
-    assert run_study(study, TOWN, small.steps(), again_from="two")
+    assert run_study(study, small.steps(), again_from="two")
     assert small.ran == ["one", "two", "two", "three"]
     with pytest.raises(InputError, match="choose 'one', 'two' or 'three'"):
-        run_study(study, TOWN, small.steps(), until="four")
+        run_study(study, small.steps(), until="four")
     with pytest.raises(InputError, match="comes after"):
-        run_study(study, TOWN, small.steps(), again_from="three", until="one")
+        run_study(study, small.steps(), again_from="three", until="one")
 
 
 def test_a_stop_is_told_with_the_way_on_and_what_was_asked_for_is_all_done(
@@ -180,14 +180,14 @@ def test_a_strangers_file_is_named_and_stays(study: Study, made_by_pattern: bool
     steps = small.steps()
     if made_by_pattern:
         steps = [replace(step, makes=(f"{step.name}/*",)) for step in steps]
-    run_study(study, TOWN, steps)
+    run_study(study, steps)
     thesis = study.folder / "two" / "thesis.tex"
     thesis.write_text("years of work")
     with pytest.raises(InputError, match=r"two/thesis\.tex does not belong to step two"):
-        run_study(study, TOWN, steps, again_from="one")
+        run_study(study, steps, again_from="one")
     assert thesis.exists() and small.ran == ["one", "two", "three"]
     thesis.unlink()
-    assert run_study(study, TOWN, steps, again_from="one")
+    assert run_study(study, steps, again_from="one")
 
 
 def test_what_lies_where_a_step_will_work_is_not_removed(study: Study) -> None:
@@ -195,7 +195,7 @@ def test_what_lies_where_a_step_will_work_is_not_removed(study: Study) -> None:
     write_text(study.folder / "plan.toml", "")
     (study.folder / "one" / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match=r"one/thesis\.tex"):
-        run_study(study, TOWN, Small().steps())
+        run_study(study, Small().steps())
 
 
 def test_a_kill_before_the_plan_is_written_leaves_a_folder_that_can_be_used(
@@ -205,14 +205,14 @@ def test_a_kill_before_the_plan_is_written_leaves_a_folder_that_can_be_used(
     (tmp_path / "study" / ".lock").touch()
     (tmp_path / "study" / ".cache" / "x").touch()
     study = open_study(TOWN, tmp_path / "study")
-    assert run_study(study, TOWN, Small().steps())
+    assert run_study(study, Small().steps())
 
 
 def test_a_broken_memory_is_one_line(study: Study) -> None:
-    run_study(study, TOWN, Small().steps())
+    run_study(study, Small().steps())
     write_text(study.folder / "state.json", '{"format": "evenline-study-2"}')
     with pytest.raises(InputError, match=r"state\.json: missing key steps"):
-        run_study(study, TOWN, Small().steps())
+        run_study(study, Small().steps())
 
 
 def test_what_was_done_before_a_stop_is_not_expected_again(
@@ -223,11 +223,11 @@ def test_what_was_done_before_a_stop_is_not_expected_again(
     monkeypatch.setattr("evenline.study.engine.time.monotonic", lambda: float(next(clock)))
     small.fails = "two"
     with pytest.raises(InputError, match="two fails"):
-        run_study(study, TOWN, small.steps())
+        run_study(study, small.steps())
     assert [s.left_s for s in survey(study, small.steps())] == [0.0, 70.0, 100.0]
     assert [s.left_s for s in survey(study, small.steps(width=10))] == [100.0, 70.0, 100.0]
     small.fails = None
-    run_study(study, TOWN, small.steps())
+    run_study(study, small.steps())
     assert [s.took_s for s in survey(study, small.steps())] == [30.0, 60.0, 30.0]
 
 
@@ -239,11 +239,11 @@ def test_a_foreign_folder_and_a_second_runner_are_refused(study: Study, tmp_path
 
     def again(study: Study) -> str:
         with pytest.raises(InputError, match="another study is running"):
-            run_study(study, TOWN, [])
+            run_study(study, [])
         write_text(study.folder / "x.txt", "")
         return ""
 
-    run_study(study, TOWN, [Step("x", "x", (), ("x.txt",), again)])
+    run_study(study, [Step("x", "x", (), ("x.txt",), again)])
 
 
 KILLED = """
@@ -267,7 +267,7 @@ def run(study):
 plan = find_plan("town")
 study = open_study(plan, Path(sys.argv[1]))
 step = Step("slow", "slow", (), ("slow/*",), run, lambda p: {"a": 1}, owns="slow")
-assert run_study(study, plan, [step])
+assert run_study(study, [step])
 """
 
 

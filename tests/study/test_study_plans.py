@@ -205,7 +205,7 @@ def test_a_dry_run_names_every_step_and_touches_nothing(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
         assert done.exit_code == 0, done.output
         assert all(name in done.output for name in NAMES)
-        assert "not done yet" in done.output and "about" in done.output
+        assert "to do" in done.output and "about" in done.output
     assert not out.exists()
     refused = CliRunner().invoke(app, ["run", "town", "--until", "lunch", "--out", str(out)])
     assert isinstance(refused.exception, InputError) and not out.exists()
@@ -230,7 +230,7 @@ def test_a_replay_of_another_size_is_not_taken_over(
     sealed = Manifest(format=FORMAT, plan=asked, sumo="", evenline="", files={})
     monkeypatch.setattr("evenline.replay.sealed.check_sealed", lambda folder: sealed)
     with pytest.raises(InputError, match="replay with another blocks"):
-        run_study(open_study(plan, tmp_path / "study"), plan, STEPS, until="replay")
+        run_study(open_study(plan, tmp_path / "study"), STEPS, until="replay")
     assert not (tmp_path / "study" / "replay").exists()
 
 

@@ -95,7 +95,7 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
     monkeypatch.setattr("evenline.runs.executors.processes", made_up)
     monkeypatch.setattr("evenline.study.engine.processes", made_up)
     steps, out, said = quick_steps(), tmp_path / "study", list[str]()
-    assert run_study(open_study(TOWN, out), TOWN, steps, say=said.append)
+    assert run_study(open_study(TOWN, out), steps, say=said.append)
     assert any("      confirmed: lower generalized time in 10 of 10" in line for line in said)
     layout = {path.name for path in out.iterdir() if not path.name.startswith(".")}
     assert layout == {
@@ -106,19 +106,19 @@ def test_from_policies_to_a_closed_trial_and_never_the_same_cells_twice(
     assert labels == {"candidate-6201", "parent-6201", "reserve-alone", "zero"}
     root = read_json(out / "trial" / "closeout.json")["merkle_root"]
     said.clear()
-    assert run_study(open_study(TOWN, out), TOWN, steps, say=said.append)
+    assert run_study(open_study(TOWN, out), steps, say=said.append)
     assert len(said) == len(steps) and all("up to date" in line for line in said)
 
     longer = plan_with(tmp_path, events="5000")
     with pytest.raises(InputError, match=r"events is 5000.* already has outcomes of seed 8111"):
-        run_study(open_study(longer, out), longer, steps)
+        run_study(open_study(longer, out), steps)
     assert (out / "plan.toml").read_bytes() == TOWN.read_bytes()
 
     longer.write_text(longer.read_text().replace("sumo_seed = 8111", "sumo_seed = 8121"))
     with pytest.raises(InputError, match="seed 8211"):
-        run_study(open_study(longer, out), longer, steps)
+        run_study(open_study(longer, out), steps)
     longer.write_text(longer.read_text().replace("demand_seed = 8211", "demand_seed = 8221"))
-    assert run_study(open_study(longer, out), longer, steps)
+    assert run_study(open_study(longer, out), steps)
     (earlier,) = (out / "earlier").iterdir()
     assert read_json(earlier / "closeout.json")["merkle_root"] == root
     assert read_json(out / "trial" / "trial.json")["plan"]["blocks"][0] == [8121, 8221]
@@ -156,8 +156,8 @@ def test_the_same_plan_in_another_folder_repeats_the_trial_and_says_so(
     copied = tmp_path / "mine" / TOWN.name
     copied.parent.mkdir()
     copied.write_text("# copied by somebody\n" + TOWN.read_text())
-    assert run_study(open_study(TOWN, one), TOWN, steps)
-    assert run_study(open_study(copied, two), copied, steps)
+    assert run_study(open_study(TOWN, one), steps)
+    assert run_study(open_study(copied, two), steps)
     first, second = (read_json(place / "trial" / "closeout.json") for place in (one, two))
     (notice,) = set(second["notices"]) - set(first["notices"])
     assert notice.startswith(f"repeats trial {first['trial']}: the same plan has used these days")
@@ -178,7 +178,7 @@ def test_of_two_studies_that_register_at_once_one_gets_the_cells(
 
     studies = []
     for name, plan in (("one", TOWN), ("two", plan_with(tmp_path, events="5000"))):
-        run_study(open_study(plan, tmp_path / name), plan, quick_steps(), until="policies")
+        run_study(open_study(plan, tmp_path / name), quick_steps(), until="policies")
         studies.append(open_study(plan, tmp_path / name))
     monkeypatch.setattr("evenline.study.trial_steps.check_fresh", slow)
     with ThreadPoolExecutor() as threads:
@@ -191,7 +191,7 @@ def test_a_study_in_the_folder_results_does_not_wait_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_study(open_study(TOWN, Path("results")), TOWN, quick_steps(), until="policies")
+    run_study(open_study(TOWN, Path("results")), quick_steps(), until="policies")
     study = open_study(TOWN, Path("results"))
     registers = threading.Thread(target=register_trial, args=(study,), daemon=True)
     registers.start()
@@ -225,7 +225,7 @@ def test_without_outcomes_another_source_or_sumo_is_registered_anew(
     monkeypatch.setattr("evenline.runs.executors.processes", made_up)
     monkeypatch.setattr("evenline.study.engine.processes", made_up)
     steps, out, said = quick_steps(), tmp_path / "study", list[str]()
-    run_study(open_study(TOWN, out), TOWN, steps, until="register")
+    run_study(open_study(TOWN, out), steps, until="register")
     path = out / "trial" / "trial.json"
     found = read_json(path)
     if what.startswith("sumo"):
@@ -237,11 +237,11 @@ def test_without_outcomes_another_source_or_sumo_is_registered_anew(
     state = read_json(out / "state.json")
     state["steps"]["register"]["outputs"]["trial/trial.json"] = sha256(path)
     write_text(out / "state.json", json.dumps(state))
-    run_study(open_study(TOWN, out), TOWN, steps, until="trial", say=said.append)
+    run_study(open_study(TOWN, out), steps, until="trial", say=said.append)
     assert any(what in line for line in said)
     assert old not in path.read_text()
     said.clear()
-    run_study(open_study(TOWN, out), TOWN, steps, until="trial", say=said.append)
+    run_study(open_study(TOWN, out), steps, until="trial", say=said.append)
     assert all("up to date" in line for line in said)
 
 
@@ -269,10 +269,10 @@ def test_a_trial_that_was_tampered_with_is_named_and_not_mended(
     monkeypatch.setattr("evenline.study.engine.processes", made_up)
     steps, out = quick_steps(), tmp_path / "study"
     study = open_study(TOWN, out)
-    run_study(study, TOWN, steps, until="trial")
+    run_study(study, steps, until="trial")
     record = next((out / "trial" / "records").iterdir())
     os.chmod(record, 0o644)
     record.write_text(record.read_text().replace('"completed": 1', '"completed": 2', 1))
     with pytest.raises(InputError, match=record.name):
-        run_study(study, TOWN, steps)
+        run_study(study, steps)
     assert record.exists()

@@ -11,7 +11,7 @@ from evenline.cli.options import AddressOption, ExecutorOption, WorkersOption, e
 from evenline.support.terminal import stderr, stdout, words
 
 if TYPE_CHECKING:
-    from evenline.study.engine import Step, Study
+    from evenline.study.engine import Standing, Study
 
 app = typer.Typer(no_args_is_help=True, help="Run a whole study with one command.")
 
@@ -37,14 +37,13 @@ def run(
     from evenline.study.plan import find_plan
     from evenline.study.steps import steps_of
 
-    path = find_plan(plan)
-    study = open_study(path, out, executor_of(executor, address, workers))
+    study = open_study(find_plan(plan), out, executor_of(executor, address, workers))
     _say_missing(study)
     if dry_run:
-        _show(study, refuse_early(study, steps_of(study.plan), first, until), first)
+        _show(study, refuse_early(study, steps_of(study.plan), first, until))
         return
     try:
-        whole = run_study(study, path, steps_of(study.plan), first, until, _say)
+        whole = run_study(study, steps_of(study.plan), first, until, _say)
     except KeyboardInterrupt:
         _say(f"stopped; run the same command{' without --from' if first else ''} to continue")
         raise typer.Exit(130) from None
@@ -56,12 +55,12 @@ def status(plan: PlanArgument = "town", out: OutOption = None) -> None:
     """Show the steps of a study: which are done, which would run and why, and how long each
     takes.
     """
-    from evenline.study.engine import open_study
+    from evenline.study.engine import open_study, survey
     from evenline.study.plan import find_plan
     from evenline.study.steps import steps_of
 
     study = open_study(find_plan(plan), out)
-    _show(study, steps_of(study.plan))
+    _show(study, survey(study, steps_of(study.plan)))
 
 
 @app.command("plan")
@@ -72,40 +71,31 @@ def print_plan(plan: PlanArgument = "town") -> None:
     print(find_plan(plan).read_text(encoding="utf-8"), end="")
 
 
-def _show(study: "Study", steps: "Sequence[Step]", first: str | None = None) -> None:
-    from evenline.study.engine import survey
+def _show(study: "Study", standings: "Sequence[Standing]") -> None:
+    from evenline.study.engine import in_words
 
     table = Table(title=f"study {study.plan.name} in {study.folder}", title_justify="left")
     for column in ("step", "needs", "state", "took", "will take"):
         table.add_column(column)
-    standings = survey(study, steps, first)
     for now in standings:
         maybe = now.reason is not None and now.reason.startswith("if ")
         state = words(now.reason or "done", "dim" if maybe else "" if now.reason else "green")
-        took = _time(now.took_s) if now.took_s else ""
-        will = f"about {_time(now.left_s)}" if now.reason else ""
+        took = in_words(now.took_s) if now.took_s else ""
+        will = f"about {in_words(now.left_s)}" if now.reason else ""
         table.add_row(now.step.name, words(", ".join(now.step.needs), "dim"), state, took, will)
     stdout.print(table)
     left_s = sum(now.left_s for now in standings)
-    _say(f"about {_time(left_s)} left" if left_s else "everything is up to date")
+    _say(f"about {in_words(left_s)} left" if left_s else "everything is up to date")
 
 
 def _say_missing(study: "Study") -> None:
     """Warn about optional inputs that are missing before they cost hours."""
-    reuse, own = study.plan.replay.reuse, study.folder / "replay"
-    if reuse and not own.exists() and not Path(study.plan.place(reuse)).is_dir():
+    reuse, replay = study.plan.replay.reuse, study.folder / "replay"
+    if reuse and not replay.exists() and not Path(study.plan.place(reuse)).is_dir():
         _say(
             f"replay: reuse = {reuse!r}: not found next to the plan or above it; it will be "
             "collected"
         )
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def _say(line: str) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 import evenline
 from evenline.city.tables import digest
 from evenline.runs.executors import Executor, processes
@@ -23,7 +25,7 @@ from evenline.study.plan import StudyPlan, read_study_plan
 from evenline.support.errors import InputError, choice
 from evenline.support.files import refuse_foreign, sha256, to_json, write_bytes
 from evenline.support.locks import one_runner
-from evenline.support.records import (
+from evenline.support.records import (  # fmt: skip
     Hashes,
     Line,
     Record,
@@ -34,9 +36,9 @@ from evenline.support.records import (
     write_record,
 )
 
-FORMAT = "evenline-study-2"
-PLAN, STATE = "plan.toml", "state.json"
-RESUMES = "continues where it stopped"
+_FORMAT = "evenline-study-2"
+_PLAN, _STATE = "plan.toml", "state.json"
+TO_DO, CONTINUES = "to do", "continues where it stopped"
 Say = Callable[[str], None]
 
 
@@ -52,10 +54,6 @@ class Study:
     def city(self) -> str:
         """The city's folder."""
         return str(self.folder / "city")
-
-
-def _nothing(study: Study) -> None:
-    return None
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,9 @@ class Step:
     owns: str | None = None
     mends: bool = False
     leaves: tuple[str, ...] = ()
-    stale: Callable[[Study], str | None] = _nothing
-    sealed: Callable[[Study], str | None] = _nothing
-    check: Callable[[Study], None] = _nothing
+    stale: Callable[[Study], str | None] = lambda study: None
+    sealed: Callable[[Study], str | None] = lambda study: None
+    check: Callable[[Study], None] = lambda study: None
 
 
 class Memory(Record):
@@ -103,7 +101,7 @@ class Memory(Record):
 class State(Record, kw_only=True):
     """The content of `state.json`."""
 
-    format: Word = FORMAT
+    format: Word = _FORMAT
     steps: dict[Word, Memory]
 
 
@@ -122,17 +120,135 @@ class Standing:
     left_s: float = 0.0
 
 
-# -- state ----------------------------------------------------------------------------------------
+# -- what has to run ------------------------------------------------------------------------------
 
 
-def load_state(folder: Path) -> State:
-    """Read the state of a study's folder; empty if it has none."""
-    path = folder / STATE
-    return read_record(path, State, FORMAT) if path.exists() else State(steps={})
+def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
+    """List every step with the reason why it would run and how long; changes nothing."""
+    state, standings = _state(study.folder), list[Standing]()
+    requested = _requested(steps, again_from)
+    for step in steps:
+        now = _standing(study, step, state)
+        waiting = [s.step.name for s in standings if s.reason and s.step.name in step.needs]
+        if step in requested:
+            now = replace(now, reason=now.reason or "requested", changed=True)
+        elif now.reason is None and waiting:
+            now = replace(now, reason=f"if step {waiting[0]} gives new results")
+        standings.append(replace(now, left_s=_left_s(study, now)))
+    return standings
 
 
-def _save(folder: Path, state: State) -> None:
-    write_record(folder / STATE, state)
+def refuse_early(
+    study: Study, steps: Sequence[Step], again_from: str | None = None, until: str | None = None
+) -> list[Standing]:
+    """Refuse what no longer may run, and what a step would refuse, before any work starts.
+
+    Returns the standings of the steps up to the last requested one.
+    """
+    standings = survey(study, _chosen(steps, again_from, until), again_from)
+    for number, later in enumerate(steps):
+        again = next((now for now in standings[:number] if now.changed), None)
+        if again is not None and (sealed := later.sealed(study)):
+            raise InputError(
+                f"{study.folder}: step {again.step.name} would run again ({again.reason}), but "
+                f"{sealed}"
+            )
+    for now in standings:
+        if now.reason:
+            now.step.check(study)
+    return standings
+
+
+def _chosen(steps: Sequence[Step], first: str | None, last: str | None) -> Sequence[Step]:
+    """The steps up to the last requested one; refuses unknown names."""
+    names = [step.name for step in steps]
+    for name in (first, last):
+        if name is not None and name not in names:
+            raise InputError(f"unknown step {name!r}; choose {choice(names)}")
+    if first and last and names.index(first) > names.index(last):
+        raise InputError(f"--from {first} comes after --until {last}")
+    return steps[: names.index(last) + 1] if last else steps
+
+
+def _requested(steps: Sequence[Step], again_from: str | None) -> Sequence[Step]:
+    """The steps that are requested to run again."""
+    names = [step.name for step in steps]
+    return steps[names.index(again_from) :] if again_from else ()
+
+
+def _standing(study: Study, step: Step, state: State) -> Standing:
+    """Whether a step has to run, and why."""
+    inputs, memory = _inputs(study, step, state), state.steps.get(step.name)
+    if memory is None or not memory.inputs:  # never started, or to be forgotten
+        return Standing(step, TO_DO)
+    now = Standing(step, took_s=memory.seconds)
+    if memory.outputs is None:
+        return replace(now, reason=CONTINUES if memory.inputs == inputs else TO_DO)
+    for name in dict.fromkeys([*memory.inputs, *inputs]):
+        before, after = memory.inputs.get(name), inputs.get(name)
+        if before != after:
+            new = f"step {name} has new results" if name in step.needs else ""
+            return replace(now, reason=new or f"{name} is {after}, was {before}", changed=True)
+    made, there = memory.outputs, _hashes(study.folder, step.makes)
+    damaged = [n for n in sorted(there.keys() | made.keys()) if there.get(n) != made.get(n)]
+    if not damaged:
+        return replace(now, reason=step.stale(study))
+    what = "has changed" if damaged[0] in there else "is missing"
+    what = what if damaged[0] in made else "was not made by this step"
+    more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+    return replace(now, reason=f"{damaged[0]} {what}{more}", damaged=tuple(damaged))
+
+
+def _left_s(study: Study, now: Standing) -> float:
+    """How long a step will take, less what it took before it was stopped."""
+    if now.reason is None:
+        return 0.0
+    return max(now.step.about_s(study) - now.took_s * (now.reason == CONTINUES), 0.0)
+
+
+def _inputs(study: Study, step: Step, state: State) -> dict[str, str]:
+    """The inputs of a step: settings and our version as text, other steps by their outputs."""
+    settings = step.settings(study.plan) | {"evenline": evenline.__version__}
+    before = {name: state.steps[name] for name in step.needs if name in state.steps}
+    texts = {key: json.dumps(value) for key, value in settings.items()}
+    return texts | {name: memory.digest for name, memory in before.items() if memory.outputs}
+
+
+# -- a study's folder -----------------------------------------------------------------------------
+
+
+def open_study(plan_path: Path, out: Path | None, executor: Executor | None = None) -> Study:
+    """Open a study from its plan; does not change the folder.
+
+    The plan inside a study's folder belongs to that folder. The folder of any other is named after
+    the plan's file, so that a copied plan has its own.
+    """
+    plan, folder = read_study_plan(plan_path), Path("results") / f"study-{plan_path.stem}"
+    if plan_path.name == _PLAN and (plan_path.parent / _STATE).is_file():
+        folder = plan_path.parent
+    folder = out or folder
+    refuse_foreign(folder, _PLAN, hidden=False)  # a kill may leave only the lock
+    _refuse_other_city(folder, plan)
+    return Study(folder, plan, executor or processes())
+
+
+def _refuse_other_city(folder: Path, plan: StudyPlan) -> None:
+    """Refuse a folder with the study of another city; a city may move or change its tables."""
+    if not (folder / _PLAN).is_file():
+        return
+    before, memory = read_toml(folder / _PLAN).get("city"), _state(folder).steps.get("city")
+    begun = memory.inputs.get("city") if memory else None
+    if before != plan.city and begun not in (None, json.dumps(digest(plan.open_city()))):
+        raise InputError(
+            f"{folder} has the study of another city, {before!r}; choose another --out, or rename "
+            "the plan's file"
+        )
+
+
+def _state(folder: Path) -> State:
+    """The state of a study's folder; empty if it has none."""
+    path = folder / _STATE
+    return read_record(path, State, _FORMAT) if path.exists() else State(steps={})
 
 
 def _names(folder: Path, patterns: Sequence[str]) -> list[str]:
@@ -146,167 +262,52 @@ def _hashes(folder: Path, patterns: Sequence[str]) -> Hashes:
     return {name: sha256(folder / name) for name in _names(folder, patterns)}
 
 
-def _inputs(study: Study, step: Step, state: State) -> dict[str, str]:
-    """The inputs of a step: settings and our version as text, other steps by their outputs."""
-    settings = step.settings(study.plan) | {"evenline": evenline.__version__}
-    before = {name: state.steps[name] for name in step.needs if name in state.steps}
-    texts = {key: json.dumps(value) for key, value in settings.items()}
-    return texts | {name: memory.digest for name, memory in before.items() if memory.outputs}
-
-
-def standing_of(study: Study, step: Step, state: State) -> Standing:
-    """Whether a step has to run, and why."""
-    inputs, memory = _inputs(study, step, state), state.steps.get(step.name)
-    if memory is None or memory.outputs is None:
-        resumes = memory is not None and memory.inputs == inputs
-        return Standing(step, RESUMES if resumes else "not done yet")
-    for name in dict.fromkeys([*memory.inputs, *inputs]):
-        before, now = memory.inputs.get(name), inputs.get(name)
-        if before != now:
-            new = f"step {name} has new results" if name in step.needs else ""
-            return Standing(step, new or f"{name} is {now}, was {before}", changed=True)
-    made, there = memory.outputs, _hashes(study.folder, step.makes)
-    damaged = [n for n in sorted(there.keys() | made.keys()) if there.get(n) != made.get(n)]
-    if not damaged:
-        return Standing(step, step.stale(study))
-    what = "has changed" if damaged[0] in there else "is missing"
-    what = what if damaged[0] in made else "was not made by this step"
-    more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
-    return Standing(step, f"{damaged[0]} {what}{more}", damaged=tuple(damaged))
-
-
-def survey(study: Study, steps: Sequence[Step], again_from: str | None = None) -> list[Standing]:
-    """List every step with the reason why it would run and how long; changes nothing."""
-    state, standings = load_state(study.folder), list[Standing]()
-    requested = _requested(steps, again_from)
-    for step in steps:
-        now, memory = standing_of(study, step, state), state.steps.get(step.name)
-        waiting = [s.step.name for s in standings if s.reason and s.step.name in step.needs]
-        if step in requested:
-            now = replace(now, reason=now.reason or "requested", changed=True)
-        elif now.reason is None and waiting:
-            now = replace(now, reason=f"if step {waiting[0]} gives new results")
-        took_s = memory.seconds if memory else 0.0
-        left_s = step.about_s(study) - took_s * (now.reason == RESUMES) if now.reason else 0.0
-        standings.append(replace(now, took_s=took_s, left_s=max(left_s, 0.0)))
-    return standings
-
-
-def refuse_early(
-    study: Study, steps: Sequence[Step], again_from: str | None = None, until: str | None = None
-) -> list[Step]:
-    """Refuse what no longer may run, and what a step would refuse, before any work starts.
-
-    Returns the steps up to the last requested one.
-    """
-    todo = _chosen(steps, again_from, until)
-    standings = survey(study, todo, again_from)
-    for number, later in enumerate(steps):
-        again = next((now for now in standings[:number] if now.changed), None)
-        if again is not None and (sealed := later.sealed(study)):
-            raise InputError(
-                f"{study.folder}: step {again.step.name} would run again ({again.reason}), but "
-                f"{sealed}"
-            )
-    for now in standings:
-        if now.reason:
-            now.step.check(study)
-    return todo
-
-
-# -- opening --------------------------------------------------------------------------------------
-
-
-def open_study(plan_path: Path, out: Path | None, executor: Executor | None = None) -> Study:
-    """Open a study from its plan; does not change the folder."""
-    plan = read_study_plan(plan_path)
-    folder = out or _default_folder(plan_path)
-    refuse_foreign(folder, PLAN, hidden=False)  # a kill may leave only the lock
-    _refuse_other_city(folder, plan)
-    return Study(folder, plan, executor or processes())
-
-
-def _default_folder(plan_path: Path) -> Path:
-    """The folder of a study: named after the plan's file, so that a copied plan has its own.
-
-    The plan inside a study's folder belongs to that folder.
-    """
-    if plan_path.name == PLAN and (plan_path.parent / STATE).is_file():
-        return plan_path.parent
-    return Path("results") / f"study-{plan_path.stem}"
-
-
-def _refuse_other_city(folder: Path, plan: StudyPlan) -> None:
-    """Refuse a folder with the study of another city; a city may move or change its tables."""
-    if not (folder / PLAN).is_file():
-        return
-    before, memory = read_toml(folder / PLAN).get("city"), load_state(folder).steps.get("city")
-    begun = memory.inputs.get("city") if memory else None
-    if before != plan.city and begun not in (None, json.dumps(digest(plan.open_city()))):
-        raise InputError(
-            f"{folder} has the study of another city, {before!r}; choose another --out, or rename "
-            "the plan's file"
-        )
-
-
-def _chosen(steps: Sequence[Step], first: str | None, last: str | None) -> list[Step]:
-    """The steps up to the last requested one; refuses unknown names."""
-    names = [step.name for step in steps]
-    for name in (first, last):
-        if name is not None and name not in names:
-            raise InputError(f"unknown step {name!r}; choose {choice(names)}")
-    if first and last and names.index(first) > names.index(last):
-        raise InputError(f"--from {first} comes after --until {last}")
-    return list(steps[: names.index(last) + 1] if last else steps)
-
-
-def _requested(steps: Sequence[Step], again_from: str | None) -> list[Step]:
-    """The steps that are requested to run again."""
-    names = [step.name for step in steps]
-    return list(steps[names.index(again_from) :]) if again_from else []
-
-
 # -- running --------------------------------------------------------------------------------------
 
 
 def run_study(
     study: Study,
-    plan_path: Path,
     steps: Sequence[Step],
     again_from: str | None = None,
     until: str | None = None,
     say: Say = lambda line: None,
 ) -> bool:
     """Run the steps that have to run, in order; return whether the whole study is done."""
-    _chosen(steps, again_from, until)  # before there is a folder
+    todo, plan = _chosen(steps, again_from, until), study.folder / _PLAN
     with one_runner(study.folder, "study"):
-        todo = refuse_early(study, steps, again_from, until)
-        if plan_path.resolve() != (study.folder / PLAN).resolve():
-            write_bytes(study.folder / PLAN, plan_path.read_bytes())
-        state, requested = load_state(study.folder), _requested(todo, again_from)
+        refuse_early(study, steps, again_from, until)
+        if study.plan.file.resolve() != plan.resolve():
+            write_bytes(plan, study.plan.file.read_bytes())
+        state, requested = _state(study.folder), _requested(todo, again_from)
         _forget(study, requested, state)
         for number, step in enumerate(todo, start=1):
-            now = standing_of(study, step, state)
-            label = f"{number:2}/{len(steps)} {step.title}"
+            now, label = _standing(study, step, state), f"{number:2}/{len(steps)} {step.title}"
             if now.reason is None:
                 say(f"{label}: up to date")
                 continue
-            say(f"{label}: {'requested' if step in requested else now.reason}")
+            why = "requested" if step in requested else now.reason
+            say(f"{label}: {why}, about {in_words(_left_s(study, now))}")
             line = _run_step(study, now, state)
             say(f"      {line} ({state.steps[step.name].seconds:.1f} s)")
     return len(todo) == len(steps)
 
 
+def in_words(seconds: float) -> str:
+    """A length of time as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def _forget(study: Study, steps: Sequence[Step], state: State) -> None:
-    """Mark all these steps as not done in one write, so that a later run repeats all of them."""
+    """Forget what all these steps ran with, in one write, so that a later run repeats all."""
     for step in steps:
         _refuse_foreign_files(study, step, state)
     for step in steps:
-        _move_aside(study, step)
-        state.steps.pop(step.name, None)
+        if step.name in state.steps:
+            state.steps[step.name] = structs.replace(state.steps[step.name], inputs={})
     if steps:
-        _save(study.folder, state)
-    _sweep(study)
+        write_record(study.folder / _STATE, state)
 
 
 def _refuse_foreign_files(study: Study, step: Step, state: State) -> None:
@@ -323,36 +324,36 @@ def _refuse_foreign_files(study: Study, step: Step, state: State) -> None:
             )
 
 
-def _move_aside(study: Study, step: Step) -> None:
-    """Rename a step's folder before deleting it, so that a kill never leaves half of it."""
-    if step.owns and (study.folder / step.owns).exists():
-        aside = study.folder / f".old-{step.owns}"
-        shutil.rmtree(aside, ignore_errors=True)
-        os.replace(study.folder / step.owns, aside)
+def _clear(study: Study, now: Standing, state: State, aside: Path) -> None:
+    """Remove what a step made before it runs anew: its folder or, if it mends, what is damaged.
 
-
-def _sweep(study: Study) -> None:
-    for aside in study.folder.glob(".old-*"):
+    A folder is renamed before it is deleted, so that a kill never leaves half of it. All of this
+    comes before the state changes, so that damage from a kill here is seen again.
+    """
+    step, folder = now.step, study.folder
+    _refuse_foreign_files(study, step, state)
+    if now.damaged and step.mends:
+        for name in [*now.damaged, *_names(folder, step.makes[:1])]:
+            (folder / name).unlink(missing_ok=True)
+    elif step.owns and (folder / step.owns).exists():
         shutil.rmtree(aside, ignore_errors=True)
+        os.replace(folder / step.owns, aside)
 
 
 def _run_step(study: Study, now: Standing, state: State) -> str:
     """Clear the folder, record the start, run, record the outputs; return what it says."""
     step, folder, inputs = now.step, study.folder, _inputs(study, now.step, state)
-    before = state.steps.get(step.name)
-    fresh = before is None or before.inputs != inputs
-    if fresh or now.damaged:
-        _refuse_foreign_files(study, step, state)
-    if now.damaged and step.mends:
-        # Before the state changes, so that damage from a kill here is seen again.
-        for name in [*now.damaged, *_names(folder, step.makes[:1])]:
-            (folder / name).unlink(missing_ok=True)
-    elif fresh or now.damaged:
-        _move_aside(study, step)
-    spent_s = before.seconds if before is not None and now.reason == RESUMES else 0.0
-    state.steps[step.name] = Memory(inputs=inputs, seconds=spent_s)
-    _save(folder, state)
-    _sweep(study)
+    before, aside = state.steps.get(step.name), folder / f".old-{step.owns}"
+    if before is None or before.inputs != inputs or now.damaged:
+        _clear(study, now, state, aside)
+
+    def remember(seconds: float, outputs: Hashes | None = None) -> None:
+        state.steps[step.name] = Memory(inputs=inputs, outputs=outputs or None, seconds=seconds)
+        write_record(folder / _STATE, state)
+
+    spent_s = now.took_s if now.reason == CONTINUES else 0.0
+    remember(spent_s)
+    shutil.rmtree(aside, ignore_errors=True)
     began, outputs = time.monotonic() - spent_s, Hashes()
     try:
         line = step.run(study)
@@ -360,7 +361,5 @@ def _run_step(study: Study, now: Standing, state: State) -> str:
         if not outputs:
             raise InputError(f"{folder}: step {step.name} wrote no files")
     finally:
-        seconds = round(time.monotonic() - began, 2)
-        state.steps[step.name] = Memory(inputs=inputs, outputs=outputs or None, seconds=seconds)
-        _save(folder, state)
+        remember(round(time.monotonic() - began, 2), outputs)
     return line

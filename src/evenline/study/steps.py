@@ -17,29 +17,16 @@ from evenline.city.slowness import needs_slowing
 from evenline.city.tables import digest, open_city, save_city
 from evenline.learn.own import actor_name
 from evenline.policies.bundle import policy_digest, read_policy
+from evenline.study import trial_steps as trial
 from evenline.study.engine import Step, Study
-from evenline.study.plan import CALIBRATION, StudyPlan, content_of
-from evenline.study.trial_steps import (
-    TRIAL,
-    analyse,
-    close_trial,
-    overtaken,
-    refuse_used,
-    register_trial,
-    run_trial,
-    seen,
-    verify_trial,
-)
+from evenline.study.plan import CALIBRATION, Method, StudyPlan, content_of
 from evenline.support.errors import InputError
 from evenline.support.files import new_folder, sha256
 from evenline.support.own import is_own
 from evenline.support.progress import progress_bar
 from evenline.support.records import read_toml
 from evenline.support.sources import closure, digest_of, file_hashes, package_files
-from evenline.trial.used import (
-    check_fresh,
-    other_used_cells,
-)
+from evenline.trial.used import check_fresh, other_used_cells
 from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
@@ -179,38 +166,39 @@ def _train(study: Study) -> str:
 
 
 def _policies(study: Study) -> str:
-    from evenline.experiments.train import training_is_stable
+    """Export a bundle of every method, and of every training seed of one that learns."""
     from evenline.policies.bundle import export_bundle
 
-    folder = study.folder
-    opened = open_calibrated(study.city, folder / CALIBRATION)
-    city = opened.city
-    made_from = {"made_by": "evenline study run", "city": digest(city)}
-    made = 0
+    opened, bundles = open_calibrated(study.city, study.folder / CALIBRATION), 0
+    made_by = {"made_by": "evenline study run", "city": digest(opened.city)}
     for label, method in study.plan.methods.items():
-        target = folder / "policies" / label
-        if isinstance(method, str):
-            source = study.plan.policy(method)
-            if read_policy(source).own is None:  # a trial copies its file
-                origin = made_from | {"source": method}
-                export_bundle(target, source, city, None, origin, opened.calibration)
-                made += 1
-            continue
-        learner = study.plan.learner(method)
-        name = actor_name(learner)
-        for seed in study.plan.seeds:
-            stable = is_own(learner) or training_is_stable(folder / "train", name, seed)
-            provenance: dict[str, object] = made_from | {
-                "replay": sha256(folder / "replay" / "manifest.json"),
-                "calibration": sha256(folder / CALIBRATION),
-                "learner": name,
-                "seed": seed,
-                "stable": stable,
-            }
-            actor = folder / "train" / "actors" / f"{name}-{seed}.safetensors"
-            export_bundle(Path(f"{target}-{seed}"), str(actor), city, method.chain, provenance)
-            made += 1
-    return f"{made} bundles"
+        folder = study.folder / "policies" / label
+        if isinstance(method, Method):
+            for seed in study.plan.seeds:
+                actor, origin = _actor(study, study.plan.learner(method), seed)
+                target = Path(f"{folder}-{seed}")
+                export_bundle(target, actor, opened.city, method.chain, made_by | origin)
+                bundles += 1
+        elif read_policy(source := study.plan.policy(method)).own is None:
+            origin = {"source": method}
+            export_bundle(folder, source, opened.city, None, made_by | origin, opened.calibration)
+            bundles += 1  # of a file of the user's the trial takes a copy
+    return f"{bundles} bundles"
+
+
+def _actor(study: Study, learner: str, seed: int) -> tuple[str, dict[str, object]]:
+    """The file of a trained actor, and what it was made from."""
+    from evenline.experiments.train import training_is_stable
+
+    folder, name = study.folder, actor_name(learner)
+    origin: dict[str, object] = {
+        "replay": sha256(folder / "replay" / "manifest.json"),
+        "calibration": sha256(folder / CALIBRATION),
+        "learner": name,
+        "seed": seed,
+        "stable": is_own(learner) or training_is_stable(folder / "train", name, seed),
+    }
+    return str(folder / "train" / "actors" / f"{name}-{seed}.safetensors"), origin
 
 
 # -- the page ------------------------------------------------------------------------------------
@@ -251,11 +239,11 @@ def _policy_settings(plan: StudyPlan) -> dict[str, Any]:
 
 
 def _register_settings(plan: StudyPlan) -> dict[str, Any]:
-    trial = plan.registration(Path())
+    registered = plan.registration(Path())
     return {
-        **{name: trial[name] for name in ("name", "seeds", "levels", "blocks", "limits")},
+        **{name: registered[name] for name in ("name", "seeds", "levels", "blocks", "limits")},
         "claim": read_toml(plan.file)["claim"],
-        "world": content_of(trial["world"]),
+        "world": content_of(registered["world"]),
         **_sumo(),
     }
 
@@ -293,7 +281,7 @@ def _train_s(study: Study) -> float:
 
 
 def _analysis(name: str, title: str, needs: str, makes: str, run: Callable[[Study], str]) -> Step:
-    return Step(name, title, (needs,), (f"{TRIAL}/{makes}",), run)
+    return Step(name, title, (needs,), (f"trial/{makes}",), run)
 
 
 STEPS = (
@@ -337,17 +325,17 @@ STEPS = (
     ),
     Step(
         "register", "register the trial", ("city", "policies"),
-        (f"{TRIAL}/trial.json", f"{TRIAL}/plan.toml", f"{TRIAL}/inputs/**/*"),
-        register_trial, _register_settings, stale=overtaken, check=refuse_used,
+        ("trial/trial.json", "trial/plan.toml", "trial/inputs/**/*"),
+        trial.register_trial, _register_settings, stale=trial.overtaken, check=trial.refuse_used,
     ),
     Step(
-        TRIAL, "run the trial", ("register",),
-        (f"{TRIAL}/matrix.json", f"{TRIAL}/journal.jsonl", f"{TRIAL}/records/*"), run_trial,
-        about_s=lambda study: _day_s(study) * study.plan.checked_trial().jobs, sealed=seen,
+        "trial", "run the trial", ("register",),
+        ("trial/matrix.json", "trial/journal.jsonl", "trial/records/*"), trial.run_trial,
+        about_s=lambda study: _day_s(study) * study.plan.checked_trial().jobs, sealed=trial.seen,
     ),
-    _analysis("analyse", "analyse", TRIAL, "analysis.json", analyse),
-    _analysis("verify", "verify by other code", "analyse", "verification.json", verify_trial),
-    _analysis("closeout", "close the trial", "verify", "closeout.json", close_trial),
+    _analysis("analyse", "analyse", "trial", "analysis.json", trial.analyse),
+    _analysis("verify", "verify by other code", "analyse", "verification.json", trial.verify_trial),
+    _analysis("closeout", "close the trial", "verify", "closeout.json", trial.close_trial),
     Step(
         "report", "write the page",
         ("city", "replay", "replay-audit", "calibration", "fidelity", "train", "closeout"),
