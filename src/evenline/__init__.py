@@ -6,6 +6,7 @@
     run_day            a day of it under a policy          time_space    the day's buses as lines
     compare_policies   policies on the same days           controllers   the built-in policies
     make_env           a Gymnasium environment             run_study     all steps to a verdict
+    rule               makes a rule of your function
 
 `Cell` names a day, `Outcome` is its result, `InputError` says in one line what is wrong. Each name
 is loaded on first use, so importing the package is fast.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         run_study,
         time_space,
     )
+    from evenline.rules.own import rule
     from evenline.support.errors import InputError
 
 __version__ = "0.1.0"
@@ -39,6 +41,7 @@ __all__ = [
     "make_env",
     "network_map",
     "open_city",
+    "rule",
     "run_day",
     "run_study",
     "time_space",
@@ -47,6 +50,7 @@ _HOMES = {
     "Cell": "evenline.city.demand",
     "InputError": "evenline.support.errors",
     "Outcome": "evenline.control.outcome",
+    "rule": "evenline.rules.own",
 }
 
 

@@ -159,15 +159,15 @@ def test_sealing_refuses_what_is_wrong_and_changes_nothing(evenline: Door, tmp_p
 
 def test_a_city_is_built_with_other_demand_and_shows_it(evenline: Door, tmp_path: Path) -> None:
     asked = ("city", "build", "town", "--out", "mine")
-    assert evenline(*asked, "--hours", "3,1", "--until", 5_400).out == "mine\n"
+    assert evenline(*asked, "--by-hour", "3,1", "--until-s", 5_400).out == "mine\n"
     assert open_city("mine").fitted().network == open_city("town").fitted().network
     ended = evenline("city", "check", "mine", "--picture", "mine.png")
     assert "2,700" in ended.out and ended.out.endswith("mine.png\n")
     assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
     for arguments, told in (
-        (["--hours", "3,x"], "--hours '3,x'"),
-        (["--hours", "3,1", "--profile", "flat"], "--profile and --hours exclude each other"),
-        (["--until", "100"], "--until needs a demand by hour"),
+        (["--by-hour", "3,x"], "--by-hour '3,x'"),
+        (["--by-hour", "3,1", "--profile", "flat"], "--profile and --by-hour exclude each other"),
+        (["--until-s", "100"], "--until-s needs a demand by hour"),
         (["--profile", "steep"], "unknown demand profile 'steep'"),
     ):
         evenline("city", "build", "town", "--out", "other", *arguments).refused(told)

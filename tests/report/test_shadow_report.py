@@ -148,9 +148,9 @@ def test_commands_refuse_bad_arguments_in_one_line(
     evenline(*run, "--feed", "http://x/y", "--lines", "9").refused("unknown line '9'")
     evenline(*run, "--feed", "http://x/y", "--stops", "nowhere").refused("'nowhere' is not in town")
     evenline(*run, "--feed", "http://127.0.0.1:9/y", "--speed", 0).refused("speed 0")
-    evenline("feed", "record", "x", "--out", tmp_path / "r").refused("https://HOST")
-    evenline("feed", "serve", "--host", "0.0.0.0").refused("on this machine only")
-    evenline("feed", "serve", "--silent", "9-3").refused("silent '9-3'")
+    evenline("shadow", "record", "x", "--out", tmp_path / "r").refused("https://HOST")
+    evenline("shadow", "serve", "--host", "0.0.0.0").refused("on this machine only")
+    evenline("shadow", "serve", "--silent", "9-3").refused("silent '9-3'")
     evenline("shadow", "measure", "--polls", "x").refused("polls 'x'")
     evenline("shadow", "report", log, "--city", "city").refused("another city")
 

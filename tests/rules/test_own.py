@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from evenline.city.cells import demo_cell
 from evenline.control.event import RAW_FEATURES
 from evenline.control.world import run_episode
 from evenline.policies.bundle import policy_digest, read_policy
-from evenline.rules.own import Bus
+from evenline.rules.own import Bus, rule
 from evenline.rules.policy import RulePolicy
 from evenline.support.errors import InputError
 from evenline.support.own import load_own
@@ -20,10 +21,10 @@ from evenline.worlds.fast.world import FastWorld
 from small_actors import town
 
 STEADY = """
-from evenline.rules.own import Constant, rule
+import evenline as el
 
 
-@rule(constants=[Constant("gain", 0.3, 0.0, 1.5), Constant("most_s", 60.0, 0.0, 60.0)]{more})
+@el.rule(gain=(0.3, 0.0, 1.5), most_s=(60.0, 0.0, 60.0){more})
 def steady(bus, gain, most_s):
     return min(max(gain * (bus.target_ahead_s - bus.headway_ahead_s), 0.0), most_s)
 """
@@ -41,6 +42,20 @@ def strangers_files(elsewhere: None, tmp_path: Path) -> None:
 def outcome(folder: Path) -> dict[str, object]:
     found: dict[str, object] = json.loads((folder / "outcome.json").read_text())["outcome"]
     return found
+
+
+@pytest.mark.parametrize(
+    ("constants", "line"),
+    [
+        ({"gain": 0.3}, r"^constant gain: give \(value, lowest, highest\), not 0\.3$"),
+        ({"gain": (0.3, 0.0)}, r"^constant gain: give \(value, lowest, highest\)"),
+        ({"gain": (2.0, 0.0, 1.5)}, r"^constant gain: .* must be in order"),
+        ({"gain": (0.3, 0.0, float("nan"))}, r"^constant gain: .* must be in order"),
+    ],
+)
+def test_a_constant_is_three_numbers_in_order(constants: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        rule(**constants)
 
 
 # -- wherever a built-in rule goes ----------------------------------------------------------------
@@ -62,8 +77,8 @@ def test_compiled_is_plain_to_the_bit(tmp_path: Path) -> None:
 def test_a_rule_of_ones_own_equals_the_built_in_it_copies(tmp_path: Path) -> None:
     """`forward` without slack is the same formula, where the bus ahead is known."""
     (tmp_path / "mine.py").write_text(
-        "from evenline.rules.own import Constant, rule\n"
-        "@rule(constants=[Constant('gain', 0.3, 0.0, 9.0)], compiled=True)\n"
+        "import evenline as el\n"
+        "@el.rule(gain=(0.3, 0.0, 9.0), compiled=True)\n"
         "def again(bus, gain):\n"
         "    missing_s = bus.bus_ahead * (bus.target_ahead_s - bus.headway_ahead_s)\n"
         "    return min(max(gain * missing_s, 0.0), 60.0)\n"
@@ -146,7 +161,7 @@ def test_it_is_found_by_the_name_of_its_module(
 # -- what fails -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decorated", ["", "@rule()\n", "@rule(compiled=True)\n"])
+@pytest.mark.parametrize("decorated", ["", "@rule\n", "@rule(compiled=True)\n"])
 @pytest.mark.parametrize(
     ("line", "words"),
     [

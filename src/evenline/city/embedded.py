@@ -209,7 +209,7 @@ def _with_demand(name: str, label: str, demand: DemandPlan) -> City:
     if demand.profile.last_s > plan.horizon_s:
         raise InputError(
             f"demand at {demand.profile.last_s:,} s: the day of {name} ends at "
-            f"{plan.horizon_s:,} s; choose an earlier end with --until"
+            f"{plan.horizon_s:,} s; choose an earlier end with --until-s"
         )
     demand = replace(demand, passengers=plan.demand.passengers)
     return build(replace(plan, name=f"{name}-{label}", demand=demand))

@@ -53,10 +53,10 @@ def build(
     profile: Annotated[
         str | None, typer.Option(help="Another demand profile: rising, flat or two-peaks.")
     ] = None,
-    hours: Annotated[
+    by_hour: Annotated[
         str | None, typer.Option(help="Demand by hour of the day, such as 13,105,197,246,254.")
     ] = None,
-    until: Annotated[
+    until_s: Annotated[
         int | None, typer.Option(help="Second at which demand ends; the last hour's rate goes on.")
     ] = None,
     force: ForceOption = False,
@@ -71,14 +71,14 @@ def build(
     from evenline.worlds.calibration import save_calibration
     from evenline.worlds.open import CALIBRATION, open_city
 
-    if profile is not None and hours is not None:
-        raise InputError("--profile and --hours exclude each other; give one of them")
+    if profile is not None and by_hour is not None:
+        raise InputError("--profile and --by-hour exclude each other; give one of them")
     if profile is not None:
-        city = with_profile(name, profile, until)
-    elif hours is not None:
-        city = with_hours(name, numbers_of(hours), until)
-    elif until is not None:
-        raise InputError("--until needs a demand by hour; add --profile or --hours")
+        city = with_profile(name, profile, until_s)
+    elif by_hour is not None:
+        city = with_hours(name, numbers_of(by_hour), until_s)
+    elif until_s is not None:
+        raise InputError("--until-s needs a demand by hour; add --profile or --by-hour")
     else:
         city = embedded_city(name)
     calibration = open_city(name).calibration

@@ -135,8 +135,8 @@ def gtfs(
     roads: RoadsOption = None,
     bridge: BridgeOption = False,
     lefthand: LefthandOption = False,
-    blocks: Annotated[
-        bool, typer.Option(help="Let the trips of one block share a vehicle.")
+    duties: Annotated[
+        bool, typer.Option(help="Let the trips of one block_id share a vehicle.")
     ] = True,
     capacity: Annotated[
         str,
@@ -160,7 +160,7 @@ def gtfs(
 
     def read(name: str) -> "Imported":
         with stderr.status(f"reading {feed}"):
-            return read_gtfs(feed, wanted, name, lay, capacities, blocks)
+            return read_gtfs(feed, wanted, name, lay, capacities, duties)
 
     return read
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from evenline.live.running import Running
     from evenline.live.street import Faults
 
-app = typer.Typer(no_args_is_help=True, help="Run a policy beside a live feed; nobody is held.")
-feed_app = typer.Typer(no_args_is_help=True, help="Record feeds, and serve simulated ones.")
+app = typer.Typer(
+    no_args_is_help=True, help="Run a policy beside a live feed, and record or simulate feeds."
+)
 
 EveryOption = Annotated[float, typer.Option("--every", help="Seconds between two polls.")]
 HeaderOption = Annotated[
@@ -50,12 +51,12 @@ def headers_of(given: list[str] | None) -> dict[str, str]:
     return found
 
 
-@feed_app.command("record")
+@app.command("record")
 def feed_record(
     url: Annotated[str, typer.Argument(help="Address of a GTFS-Realtime feed.")],
     out: Annotated[Path, typer.Option(help="Folder for the recording.")],
     every: EveryOption = 15.0,
-    hours: Annotated[float, typer.Option(min=0, help="How long to record.")] = 24.0,
+    for_hours: Annotated[float, typer.Option(min=0, help="How long to record.")] = 24.0,
     speed: Annotated[float, typer.Option(min=0.1, help="Of a simulated feed.")] = 1.0,
     header: HeaderOption = None,
 ) -> None:
@@ -64,7 +65,7 @@ def feed_record(
     from evenline.live.polls import record
 
     poller, ended = Poller(url, every, headers_of(header)), threading.Event()
-    timer = threading.Timer(3600 * hours, ended.set)
+    timer = threading.Timer(3600 * for_hours, ended.set)
     timer.daemon = True
     timer.start()
     with stderr.status(url) as status, contextlib.suppress(KeyboardInterrupt):
@@ -72,7 +73,7 @@ def feed_record(
     print(out)
 
 
-@feed_app.command("serve")
+@app.command("serve")
 def feed_serve(
     city: CityOption = "town",
     world: Annotated[str, typer.Option(help="fast or sumo.")] = "fast",

@@ -33,7 +33,6 @@ for name, room in (
     ("trial", trial.app),
     ("study", study.app),
     ("shadow", live.app),
-    ("feed", live.feed_app),
 ):
     app.add_typer(room, name=name)
 

@@ -86,7 +86,7 @@ def numbers_of(hours: str) -> tuple[float, ...]:
         return tuple(float(hour) for hour in hours.split(","))
     except ValueError:
         raise InputError(
-            f"--hours {hours!r}: must be numbers with commas between them, such as 13,105,197"
+            f"--by-hour {hours!r}: must be numbers with commas between them, such as 13,105,197"
         ) from None
 
 

@@ -27,7 +27,7 @@ PassengersOption = Annotated[
 ]
 HoursOption = Annotated[
     str | None,
-    typer.Option("--hours", help="Weights by hour of the city's day, as 1,3,2; for gravity."),
+    typer.Option("--by-hour", help="Weights by hour of the city's day, as 1,3,2; for gravity."),
 ]
 LeftOutOption = Annotated[
     Path | None,

@@ -1,8 +1,6 @@
 """Your own rule: one function of a bus, used in Python and by name in every command.
 
-    from evenline.rules.own import Constant, rule
-
-    @rule(constants=[Constant("gain", 0.3, 0.0, 1.5)], compiled=True)
+    @el.rule(gain=(0.3, 0.0, 1.5), compiled=True)
     def steady(bus, gain):
         return min(max(gain * (bus.target_ahead_s - bus.headway_ahead_s), 0.0), 60.0)
 
@@ -14,9 +12,9 @@ constants. A rule runs in plain Python unless it is `compiled`.
 import dis
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -25,8 +23,6 @@ from evenline.rules.table import WIDTH, Constant, Formula, Rule
 from evenline.support.compiled import shared
 from evenline.support.errors import InputError
 from evenline.support.own import Own, load_own
-
-__all__ = ["Bus", "Constant", "load_rule", "rule", "rule_of"]
 
 Function = Callable[..., float]  # of a bus, and of the constants in order
 
@@ -56,29 +52,57 @@ class Bus(NamedTuple):
 PLAUSIBLE = Bus(0, 3, 3600, 240, 360, 300, 300, 4, 20, 0.01, 12, 1, 1, 60, 150, 300, 30)
 
 
+Default = tuple[float, float, float]  # of a constant: its value, and the range to tune it in
+
+
+@overload
+def rule(function: Function, /) -> Rule: ...
+
+
+@overload
+def rule(*, compiled: bool = False, **constants: Default) -> Callable[[Function], Rule]: ...
+
+
 def rule(
-    constants: Sequence[Constant] = (), compiled: bool = False, source: str = ""
-) -> Callable[[Function], Rule]:
-    """Make a rule from a function of a bus and of the constants in order."""
+    function: Function | None = None, /, *, compiled: bool = False, **constants: Default
+) -> Rule | Callable[[Function], Rule]:
+    """Make a rule from a function of a bus and of its constants, in this order.
+
+    Each constant is given as (value, lowest, highest): `@rule(gain=(0.3, 0.0, 1.5))`.
+    """
+    listed = tuple(_constant(name, value) for name, value in constants.items())
 
     def made(function: Function) -> Rule:
-        name = getattr(function, "__name__", "own")
-        if len(constants) > WIDTH:
-            raise InputError(f"rule {name} has {len(constants)} constants; use at most {WIDTH}")
-        try:
-            inspect.signature(function).bind(PLAUSIBLE, *constants)
-        except (TypeError, ValueError):
-            takes = ", ".join(["bus", *(constant.name for constant in constants)])
-            raise InputError(f"rule {name}: must be a function of a bus: {name}({takes})") from None
-        if compiled and any(step.opname == "RAISE_VARARGS" for step in dis.Bytecode(function)):
-            raise InputError(
-                f"rule {name}: a compiled rule cannot raise; return a hold in every case"
-            )
-        timed = "late_s" in getattr(getattr(function, "__code__", None), "co_names", ())
-        formula = _formula(shared(function) if compiled else function, len(constants), timed)
-        return Rule(name, formula, tuple(constants), source, timed, compiled, keep=False)
+        return _rule(function, listed, compiled)
 
-    return made
+    return made if function is None else made(function)
+
+
+def _constant(name: str, value: Default) -> Constant:
+    """A constant as the decorator gives it; refuses one that is not three numbers in order."""
+    try:
+        default, low, high = map(float, value)
+    except (TypeError, ValueError):
+        raise InputError(f"constant {name}: give (value, lowest, highest), not {value!r}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low <= default <= high):
+        raise InputError(f"constant {name}: {value!r} must be in order: lowest <= value <= highest")
+    return Constant(name, default, low, high)
+
+
+def _rule(function: Function, constants: tuple[Constant, ...], compiled: bool) -> Rule:
+    name = getattr(function, "__name__", "own")
+    if len(constants) > WIDTH:
+        raise InputError(f"rule {name} has {len(constants)} constants; use at most {WIDTH}")
+    try:
+        inspect.signature(function).bind(PLAUSIBLE, *constants)
+    except (TypeError, ValueError):
+        takes = ", ".join(["bus", *(constant.name for constant in constants)])
+        raise InputError(f"rule {name}: must be a function of a bus: {name}({takes})") from None
+    if compiled and any(step.opname == "RAISE_VARARGS" for step in dis.Bytecode(function)):
+        raise InputError(f"rule {name}: a compiled rule cannot raise; return a hold in every case")
+    timed = "late_s" in getattr(getattr(function, "__code__", None), "co_names", ())
+    formula = _formula(shared(function) if compiled else function, len(constants), timed)
+    return Rule(name, formula, constants, "", timed, compiled, keep=False)
 
 
 def _formula(function: Function, constants: int, timed: bool) -> Formula:
@@ -103,7 +127,7 @@ def rule_of(thing: object) -> Rule:
         return thing
     if not callable(thing):
         raise InputError(f"policy {thing!r}: give a name, a bundle's folder or a function of a bus")
-    return rule()(thing)
+    return rule(thing)
 
 
 def _check_compiled(source: str, rule: Rule) -> None:
