@@ -39,6 +39,6 @@ def _commands() -> str:
 def _python() -> str:
     lines = ["# Python", "", "`import evenline as el` offers these names.", ""]
     for name in sorted(evenline.__all__):
-        home = evenline._HOMES.get(name, "evenline.front")
+        home = evenline._HOMES.get(name, "evenline.interface.days")
         lines += [f"::: {home}.{name}", "    options:", f"      heading: el.{name}", ""]
     return "\n".join(lines)

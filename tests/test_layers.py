@@ -13,7 +13,7 @@ ROOMS = (
     "records",
     *("learn", "checks", "figures", "experiments", "trial", "live", "report", "study"),
     *("cli",),
-    *("front", "gym"),
+    *("interface", "gym"),
 )
 PACKAGE = Path(evenline.__file__).parent
 ROOT = {"__init__.py", "__main__.py"}  # the doors, which know every room
@@ -99,4 +99,4 @@ def test_the_verifier_imports_nothing_of_ours() -> None:
 def test_the_list_of_rooms_is_the_one_that_contributors_read() -> None:
     text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
     named = [line.split("/")[0] for line in text.splitlines() if line.split("/")[0] in ROOMS]
-    assert named == [room for room in ROOMS if room not in ("front", "gym")]
+    assert named == [room for room in ROOMS if room not in ("interface", "gym")]

@@ -4,9 +4,11 @@
 
     open_city          a city by name or folder            network_map   its map
     run_day            a day of it under a policy          time_space    the day's buses as lines
-    compare_policies   policies on the same days           controllers   the built-in policies
+    compare_policies   policies on the same days           policies      the built-in policies
+    rule, tune         a rule of yours, and its constants  train         networks that hold buses
+    register           a trial of a claim about a policy   open_trial, verify  one that is there
+    import_gtfs, import_sumo, import_own   cities          read_records  days of real buses
     make_env           a Gymnasium environment             run_study     all steps to a verdict
-    rule               makes a rule of your function
 
 `Cell` names a day, `Outcome` is its result, `InputError` says in one line what is wrong. Each name
 is loaded on first use, so importing the package is fast.
@@ -18,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evenline.city.demand import Cell
     from evenline.control.outcome import Outcome
-    from evenline.front import (
+    from evenline.interface.cities import import_gtfs, import_own, import_sumo, read_records
+    from evenline.interface.days import (
         compare_policies,
-        controllers,
         make_env,
         network_map,
         open_city,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
         run_study,
         time_space,
     )
+    from evenline.interface.policies import policies, train, tune
+    from evenline.interface.trials import open_trial, register, verify
     from evenline.rules.own import rule
     from evenline.support.errors import InputError
 
@@ -37,20 +41,46 @@ __all__ = [
     "InputError",
     "Outcome",
     "compare_policies",
-    "controllers",
+    "import_gtfs",
+    "import_own",
+    "import_sumo",
     "make_env",
     "network_map",
     "open_city",
+    "open_trial",
+    "policies",
+    "read_records",
+    "register",
     "rule",
     "run_day",
     "run_study",
     "time_space",
+    "train",
+    "tune",
+    "verify",
 ]
 _HOMES = {
     "Cell": "evenline.city.demand",
     "InputError": "evenline.support.errors",
     "Outcome": "evenline.control.outcome",
+    "compare_policies": "evenline.interface.days",
+    "import_gtfs": "evenline.interface.cities",
+    "import_own": "evenline.interface.cities",
+    "import_sumo": "evenline.interface.cities",
+    "make_env": "evenline.interface.days",
+    "network_map": "evenline.interface.days",
+    "open_city": "evenline.interface.days",
+    "open_trial": "evenline.interface.trials",
+    "policies": "evenline.interface.policies",
+    "read_records": "evenline.interface.cities",
+    "register": "evenline.interface.trials",
     "rule": "evenline.rules.own",
+    "run_day": "evenline.interface.days",
+    "run_study": "evenline.interface.days",
+    "time_space": "evenline.interface.days",
+    "train": "evenline.interface.policies",
+    "tune": "evenline.interface.policies",
+    "verify": "evenline.interface.trials",
 }
 
 
@@ -58,7 +88,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name not in __all__:
         raise AttributeError(f"module 'evenline' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "evenline.front")), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

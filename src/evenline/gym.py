@@ -8,4 +8,4 @@ The environment is `evenline.make_env` of the city: the fast world on the days f
 import gymnasium
 
 for _id, _city in (("evenline/Town-v0", "town"), ("evenline/City-v0", "city")):
-    gymnasium.register(_id, entry_point="evenline.front:make_env", kwargs={"city": _city})
+    gymnasium.register(_id, entry_point="evenline.interface.days:make_env", kwargs={"city": _city})

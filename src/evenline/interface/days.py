@@ -4,7 +4,6 @@ Every function is a few lines over the code of the commands, runs in this proces
 nothing unless asked. `import evenline as el` offers these names.
 """
 
-import html
 import os
 import sys
 import tempfile
@@ -19,7 +18,8 @@ import pyarrow as pa
 from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.control.outcome import Outcome
-from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest
+from evenline.interface.shown import columns, facts, html_facts, html_table
+from evenline.policies.bundle import open_policy, policy_digest
 from evenline.rules.own import Function, rule_of
 from evenline.rules.policy import ChainedPolicy
 from evenline.rules.table import Rule
@@ -57,10 +57,10 @@ class OpenCity(Opened):
         }
 
     def __str__(self) -> str:
-        return _text(self.name, self.rows())
+        return facts(self.name, self.rows())
 
     def _repr_html_(self) -> str:
-        return _html(f"City {self.name}", self.rows()) + network_map(self).svg()
+        return html_facts(f"City {self.name}", self.rows()) + network_map(self).svg()
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +94,10 @@ class SimulatedDay:
         }
 
     def __str__(self) -> str:
-        return _text(f"{self.city.name}: {self.title}", self.rows())
+        return facts(f"{self.city.name}: {self.title}", self.rows())
 
     def _repr_html_(self) -> str:
-        return _html(f"{self.city.name}: {self.title}", self.rows())
+        return html_facts(f"{self.city.name}: {self.title}", self.rows())
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,23 +135,11 @@ class Compared:
         return f"{found.city}, {found.world} world: means of {len(found.cells)} days"
 
     def __str__(self) -> str:
-        rows = self.rows()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        ]
-        return "\n".join([self.title, *lines, *(f"note: {n}" for n in self.comparison.notes)])
+        notes = (f"note: {note}" for note in self.comparison.notes)
+        return "\n".join([columns(self.title, self.rows()), *notes])
 
     def _repr_html_(self) -> str:
-        head, *rows = self.rows()
-        cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>"
-            for row in rows
-        )
-        caption = f"<caption>{html.escape(self.title)}</caption>"
-        return f"<table>{caption}<tr>{cells}</tr>{body}</table>"
+        return html_table(self.title, self.rows())
 
 
 _SHOWN = ("generalized_s", "waiting_s", "completion", "headway_cv", "mean_hold_s")
@@ -209,13 +197,6 @@ def open_city(name_or_folder: str | Path, calibration: str | Path | None = None)
     fitted = None if calibration is None else Path(calibration)
     found = _open_city(str(name_or_folder), fitted)
     return OpenCity(found.source, found.city, found.calibration, found.unfit)
-
-
-def controllers() -> list[str]:
-    """The names of the built-in policies. You can also use a bundle's folder or your own
-    function.
-    """
-    return list(BUILT_IN)
 
 
 def run_day(
@@ -349,16 +330,3 @@ def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> list[dict
 def _noted(notes: tuple[str, ...]) -> dict[str, str]:
     """What a city says of itself, as rows of a table."""
     return {f"note {number}": note for number, note in enumerate(notes, 1)}
-
-
-def _text(title: str, rows: dict[str, str]) -> str:
-    width = max(len(name) for name in rows)
-    return "\n".join([title, *(f"  {name.ljust(width)}  {value}" for name, value in rows.items())])
-
-
-def _html(title: str, rows: dict[str, str]) -> str:
-    body = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-        for name, value in rows.items()
-    )
-    return f"<table><caption>{html.escape(title)}</caption>{body}</table>"
