@@ -19,8 +19,9 @@ from evenline.control.event import Batch
 from evenline.control.state import contract_of
 from evenline.control.world import Policy
 from evenline.policies.actor import ActorPolicy, actor_of
-from evenline.policies.bundle import BUILT_IN, open_policy
+from evenline.policies.bundle import open_policy
 from evenline.policies.lookahead import LOOKAHEAD, Lookahead
+from evenline.policies.names import BUILT_IN
 from evenline.rules.chain import CHAINS
 from evenline.support.tensors import read_tensors
 from evenline.worlds.open import OpenCity, open_city

@@ -28,7 +28,8 @@ from evenline.cli.options import (
 from evenline.experiments.compare import CONFIDENCE, PURPOSE, number, signed
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import base_policy, chosen_base, open_policy
+from evenline.policies.bundle import chosen_base, open_policy
+from evenline.policies.kinds import base_policy
 from evenline.support.errors import InputError
 from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
 from evenline.worlds.calibration import calibration_digest

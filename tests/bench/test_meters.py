@@ -12,7 +12,7 @@ from bench.cities import copied_city
 from door import door
 from evenline.city.model import City
 from evenline.policies.actor import random_tensors
-from evenline.policies.bundle import BUILT_IN
+from evenline.policies.names import BUILT_IN
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,7 +12,8 @@ import pytest
 from door import Door
 from evenline.experiments.tune import TRIES
 from evenline.policies import onnx_graph
-from evenline.policies.bundle import POLICY, export_bundle, load_bundle
+from evenline.policies.bundle import export_bundle, load_bundle
+from evenline.policies.names import POLICY
 from evenline.rules.table import RULES
 from evenline.support.errors import InputError
 from small_actors import controller, save_actor, town

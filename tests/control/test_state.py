@@ -73,10 +73,18 @@ def slow_canonical(
     return [np.float32(value) for value in state]
 
 
+def contract_with(stops: list[int], horizon_s: int, capacity: int) -> Contract:
+    return Contract(
+        services=tuple(f"line {i}" for i in range(len(stops))),
+        stops=tuple(stops),
+        horizon_s=horizon_s,
+        capacity=capacity,
+        features=RAW_FEATURES,
+    )
+
+
 contracts = st.builds(
-    lambda stops, horizon, capacity: Contract(
-        tuple(f"line {i}" for i in range(len(stops))), tuple(stops), horizon, capacity
-    ),
+    contract_with,
     st.lists(st.integers(2, 60), min_size=1, max_size=40),
     st.integers(1, 100_000),
     st.integers(1, 200),
@@ -190,7 +198,7 @@ def test_the_tokens_of_a_batch_differ_in_nothing_but_their_number_and_the_action
 
 
 def test_a_token_without_the_actions_before_it_is_refused() -> None:
-    contract = Contract(("a",), (10,), 24_000, 50)
+    contract = contract_with([10], 24_000, 50)
     batch = random_batch(np.random.default_rng(0), contract, 4)
     with pytest.raises((InputError, ValueError), match="action"):
         pack(batch, 3, [0.5, 0.5])
@@ -212,7 +220,7 @@ def test_a_feature_grows_up_to_its_cap_and_no_further(
     name: str, value: float, place: int, cap: float
 ) -> None:
     """Headways at an hour, 20 and 10 bus loads of people, ten minutes of dwell."""
-    contract = Contract(("a",), (10,), 24_000, 50)
+    contract = contract_with([10], 24_000, 50)
     batch = random_batch(np.random.default_rng(0), contract, 1)
     seen = []
     for factor in (0.5, 1.0, 1.5, 1e9):
@@ -241,7 +249,7 @@ def test_a_citys_contract_is_its_services_day_and_buses(name: str) -> None:
 
 
 def test_the_last_stop_before_the_terminal_is_just_below_one() -> None:
-    contract = Contract(("a",), (10,), 24_000, 50)
+    contract = contract_with([10], 24_000, 50)
     batch = random_batch(np.random.default_rng(0), contract, 1)
     batch.raw[0, column("stop")] = 8
     stop = float(canonical(pack(batch, 0, []), contract)[5 + 2])

@@ -38,7 +38,7 @@ from evenline.figures.measure import (
     unended_said,
     unended_trips,
 )
-from evenline.policies.bundle import BUILT_IN
+from evenline.policies.names import BUILT_IN
 from evenline.runs.day import evaluator_files
 from evenline.runs.executors import Executor, Results, processes
 from evenline.runs.job import Job

@@ -25,6 +25,7 @@ from evenline.city.model import City
 from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.city.tables import digest, load_city, network_digest
 from evenline.control.outcome import Outcome
+from evenline.control.state import contract_of
 from evenline.experiments.tune import Kept
 from evenline.learn.plan import Config, Plan
 from evenline.learn.schedule import LEARNERS
@@ -32,7 +33,8 @@ from evenline.live import entries
 from evenline.live.feed import Snapshot, write_message
 from evenline.live.log import FIRST
 from evenline.live.record import Recorded, Recorder
-from evenline.policies.bundle import Spec, contract_record, read_policy, rule_spec, save_bundle
+from evenline.policies.bundle import read_policy, rule_spec, save_bundle
+from evenline.policies.kinds import Spec
 from evenline.policies.lookahead import forecast_tables
 from evenline.records import files as record_names
 from evenline.records.files import FittedTo, Limits, new_limits
@@ -430,7 +432,7 @@ def policy_files(root: Path, hamlet: Path) -> list[File]:
         in_json(hashes)(document)
 
     look = root / "look"
-    spec = replace(read_policy("lookahead").spec, contract=contract_record(city), provenance={})
+    spec = replace(read_policy("lookahead").spec, contract=contract_of(city), provenance={})
     save_bundle(look, spec, dict(forecast_tables(city, open_city(str(hamlet)).fitted())))
     ahead = read(look / "policy.json")
 

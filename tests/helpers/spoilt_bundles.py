@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evenline.policies.bundle import HASHES, POLICY, TENSORS
+from evenline.policies.bundle import HASHES, TENSORS
+from evenline.policies.names import POLICY
 from evenline.support.files import sha256, to_json
 
 

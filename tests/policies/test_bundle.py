@@ -14,13 +14,11 @@ import safetensors.numpy
 from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES
 from evenline.city.embedded import embedded_city
+from evenline.control.state import contract_of
 from evenline.control.world import run_episode
 from evenline.policies.bundle import (
-    BUILT_IN,
     HASHES,
-    POLICY,
     TENSORS,
-    contract_record,
     export_bundle,
     load_bundle,
     open_policy,
@@ -29,6 +27,7 @@ from evenline.policies.bundle import (
     rule_spec,
     save_bundle,
 )
+from evenline.policies.names import BUILT_IN, POLICY
 from evenline.rules.policy import BEHAVIOURS, RulePolicy
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
@@ -216,7 +215,7 @@ def test_other_features_are_refused(tmp_path: Path) -> None:
 
 def test_a_rule_that_needs_a_timetable_is_refused_without(tmp_path: Path) -> None:
     spec = rule_spec("schedule", {"slack_s": 2.0}, "raw", town(), {})
-    stops = sum(contract_record(town()).stops)
+    stops = sum(contract_of(town()).stops)
     with pytest.raises(InputError, match=f"timetable_s, with {stops} numbers"):
         save_bundle(tmp_path / "a", spec, {})
     with pytest.raises(InputError, match="finite float64"):

@@ -16,20 +16,19 @@ from evenline.city.model import City
 from evenline.city.tables import open_city
 from evenline.control import event
 from evenline.control.event import Batch
+from evenline.control.state import contract_of
 from evenline.control.world import run_episode
 from evenline.policies.actor import ActorPolicy, random_tensors
 from evenline.policies.actor_formula import address_of_formula, numbers_of
 from evenline.policies.bundle import (
     actor_spec,
-    base_policy,
-    base_rule,
     chosen_base,
-    contract_record,
     export_bundle,
     open_policy,
     read_policy,
     save_bundle,
 )
+from evenline.policies.kinds import base_policy, base_rule
 from evenline.policies.lookahead import (
     ALIGHTING,
     RATE,
@@ -379,7 +378,7 @@ def test_spoilt_tables_are_refused(tmp_path: Path) -> None:
         "alighting_share: must be numbers": tables | {ALIGHTING: tables[ALIGHTING] + 1.0},
         "rate_per_s: must be numbers": tables | {RATE: np.full_like(tables[RATE], np.nan)},
     }
-    spec = changed(read_policy("lookahead").spec, contract=contract_record(TOWN), provenance={})
+    spec = changed(read_policy("lookahead").spec, contract=contract_of(TOWN), provenance={})
     for why, tensors in spoilt.items():
         with pytest.raises(InputError, match=why):
             save_bundle(tmp_path / "bad", spec, tensors)
@@ -439,7 +438,7 @@ def test_a_tuned_rule_can_be_the_base_and_keeps_its_constants(tmp_path: Path) ->
     ],
 )
 def test_a_bundle_with_an_unknown_base_is_refused(tmp_path: Path, base: str, why: str) -> None:
-    spec = changed(read_policy("lookahead").spec, contract=contract_record(TOWN), provenance={})
+    spec = changed(read_policy("lookahead").spec, contract=contract_of(TOWN), provenance={})
     with pytest.raises(InputError, match=why):
         save_bundle(
             tmp_path / "bad", changed(spec, base=base), dict(forecast_tables(TOWN, CALIBRATION))

@@ -11,7 +11,7 @@ from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.embedded import embedded_city
 from evenline.control.event import RAW_FEATURES
 from evenline.control.world import run_episode
-from evenline.policies.bundle import BUILT_IN
+from evenline.policies.names import BUILT_IN
 from evenline.rules.policy import RulePolicy, holds_at
 from evenline.rules.table import RULES
 from evenline.runs.days import run_days

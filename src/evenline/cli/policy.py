@@ -30,7 +30,7 @@ from evenline.support.errors import InputError
 from evenline.support.terminal import stderr
 
 if TYPE_CHECKING:
-    from evenline.policies.bundle import Bundle
+    from evenline.policies.kinds import Bundle
     from evenline.worlds.open import OpenCity
 
 app = typer.Typer(no_args_is_help=True, help="Export, show and check policies.")
@@ -73,7 +73,7 @@ def export(
     if onnx is not None:  # refused before anything is written
         from evenline.policies.onnx_graph import refuse_other_file
 
-        if not source.endswith(".safetensors") and read_policy(source).spec.kind != "actor":
+        if not source.endswith(".safetensors") and not read_policy(source).kind.trained:
             raise InputError(f"{source} is not an actor; only actors can be exported to ONNX")
         refuse_other_file(onnx, force)
     folder = out or Path("results") / "policies" / f"{Path(city).name}-{Path(source).stem}"
@@ -103,7 +103,8 @@ def export(
 
 def _refuse_another(folder: Path, made: Callable[[Path, bool], "Bundle"]) -> None:
     """Refuse to replace a bundle that somebody changed, or that is of another policy."""
-    from evenline.policies.bundle import POLICY, policy_digest, refuse_changed_bundle
+    from evenline.policies.bundle import policy_digest, refuse_changed_bundle
+    from evenline.policies.names import POLICY
     from evenline.support.files import ScratchFolder
 
     refuse_changed_bundle(folder)

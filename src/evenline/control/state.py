@@ -7,52 +7,26 @@ services.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from evenline.city.model import City
+from evenline.city.ranges import DAYS_S, MOST_CAPACITY
+from evenline.control import event
 from evenline.control.action import NO_HOLD
-from evenline.control.event import (
-    BASE_DWELL,
-    BUS_AHEAD,
-    BUS_BEHIND,
-    CAPACITY,
-    HEADWAY_AHEAD,
-    HEADWAY_BEHIND,
-    ON_BOARD,
-    RATE,
-    SERVICE,
-    STOP,
-    SYSTEM_ON_BOARD,
-    SYSTEM_WAITING,
-    TARGET_AHEAD,
-    TARGET_BEHIND,
-    TIME,
-    WAITING,
-    Array,
-    Batch,
-)
+from evenline.control.event import Array, Batch
 from evenline.support.compiled import compiled, inlined, shared
+from evenline.support.records import Line, Record, Whole, Word
 
 MAX_SLOTS = 16
 PREFIX = 5
-LOCAL = (
-    SERVICE,
-    STOP,
-    HEADWAY_AHEAD,
-    HEADWAY_BEHIND,
-    TARGET_AHEAD,
-    TARGET_BEHIND,
-    WAITING,
-    ON_BOARD,
-    RATE,
-    BASE_DWELL,
-    BUS_AHEAD,
-    BUS_BEHIND,
-    CAPACITY,
+LOCAL = tuple(  # the raw features of a slot: all but those that a batch shares
+    feature
+    for feature in range(len(event.RAW_FEATURES))
+    if feature not in (event.TIME, event.SYSTEM_WAITING, event.SYSTEM_ON_BOARD)
 )
 RAW_SLOT = 1 + len(LOCAL) + 1
 SLOT = 1 + 12 + 1
@@ -71,56 +45,59 @@ RATE_CAP = 10.0
 DWELL_CAP = 10.0
 
 
-@dataclass(frozen=True)
-class Contract:
-    """The facts that a policy and a city must share: services, their lengths, the day."""
+class Contract(Record):
+    """The facts that a policy and a city must share; a bundle keeps them."""
 
-    services: tuple[str, ...]
-    stops: tuple[int, ...]
-    horizon_s: int
-    capacity: int
+    services: tuple[Line, ...]
+    stops: tuple[Whole, ...]
+    horizon_s: Annotated[int, Meta(ge=0, le=DAYS_S)]
+    capacity: Annotated[int, Meta(ge=0, le=MOST_CAPACITY)]
+    features: tuple[Word, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.services) != len(self.stops):
+            raise ValueError("each service needs its number of stops")
 
     @property
     def scale(self) -> Array:
         """(horizon, unit of the system-wide counts, last stop of each service)."""
-        return np.array(
-            [
-                float(self.horizon_s),
-                float(max(1, self.capacity) * len(self.services)),
-                *(max(1, count - 1) for count in self.stops),
-            ]
-        )
+        people = float(max(1, self.capacity) * len(self.services))
+        last_stops = (max(1, count - 1) for count in self.stops)
+        return np.array([float(self.horizon_s), people, *last_stops])
 
 
 def contract_of(city: City) -> Contract:
     """The contract of a city."""
     return Contract(
-        tuple(service.id for service in city.services),
-        tuple(len(service.stops) for service in city.services),
-        city.horizon_s,
-        city.vehicle.capacity,
+        services=tuple(service.id for service in city.services),
+        stops=tuple(len(service.stops) for service in city.services),
+        horizon_s=city.horizon_s,
+        capacity=city.vehicle.capacity,
+        features=event.RAW_FEATURES,
     )
 
 
-def pack(batch: Batch, token: int, taken: npt.ArrayLike) -> Array:
+def pack(batch: Batch, decision: int, taken: npt.ArrayLike) -> Array:
     """The 245-wide state of one decision: the whole batch, and the actions taken before it."""
     out, actions = np.zeros(PACKED_WIDTH), np.asarray(taken, np.float64)
-    if not 0 <= token < len(batch.raw) <= MAX_SLOTS or len(actions) < token:
-        raise ValueError(f"decision {token} of {len(batch.raw)} with {len(actions)} actions taken")
-    write_packed(out, batch.raw, token, actions)
+    if not 0 <= decision < len(batch.raw) <= MAX_SLOTS or len(actions) < decision:
+        raise ValueError(
+            f"decision {decision} of {len(batch.raw)} with {len(actions)} actions taken"
+        )
+    write_packed(out, batch.raw, decision, actions)
     return out
 
 
 @compiled
-def write_packed(out: Array, raw: Array, token: int, taken: Array) -> None:
+def write_packed(out: Array, raw: Array, decision: int, taken: Array) -> None:
     """Write a packed state into `out`. Slots not yet decided keep the no-hold sentinel."""
     count = raw.shape[0]
     out[:] = 0.0
-    out[0], out[1], out[2] = raw[0, TIME], count, token
-    out[3], out[4] = raw[0, SYSTEM_WAITING], raw[0, SYSTEM_ON_BOARD]
+    out[0], out[1], out[2] = raw[0, event.TIME], count, decision
+    out[3], out[4] = raw[0, event.SYSTEM_WAITING], raw[0, event.SYSTEM_ON_BOARD]
     for slot in range(MAX_SLOTS):
         base = PREFIX + slot * RAW_SLOT
-        out[base + RAW_SLOT - 1] = taken[slot] if slot < token else NO_HOLD
+        out[base + RAW_SLOT - 1] = taken[slot] if slot < decision else NO_HOLD
         if slot < count:
             out[base] = 1.0
             for k, feature in enumerate(LOCAL):
@@ -171,13 +148,13 @@ def _normalise(out: npt.NDArray[np.float32], packed: Array, scale: Array) -> Non
 
 @shared
 def prefix_features(
-    time_s: Any, count: Any, token: Any, waiting: Any, on_board: Any, scale: Any
+    time_s: Any, count: Any, decision: Any, waiting: Any, on_board: Any, scale: Any
 ) -> tuple[Any, ...]:
     """The five values that a batch shares, without units; for scalars or arrays."""
     return (
         time_s / scale[0],
         count / MAX_SLOTS,
-        token / MAX_SLOTS,
+        decision / MAX_SLOTS,
         waiting / scale[1],
         on_board / scale[1],
     )
@@ -221,14 +198,14 @@ def write_prefix(
     out: npt.NDArray[np.float32],
     time_s: float,
     count: float,
-    token: float,
+    decision: float,
     waiting: float,
     on_board: float,
     scale: Array,
 ) -> None:
     """Write the five values that a batch shares."""
     out[0], out[1], out[2], out[3], out[4] = prefix_features(
-        time_s, count, token, waiting, on_board, scale
+        time_s, count, decision, waiting, on_board, scale
     )
 
 

@@ -17,7 +17,8 @@ from evenline.control.event import Array
 from evenline.control.visits import Visit
 from evenline.control.world import Policy
 from evenline.policies.actor import ActorPolicy
-from evenline.policies.bundle import base_policy, chosen_base, open_policy
+from evenline.policies.bundle import chosen_base, open_policy
+from evenline.policies.kinds import base_policy
 from evenline.policies.lookahead import (
     ALIGHTING,
     LOOKAHEAD,

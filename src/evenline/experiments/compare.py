@@ -28,7 +28,8 @@ from evenline.experiments.clairvoyant import gains_s
 from evenline.figures.document import insert
 from evenline.figures.measure import regularity, unended_said, unended_trips
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import BUILT_IN, open_policy, policy_digest, read_policy
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
+from evenline.policies.names import BUILT_IN
 from evenline.runs.day import evaluator, library_versions
 from evenline.runs.executors import WHOLE, Executor, Shard, processes
 from evenline.runs.job import Job
@@ -329,7 +330,7 @@ def _days(
         job: out / "days" / f"{_key(*setting, *sumo, digests[job.policy], job.cell.name)}.json"
         for job in jobs
     }
-    slow = {s for s in digests if world != "fast" or read_policy(s).spec.kind == "lookahead"}
+    slow = {s for s in digests if world != "fast" or read_policy(s).kind.forecasts}
     found = {
         job: read_record(path, dict[Word, Number]) for job, path in kept.items() if path.exists()
     }

@@ -22,16 +22,14 @@ from evenline.city.tables import digest
 from evenline.control.outcome import Outcome
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import (
-    TIMETABLE,
-    Bundle,
-    parse_source,
     policy_digest,
     read_policy,
     refuse_changed_bundle,
     rule_spec,
     save_bundle,
-    timetable_of,
 )
+from evenline.policies.kinds import TIMETABLE, Bundle, timetable_of
+from evenline.policies.names import parse_source
 from evenline.rules.chain import chain_code
 from evenline.rules.table import RULES, Rule
 from evenline.runs.day import evaluator, library_versions

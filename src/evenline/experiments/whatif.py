@@ -192,7 +192,8 @@ def running(slow: bool, workers: int | None) -> Iterator[Run]:
 
 def is_slow(policy: str, world: str) -> bool:
     """Whether a day takes seconds: in SUMO, or if the policy is no rule."""
-    return world == "sumo" or read_policy(policy).spec.kind in ("actor", "lookahead")
+    kind = read_policy(policy).kind
+    return world == "sumo" or kind.trained or kind.forecasts
 
 
 @dataclass(frozen=True)

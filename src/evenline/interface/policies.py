@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenline.interface.shown import columns, html_table
-from evenline.policies.bundle import BUILT_IN
+from evenline.policies.names import BUILT_IN
 from evenline.rules.own import Function, rule_of
 from evenline.rules.table import Rule
 from evenline.support.errors import InputError

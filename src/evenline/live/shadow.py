@@ -41,7 +41,8 @@ from evenline.live.feed import FeedError, Snapshot
 from evenline.live.log import Log
 from evenline.live.record import Polled
 from evenline.live.situation import Place, Question, Situation
-from evenline.policies.bundle import Bundle, open_policy, policy_digest, read_policy
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
+from evenline.policies.kinds import Bundle
 from evenline.support.errors import InputError, choice
 from evenline.worlds.open import OpenCity
 

@@ -126,7 +126,7 @@ def forecast_of(
 ) -> Forecast:
     """The tables of a bundle, the timetable and the base in the form of the computation."""
     rate = np.ascontiguousarray(tables[RATE])
-    vehicle = [city.vehicle_of(trip) for trip in range(len(city.trips))]
+    buses = [city.vehicle_of(trip) for trip in range(len(city.trips))]
     starts_s = np.array([trip.departure_s for trip in city.trips], float) + tables[DELAY][0]
     next_s = np.full(len(starts_s), np.inf)
     for trips in city.trips_of:
@@ -136,9 +136,9 @@ def forecast_of(
     zeros = np.zeros((len(rate), 1))
     return Forecast(
         horizon_s=float(city.horizon_s),
-        capacity=np.array([float(each.capacity) for each in vehicle]),
-        min_dwell_s=np.array([float(each.base_dwell_s(0)) for each in vehicle]),
-        exchange_s=np.array([each.exchange_ms / 1000 for each in vehicle]),
+        capacity=np.array([float(bus.capacity) for bus in buses]),
+        min_dwell_s=np.array([float(bus.base_dwell_s(0)) for bus in buses]),
+        exchange_s=np.array([bus.exchange_ms / 1000 for bus in buses]),
         bin_s=float(bin_s),
         first_place=service_stop_offsets(city),
         first_trip=np.cumsum([0, *map(len, city.trips_of)]).astype(np.int32),

@@ -18,8 +18,9 @@ from evenline.city.overview import called
 from evenline.control import event
 from evenline.control.world import run_episode
 from evenline.figures.measure import column, headway_ratios
-from evenline.policies.bundle import open_policy, parse_source
+from evenline.policies.bundle import open_policy
 from evenline.policies.lookahead import Lookahead
+from evenline.policies.names import parse_source
 from evenline.rules.chain import ELEMENTS
 from evenline.rules.explain import HOUR_S, Witness, changes
 from evenline.support.own import is_own

@@ -26,7 +26,8 @@ from evenline.control.outcome import Outcome
 from evenline.control.visits import visit_table
 from evenline.control.world import Policy, World, run_episode
 from evenline.policies.actor import ActorPolicy
-from evenline.policies.bundle import Bundle, open_policy, policy_digest, read_policy
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
+from evenline.policies.kinds import Bundle
 from evenline.replay.episode import record_episode, write_episode
 from evenline.rules.chain import apply_chain
 from evenline.rules.explain import Witness, activations
@@ -67,8 +68,8 @@ def described_policy(source: str | Bundle) -> Described:
     """A policy's digest and the hash of each file behind it."""
     bundle = read_policy(source) if isinstance(source, str) else source
     files: dict[str, str] = {}
-    if bundle.own is not None:
-        files = {bundle.own.file.name: bundle.own.sha256}
+    if bundle.code is not None:
+        files = {bundle.code.file.name: bundle.code.sha256}
     elif isinstance(source, str) and Path(source).is_dir():
         files = folder_files(Path(source))
     return Described(digest=policy_digest(bundle), files=files)
@@ -103,7 +104,7 @@ def open_job(job: Job) -> Opened:
     opened, bundle = city.opened, read_policy(job.policy)
     policy = open_policy(bundle, opened.city, opened.calibration)
     world = open_world(job.world, opened, keep_visits=job.visits is not None)
-    used = job.world != "sumo" or needs_calibration(bundle)
+    used = job.world != "sumo" or bundle.needs_calibration
     return Opened(
         opened,
         city.digest,
@@ -136,12 +137,6 @@ def _opened_city(source: str, calibration: str | None, _written: tuple[int, ...]
     fitted = opened.calibration
     own = None if fitted is None else calibration_digest(fitted)
     return _City(opened, digest(opened.city), own)
-
-
-def needs_calibration(bundle: Bundle) -> bool:
-    """Whether a policy uses the fast world: it looks ahead, or holds to the usual times."""
-    timed = bundle.row is not None and bundle.row.timed and not bundle.tensors
-    return timed or (bundle.spec.kind == "lookahead" and not bundle.tensors)
 
 
 def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -> Answer:

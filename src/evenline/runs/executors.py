@@ -26,7 +26,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from evenline.policies.bundle import Bundle, read_policy
+from evenline.policies.bundle import read_policy
+from evenline.policies.kinds import Bundle
 from evenline.runs.day import open_job, run_job
 from evenline.runs.job import USUAL, Ended, Failure, Job, Limits, Reading, from_line, to_line
 from evenline.runs.staging import located, stage
@@ -283,14 +284,14 @@ def _is_quick(policy: Bundle) -> bool:
 
     The user's own compiled code runs in a worker, which may crash.
     """
-    return policy.row is not None and policy.row.compiled and policy.own is None
+    return policy.row is not None and policy.row.compiled and policy.code is None
 
 
 def _split(group: Task, folder: Path) -> list[Task]:
     """A group as tasks: an actor's days in the fast world run as fleets, others alone."""
     first = located(group[0], folder)
     files = first.tokens is not None or first.visits is not None
-    if first.world == "fast" and not files and read_policy(first.policy).spec.kind == "actor":
+    if first.world == "fast" and not files and read_policy(first.policy).kind.trained:
         return [group[i : i + FLEET] for i in range(0, len(group), FLEET)]
     return [(job,) for job in group]
 

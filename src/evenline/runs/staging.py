@@ -15,7 +15,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from evenline.city.embedded import PLANS
-from evenline.policies.bundle import parse_source, policy_digest, read_policy
+from evenline.policies.bundle import policy_digest, read_policy
+from evenline.policies.names import parse_source
 from evenline.runs.job import Job
 from evenline.support.errors import InputError
 from evenline.support.files import sha256

@@ -23,7 +23,8 @@ from evenline.learn.schedule import (
     named_learners,
     scaled,
 )
-from evenline.policies.bundle import BUILT_IN, open_policy, parse_source, policy_digest, read_policy
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
+from evenline.policies.names import BUILT_IN, parse_source
 from evenline.rules.chain import chain_code
 from evenline.runs.job import Limits
 from evenline.support.errors import InputError
@@ -262,7 +263,7 @@ def _check_method(plan: StudyPlan, city: City, method: str | Method) -> None:
         _check_learner(plan.learner(method))
         return
     bundle = read_policy(plan.policy(method))
-    if bundle.spec.kind == "actor" or bundle.tensors:  # refuses another city
+    if bundle.tensors:  # refuses another city
         open_policy(bundle, city)
 
 

@@ -179,7 +179,7 @@ def _policies(study: Study) -> str:
                 target = Path(f"{folder}-{seed}")
                 export_bundle(target, actor, opened.city, method.chain, made_by | origin)
                 bundles += 1
-        elif read_policy(source := study.plan.policy(method)).own is None:
+        elif read_policy(source := study.plan.policy(method)).code is None:
             origin = {"source": method}
             export_bundle(folder, source, opened.city, None, made_by | origin, opened.calibration)
             bundles += 1  # of a file of the user's the trial takes a copy

@@ -16,13 +16,8 @@ from pathlib import Path
 import evenline
 from evenline.city.demand import Cell
 from evenline.city.tables import city_notes, digest, save_city
-from evenline.policies.bundle import (
-    Spec,
-    follows_actor,
-    open_policy,
-    policy_digest,
-    read_policy,
-)
+from evenline.policies.bundle import open_policy, policy_digest, read_policy
+from evenline.policies.kinds import KINDS, Spec, follows_actor
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job
 from evenline.runs.staging import stage_own, stage_policy
@@ -303,11 +298,12 @@ def is_stable(spec: Spec) -> bool:
 
     The training of a look-ahead is that of the actor that its forecast follows, if it does.
     """
-    provenance = spec.provenance if isinstance(spec.provenance, dict) else {}
-    if spec.kind == "lookahead" and follows_actor(spec):
-        provenance = provenance.get("base", {})
-        return isinstance(provenance, dict) and provenance.get("stable") is True
-    return spec.kind != "actor" or provenance.get("stable") is True
+    record = spec.provenance if isinstance(spec.provenance, dict) else {}
+    if follows_actor(spec):
+        record = record.get("base", {})
+    elif not KINDS[spec.kind].trained:
+        return True
+    return isinstance(record, dict) and record.get("stable") is True
 
 
 def analyser_files() -> dict[str, str]:
