@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from evenline.city.geometry import Origin
 from evenline.city.model import City, road_ways
 from evenline.importing.calendars import WEEKDAYS
-from evenline.importing.shapes import EARTH_M
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "feed"
 LAT, LON = 46.5, 7.2
@@ -47,9 +47,8 @@ def written(head: str, rows: Iterable[Sequence[object]]) -> str:
 
 def degrees(x_m: float, y_m: float) -> tuple[str, str]:
     """Latitude and longitude of a place in metres."""
-    per_degree = math.radians(1.0) * EARTH_M
-    east = per_degree * math.cos(math.radians(LAT))
-    return f"{LAT + y_m / per_degree:.7f}", f"{LON + x_m / east:.7f}"
+    lat, lon = Origin(LAT, LON).degrees(x_m, y_m)
+    return f"{lat:.7f}", f"{lon:.7f}"
 
 
 def time_of(second: float) -> str:

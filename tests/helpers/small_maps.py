@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from evenline.city.geometry import Origin
 from evenline.importing.lines import Line
 from evenline.importing.matching import Streets
-from evenline.importing.shapes import Origin, along_shape
+from evenline.importing.shapes import along_shape
 from evenline.importing.timetable import Place
 from feeds import small_feed
 
@@ -110,7 +111,7 @@ def line_along(
 
 
 def degrees(spot: Sequence[float]) -> tuple[float, float]:
-    return ORIGIN.degrees(np.array(spot, float))
+    return ORIGIN.degrees(*spot)
 
 
 Ways = Mapping[int, tuple[Sequence[tuple[float, float]], Mapping[str, str]]]

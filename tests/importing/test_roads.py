@@ -157,7 +157,7 @@ def test_a_gap_is_named_by_its_stops_and_place() -> None:
     assert "L.0 from 'Stop b' to 'Stop c'" in said
     assert "--bridge" in said
     lat, lon = map(float, re.findall(r"-\d+\.\d+", said))
-    ((x_m, y_m),) = ORIGIN.metres([(lat, lon)])
+    ((x_m, y_m),) = ORIGIN.points([(lat, lon)])
     assert y_m == pytest.approx(BLOCK_M, abs=1.0)
     assert 2.0 * BLOCK_M < x_m < 2.0 * BLOCK_M + 65.0  # the street ends at 2 blocks
 

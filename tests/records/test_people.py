@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from evenline.importing.people import whole
 from evenline.records.patterns import aligned, common_places, places_of
-from evenline.records.people import balanced, ride_tables, spread_of, whole
+from evenline.records.people import balanced, ride_tables, spread_of
 
 counts = arrays(float, (3, 6), elements=st.integers(0, 30).map(float))
 

@@ -25,6 +25,8 @@ DEPARTURE_SHIFT_S = 120
 RATE_BIN_S = 1800
 ABSENT_S = 2**30  # in place of a shift: the passenger does not travel in this cell
 AS_IMPORTED = 0  # the demand seed of a scenario's own people at their own times
+
+CarriedLeg = tuple[int, int, tuple[int, ...]]  # from stop, to stop, the services that may carry it
 Level = Annotated[float, Meta(ge=0.0, le=1_000.0)]  # of demand
 
 
@@ -292,17 +294,29 @@ def gathered(
 ) -> Journeys:
     """People, as (departure_s, min_demand, legs), in order and with the services of each leg."""
     rows = sorted(people, key=lambda person: person[:2])
-    flat = [leg for _, _, legs in rows for leg in legs]
-    carriers_of = {leg: carrying(services, *leg) for leg in set(flat)}
-    sets = sorted(set(carriers_of.values()))
+    pairs = {pair for _, _, legs in rows for pair in legs}
+    leg_of: dict[tuple[int, int], CarriedLeg] = {p: (*p, carrying(services, *p)) for p in pairs}
+    return journeys_from(
+        [row[0] for row in rows],
+        [row[1] for row in rows],
+        [[leg_of[pair] for pair in row[2]] for row in rows],
+    )
+
+
+def journeys_from(
+    departure_s: npt.ArrayLike, min_demand: npt.ArrayLike, legs: Sequence[Sequence[CarriedLeg]]
+) -> Journeys:
+    """The columns of journeys from the legs of each person, in order."""
+    flat = [leg for person in legs for leg in person]
+    sets = sorted({carriers for _, _, carriers in flat})
     number = {carriers: i for i, carriers in enumerate(sets)}
     return Journeys(
-        departure_s=np.array([row[0] for row in rows], np.int32),
-        min_demand=np.array([row[1] for row in rows], np.float64),
-        leg_start=np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])]).astype(np.int32),
+        departure_s=np.array(departure_s, np.int32),
+        min_demand=np.array(min_demand, np.float64),
+        leg_start=np.cumsum([0, *map(len, legs)], dtype=np.int32),
         leg_board=np.array([leg[0] for leg in flat], np.int32),
         leg_alight=np.array([leg[1] for leg in flat], np.int32),
-        leg_carriers=np.array([number[carriers_of[leg]] for leg in flat], np.int32),
+        leg_carriers=np.array([number[leg[2]] for leg in flat], np.int32),
         carriers=tuple(sets),
     )
 

@@ -14,13 +14,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from evenline.city.operations import (
-    USUAL_OPERATIONS,
-    Operations,
-)
+from evenline.city.geometry import Floats as Floats
+from evenline.city.geometry import Origin as Origin
+from evenline.city.operations import USUAL_OPERATIONS, Operations
 
 Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -178,14 +176,6 @@ class Traffic:
     routes: tuple[tuple[str, ...], ...] = ()
     weights: tuple[float, ...] = ()
     cars_per_hour: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The place on earth that coordinates are measured from."""
-
-    lat: float
-    lon: float
 
 
 @dataclass(frozen=True)

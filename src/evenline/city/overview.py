@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from evenline.city.clock import clock_text
+from evenline.city.geometry import apart_m
 from evenline.city.model import City, Floats, Stop, road_ways, visit_offsets
 from evenline.city.schedule import scheduled_s
 
@@ -214,17 +215,9 @@ def without_headway(city: City) -> list[str]:
 def _far(city: City) -> Iterable[str]:
     ways = road_ways(city)
     for stop in city.stops:
-        away_m = _away(np.array(ways[stop.road]), np.array([stop.x_m, stop.y_m]))
+        away_m = float(apart_m(np.array([[stop.x_m, stop.y_m]]), np.array(ways[stop.road]))[0])
         if away_m > FAR_M:
             yield f"stop {called(stop)}: {away_m:,.0f} m from its road {stop.road}"
-
-
-def _away(way: Floats, spot: Floats) -> float:
-    """The distance of a place from a polyline."""
-    starts, steps = way[:-1], np.diff(way, axis=0)
-    share = np.sum((spot - starts) * steps, axis=1) / np.maximum(np.sum(steps**2, axis=1), 1e-9)
-    nearest = starts + np.clip(share, 0.0, 1.0)[:, None] * steps
-    return float(np.hypot(*(spot - nearest).T).min())
 
 
 def _late(city: City) -> Iterable[str]:

@@ -16,6 +16,7 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from msgspec import Meta, field, structs
 
+from evenline.city.demand import CarriedLeg, journeys_from
 from evenline.city.details import operations_of, optional_tables, with_details
 from evenline.city.embedded import PLANS, embedded_city
 from evenline.city.model import (
@@ -510,7 +511,7 @@ def _journeys(
     rows: dict[str, list[Row]], stops: dict[str, int], services: dict[str, int]
 ) -> Journeys:
     people = rows["passengers.csv"]
-    legs: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in people]
+    legs: list[list[CarriedLeg]] = [[] for _ in people]
     for number, person in enumerate(numbers(people, "passenger_id", int)):
         if person != number:
             raise InputError(f"{people[number].where}: passenger_id must be {number}")
@@ -529,15 +530,6 @@ def _journeys(
                 _carriers(row, services),
             )
         legs[person].append(known[key])
-    flat = [leg for row in legs for leg in row]
-    sets = sorted({leg[2] for leg in flat})
-    number_of = {carriers: i for i, carriers in enumerate(sets)}
-    return Journeys(
-        departure_s=np.array(numbers(people, "departure_s", int), np.int32),
-        min_demand=np.array(numbers(people, "min_demand", float), np.float64),
-        leg_start=np.concatenate([[0], np.cumsum([len(row) for row in legs])]).astype(np.int32),
-        leg_board=np.array([leg[0] for leg in flat], np.int32),
-        leg_alight=np.array([leg[1] for leg in flat], np.int32),
-        leg_carriers=np.array([number_of[leg[2]] for leg in flat], np.int32),
-        carriers=tuple(sets),
+    return journeys_from(
+        numbers(people, "departure_s", int), numbers(people, "min_demand", float), legs
     )

@@ -12,9 +12,10 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from evenline.city.geometry import Floats, along_m
 from evenline.city.model import Node, Road, Service, Stop
 from evenline.importing.ids import clean_ids, free_id, said
-from evenline.importing.lines import Floats, Layout, Line
+from evenline.importing.lines import Layout, Line
 from evenline.importing.timetable import Place
 from evenline.support.errors import InputError
 
@@ -86,17 +87,11 @@ def _pieces(line: Line) -> list[Points]:
     """The polyline from each stop to the next."""
     if not line.shaped:
         return [[(x, y), (x2, y2)] for (x, y), (x2, y2) in pairwise(line.spots.tolist())]
-    along = _along(line.shape)
+    along = along_m(line.shape)
     return [
         _between(line.shape, along, start_m, end_m)
         for start_m, end_m in pairwise(line.distance_m.tolist())
     ]
-
-
-def _along(shape: Floats) -> Floats:
-    """The distance of each point of a polyline from its start."""
-    steps = np.diff(shape, axis=0)
-    return np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
 
 
 def _between(shape: Floats, along: Floats, start_m: float, end_m: float) -> Points:
@@ -110,7 +105,7 @@ def _between(shape: Floats, along: Floats, start_m: float, end_m: float) -> Poin
 def _part(piece: Points, start: float, end: float) -> Points:
     """The part of a polyline between two shares of its length."""
     shape = np.array(piece, np.float64)
-    along = _along(shape)
+    along = along_m(shape)
     return _between(shape, along, start * float(along[-1]), end * float(along[-1]))
 
 

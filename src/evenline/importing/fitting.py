@@ -20,17 +20,26 @@ FARTHER, MISSED = 1e2, 1e6
 Indices = npt.NDArray[np.intp]
 
 
-def fitted(prior: Floats, row: Indices, column: Indices, rows: Floats, columns: Floats) -> Floats:
+def fitted(
+    prior: Floats,
+    row: Indices,
+    column: Indices,
+    rows: Floats,
+    columns: Floats,
+    rounds: int = ROUNDS,
+    close: float = CLOSE,
+) -> Floats:
     """Scale the cells of a sparse table to its sums by row and by column, in turn.
 
-    Sums by row are met at the end, those by column as far as they can be.
+    Sums by row are met at the end, those by column as far as they can be in so many rounds, or
+    until they are close.
     """
     cells = prior.astype(np.float64)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for line, sums in ((column, columns), (row, rows)):
             own = np.bincount(line, cells, len(sums)).astype(np.float64)
             cells = cells * np.divide(sums, own, out=np.zeros(len(sums)), where=own > 0)[line]
-        if np.abs(np.bincount(column, cells, len(columns)) - columns).max(initial=0.0) < CLOSE:
+        if np.abs(np.bincount(column, cells, len(columns)) - columns).max(initial=0.0) < close:
             break
     return cells
 

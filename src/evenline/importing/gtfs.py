@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from evenline.city.geometry import Floats, Origin, along_m
 from evenline.city.model import City, Clock, Ints, Trip, no_journeys
-from evenline.city.model import Origin as Place
 from evenline.city.operations import LONGEST_HOLD_S, ControlPoint, Operations
 from evenline.importing.corridor import corridor
 from evenline.importing.feed import Feed, open_feed
@@ -21,14 +21,7 @@ from evenline.importing.fleet import buses
 from evenline.importing.ids import clean_ids, said
 from evenline.importing.imported import Imported
 from evenline.importing.lines import Layout, Line
-from evenline.importing.shapes import (
-    Floats,
-    Origin,
-    along_shape,
-    middle,
-    read_shapes,
-    straight,
-)
+from evenline.importing.shapes import along_shape, middle, read_shapes
 from evenline.importing.timetable import (
     FARTHEST_M,
     Pattern,
@@ -92,7 +85,7 @@ def read_gtfs(
         trips=trips,
         journeys=no_journeys(),
         due_s=due_s,
-        origin=Place(origin.lat, origin.lon),
+        origin=origin,
         clock=Clock(date, start_s, time_zone(feed)),
         notes=(*_notes(timetable), *([SHARED] if shared else []), *layout.notes, fleet),
         carried=layout.carried,
@@ -137,10 +130,10 @@ def feed_lines(
     lines, told = [], []
     for name, pattern in zip(names, timetable.patterns, strict=True):
         places = tuple(timetable.places[stop] for stop in pattern.stops)
-        spots = origin.metres((place.lat, place.lon) for place in places)
-        shape, distance_m, unfit = spots, straight(spots), ""
+        spots = origin.points((place.lat, place.lon) for place in places)
+        shape, distance_m, unfit = spots, along_m(spots), ""
         if pattern.shape in shapes:
-            points = origin.metres(shapes[pattern.shape])
+            points = origin.points(shapes[pattern.shape])
             along = along_shape(points, spots)
             unfit = _unfit(points, along.distance_m, along.aside_m)
             if not unfit:

@@ -6,13 +6,9 @@ a layout: the nodes, roads, stops and services of a city.
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from evenline.city.geometry import Floats
 from evenline.city.model import Carried, Node, Road, Service, Stop
 from evenline.importing.timetable import Place
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evenline.city.geometry import Origin
 from evenline.city.model import Carried
 from evenline.importing.lines import Layout, Line
 from evenline.importing.maps import network_of, with_links
@@ -19,7 +20,6 @@ from evenline.importing.sections import (
     sections_of,
     whole_way,
 )
-from evenline.importing.shapes import Origin
 from evenline.importing.streets import read_streets
 from evenline.support.errors import InputError
 

@@ -18,11 +18,10 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from evenline.city.geometry import EARTH_M, Floats, Origin
 from evenline.city.ranges import ID
-from evenline.importing.matching import Floats, Streets
+from evenline.importing.matching import Streets
 from evenline.importing.sections import Links
-from evenline.importing.shapes import Origin
-from evenline.importing.timetable import EARTH_M
 from evenline.support.errors import InputError
 from evenline.support.extras import extra
 from evenline.worlds.sumo.runtime import binary
@@ -65,7 +64,7 @@ def _said() -> str:
 
 def _converted(path: Path, origin: Origin, lines: Iterable[Floats], lefthand: bool) -> Network:
     """Streets from an extract, in metres from the origin."""
-    # The same projection as `Origin.metres`.
+    # The same projection as `Origin`.
     projection = (
         f"+proj=eqc +lat_ts={origin.lat:.9f} +lat_0={origin.lat:.9f} +lon_0={origin.lon:.9f} "
         f"+R={EARTH_M} +units=m +no_defs"
@@ -99,7 +98,7 @@ def _cut(path: Path, target: Path, origin: Origin, lines: Iterable[Floats]) -> N
             for thing in osmium.FileProcessor(str(path)).with_locations():
                 if thing.is_way() and "highway" in thing.tags:
                     spots = [(n.lat, n.lon) for n in thing.nodes if n.location.valid()]
-                    places = np.floor(origin.metres(spots) / CELL_M).astype(int).tolist()
+                    places = np.floor(origin.points(spots) / CELL_M).astype(int).tolist()
                     if any((x, y) in cells for x, y in places):
                         kept.add(thing.id)
                         writer.add(thing)
@@ -148,7 +147,7 @@ def _given(path: Path, origin: Origin) -> Network:
             net = parsed(content, str(path))
         spots = _on_earth(path, content, folder)
     points = np.array([node.getCoord()[:2] for node in net.getNodes()], float)
-    metres = origin.metres(spots[node.getID()] for node in net.getNodes())
+    metres = origin.points(spots[node.getID()] for node in net.getNodes())
     placed, unplaced = fitted(points, metres, degree=3), fitted(metres, points, degree=3)
     off_m = float(np.abs(placed(points) - metres).max())
     if off_m > FARTHEST_OFF_M:

@@ -5,7 +5,6 @@ likely if it is near and leads the same way; a step is likely if it is as long o
 along the line. The result is the likeliest connected way, in pieces where there is none.
 """
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
-from evenline.importing.shapes import straight
+from evenline.city.geometry import Floats, along_m, onto
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 STEP_M = 25.0  # between observations along a shape
@@ -141,7 +141,7 @@ def observations(
 ) -> list[Observation]:
     """Points along a shape, closely spaced, with its stops; without a shape only the stops."""
     steps = np.diff(shape, axis=0)
-    along = straight(shape)
+    along = along_m(shape)
     first, last = float(stop_at_m[0]), float(stop_at_m[-1])
     count = max(2, math.ceil((last - first) / STEP_M) + 1) if shaped else 0
     at_m = [(float(at), -1) for at in np.linspace(first, last, count)]
@@ -223,10 +223,8 @@ def _near(
 ) -> list[State]:
     """The nearest place on each edge that has one of these segments."""
     s = streets.segments
-    offset, step, length = point - s.start[own], s.step[own], s.length[own]
-    share = np.clip(np.einsum("ij,ij->i", offset, step) / length**2, 0.0, 1.0)
-    beside = offset - share[:, None] * step
-    distance = np.hypot(beside[:, 0], beside[:, 1])
+    step, length = s.step[own], s.length[own]
+    share, distance = onto(*step.T, *(point - s.start[own]).T)
     along = s.begin[own] + share * length * s.scale[own]
     cost = 0.5 * (distance / NOISE_M) ** 2
     unit = step / length[:, None]
@@ -247,48 +245,46 @@ def _near(
 
 
 class _Reach:
-    """Shortest ways from the end of an edge to the start of others, found once."""
+    """Shortest ways from the end of an edge to the start of others, found once.
+
+    In the graph, an edge is two nodes: its start, by its number, and behind all of those its end.
+    """
 
     def __init__(self, streets: Streets) -> None:
-        self.streets = streets
-        self._found: dict[int, tuple[float, dict[int, float], dict[int, int]]] = {}
+        self._edges = len(streets.ids)
+        pairs = [(e, *turn) for e, onward in enumerate(streets.onward) for turn in onward]
+        edge, after, turns = np.array(pairs, np.int64).reshape(-1, 3).T
+        turn_m = TURNAROUND_M * turns
+        metres = np.concatenate([streets.lengths[edge] + turn_m, turn_m])
+        ways = np.concatenate([edge, edge + self._edges]), np.tile(after, 2)
+        self._graph = csr_array((metres, ways), shape=(2 * self._edges, 2 * self._edges))
+        self._known: dict[int, tuple[float, dict[int, float], dict[int, int]]] = {}
 
     def distances(self, edge: int, limit_m: float) -> dict[int, float]:
         """Metres from the end of an edge to the start of each edge within a limit."""
-        if edge not in self._found or self._found[edge][0] < limit_m:
-            self._found[edge] = (limit_m, *self._search(edge, limit_m))
-        return self._found[edge][1]
+        if edge not in self._known or self._known[edge][0] < limit_m:
+            end = edge + self._edges
+            metres, before = dijkstra(
+                self._graph, indices=end, limit=limit_m, return_predecessors=True
+            )
+            near = np.flatnonzero(np.isfinite(metres[: self._edges]))
+            reached = near.tolist()
+            self._known[edge] = (
+                limit_m,
+                dict(zip(reached, metres[near].tolist(), strict=True)),
+                dict(zip(reached, before[near].tolist(), strict=True)),
+            )
+        return self._known[edge][1]
 
     def between(self, start: int, end: int) -> list[int]:
         """The edges between two, without them; the search has found a way."""
-        before = self._found[start][2]
+        before = self._known[start][2]
         way: list[int] = []
         at = before[end]
-        while at != -1:
+        while at < self._edges:
             way.append(at)
             at = before[at]
         return way[::-1]
-
-    def _search(self, edge: int, limit_m: float) -> tuple[dict[int, float], dict[int, int]]:
-        """Dijkstra's algorithm; the predecessor -1 is the edge itself."""
-        streets, lengths = self.streets, self.streets.lengths
-        distance: dict[int, float] = {}
-        before: dict[int, int] = {}
-        heap: list[tuple[float, int, int]] = [
-            (TURNAROUND_M * turn, after, -1) for after, turn in streets.onward[edge]
-        ]
-        heapq.heapify(heap)
-        while heap:
-            so_far, here, came = heapq.heappop(heap)
-            if here in distance:
-                continue
-            distance[here], before[here] = so_far, came
-            then = so_far + float(lengths[here])
-            if then <= limit_m:
-                for after, turn in streets.onward[here]:
-                    if after not in distance:
-                        heapq.heappush(heap, (then + TURNAROUND_M * turn, after, here))
-        return distance, before
 
 
 def _steps(

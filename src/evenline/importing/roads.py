@@ -12,12 +12,12 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from evenline.city.geometry import Floats, along_m, apart_m, points_at
 from evenline.city.model import Carried, Node, Road, Service, Stop
 from evenline.importing.ids import clean_ids, free_id, said
 from evenline.importing.lines import Fit, Layout, Line
-from evenline.importing.matching import Floats, Streets
+from evenline.importing.matching import Streets
 from evenline.importing.sections import Way
-from evenline.importing.shapes import straight
 from evenline.importing.timetable import Place
 from evenline.support.errors import InputError
 
@@ -104,7 +104,7 @@ def _check_connected(streets: Streets, line: Line, way: Sequence[int]) -> None:
 def _astray(streets: Streets, stop: Stop) -> str:
     """A complaint about a stop that is far from its street; empty if it is not."""
     line = streets.lines[streets.number[stop.road]]
-    far_m = float(_apart(np.array([[stop.x_m, stop.y_m]]), line)[0])
+    far_m = float(apart_m(np.array([[stop.x_m, stop.y_m]]), line)[0])
     if far_m <= FAR_M:
         return ""
     return f"stop {stop.id} ({stop.name}) is {far_m:,.0f} m from its street"
@@ -298,10 +298,10 @@ def _fit(
     """Compare a service with its shape between the first stop and the last, both ways."""
     drawn = np.concatenate([streets.lines[e] for e in way])
     # Its polyline crosses junctions, which edges do not.
-    longer = straight(drawn)[-1] / service.length_m
+    longer = along_m(drawn)[-1] / service.length_m
     own = _sampled(drawn, at_m[0] * longer, at_m[-1] * longer)
     shape = _sampled(line.shape, float(line.distance_m[0]), float(line.distance_m[-1]))
-    off_m = np.concatenate([_apart(own, shape), _apart(shape, own)])
+    off_m = np.concatenate([apart_m(own, shape), apart_m(shape, own)])
     return Fit(
         service.id,
         round(float(np.median(off_m)), 1),
@@ -313,16 +313,5 @@ def _fit(
 
 def _sampled(line: Floats, start_m: float, end_m: float) -> Floats:
     """Points at equal distances on a polyline, between two distances along it."""
-    along = straight(line)
-    at_m = np.linspace(start_m, end_m, max(int((end_m - start_m) / SAMPLE_M), 1) + 1)
-    return np.stack([np.interp(at_m, along, line[:, k]) for k in (0, 1)], axis=1)
-
-
-def _apart(points: Floats, line: Floats) -> Floats:
-    """The distance of each point to a polyline."""
-    start, step = line[:-1], np.diff(line, axis=0)
-    square = np.maximum((step**2).sum(axis=1), 1e-12)
-    offset = points[:, None, :] - start[None]
-    share = np.clip(np.einsum("ijk,jk->ij", offset, step) / square, 0.0, 1.0)
-    beside = offset - share[..., None] * step
-    return np.asarray(np.sqrt((beside**2).sum(axis=2)).min(axis=1))
+    pieces = max(int((end_m - start_m) / SAMPLE_M), 1)
+    return points_at(line, np.linspace(start_m, end_m, pieces + 1))

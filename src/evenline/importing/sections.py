@@ -9,16 +9,15 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from evenline.city.geometry import Floats, Origin, along_m, points_at
 from evenline.importing.lines import Line
 from evenline.importing.matching import (
-    Floats,
     Observation,
     Piece,
     Streets,
     match,
     observations,
 )
-from evenline.importing.shapes import Origin, straight
 
 END_M = 150.0  # that a map may lack at the end of a line without a gap
 SHORTEST_PIECE_M = 100.0  # of a line; shorter pieces between gaps are chance
@@ -44,12 +43,6 @@ class Way:
 
     edges: tuple[str, ...]
     stops: tuple[tuple[int, float], ...]
-
-
-def point_at(points: Floats, at_m: float) -> Floats:
-    """The point of a polyline at a distance from its start."""
-    along = straight(points)
-    return np.array([np.interp(at_m, along, points[:, k]) for k in (0, 1)])
 
 
 def sections_of(streets: Streets, line: Line) -> list[Way | Gap]:
@@ -111,7 +104,7 @@ def refusal(gaps: Sequence[Gap], origin: Origin) -> str:
         line, at_m = gap.line, gap.line.distance_m
         before = line.places[max(int(np.searchsorted(at_m, gap.from_m, side="right")) - 1, 0)]
         after = line.places[min(int(np.searchsorted(at_m, gap.to_m)), len(at_m) - 1)]
-        lat, lon = origin.degrees(point_at(line.shape, gap.from_m))
+        lat, lon = origin.degrees(*points_at(line.shape, gap.from_m).tolist())
         said.append(f"{line.id} from {before.name!r} to {after.name!r} after {lat:.5f}, {lon:.5f}")
     more = f" and {len(gaps) - NAMED_GAPS} more" if len(gaps) > NAMED_GAPS else ""
     return (
@@ -199,9 +192,9 @@ def _bridge(
 
 def _step(line: Line, stop: int) -> Floats:
     """Half of a stop's link: along the shape, short enough for the stops around it."""
-    along, at_m = straight(line.shape), line.distance_m[stop]
-    apart_m = float(np.abs(np.delete(line.distance_m, stop) - at_m).min())
-    around = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along[-1])
-    back, ahead = (point_at(line.shape, float(at)) for at in around)
-    length = max(float(np.hypot(*(ahead - back))), 1e-9)
-    return np.asarray((ahead - back) / length * max(min(STOP_LINK_M, 0.8 * apart_m) / 2, 1.0))
+    at_m = line.distance_m[stop]
+    near_m = float(np.abs(np.delete(line.distance_m, stop) - at_m).min())
+    around_m = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along_m(line.shape)[-1])
+    step = np.diff(points_at(line.shape, around_m), axis=0)[0]
+    length = max(float(np.hypot(*step)), 1e-9)
+    return np.asarray(step / length * max(min(STOP_LINK_M, 0.8 * near_m) / 2, 1.0))

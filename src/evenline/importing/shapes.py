@@ -4,42 +4,21 @@ Coordinates are metres east and north of an origin, good for a city. Stops are p
 in their order, so that a loop or a street used twice causes no confusion.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from evenline.city.geometry import Floats, Origin, along_m, onto
 from evenline.importing.calls import number_of
 from evenline.importing.feed import Feed
-from evenline.importing.timetable import EARTH_M, spot_of
+from evenline.importing.timetable import spot_of
 from evenline.support.errors import InputError
 
-Floats = npt.NDArray[np.float64]
 GAP_M = 1.0  # between two stops on one segment
 MOST_POINTS = 1_000_000  # that are kept
 ASTRAY_M = 200.0  # a stop that is farther from its shape is an error, and moves no other stop
-
-
-class Origin(NamedTuple):
-    """The place that local coordinates are measured from."""
-
-    lat: float
-    lon: float
-
-    def metres(self, spots: Iterable[tuple[float, float]]) -> Floats:
-        """Latitudes and longitudes as metres east and north."""
-        degrees = np.array(list(spots), np.float64).reshape(-1, 2) - (self.lat, self.lon)
-        per_degree = math.radians(1.0) * EARTH_M
-        east = degrees[:, 1] * per_degree * math.cos(math.radians(self.lat))
-        return np.stack([east, degrees[:, 0] * per_degree], axis=1)
-
-    def degrees(self, point: Floats) -> tuple[float, float]:
-        """A point in metres as latitude and longitude."""
-        per_degree = math.radians(1.0) * EARTH_M
-        east_per_degree = per_degree * math.cos(math.radians(self.lat))
-        return self.lat + float(point[1]) / per_degree, self.lon + float(point[0]) / east_per_degree
 
 
 class Along(NamedTuple):
@@ -78,17 +57,12 @@ def along_shape(shape: Floats, stops: Floats) -> Along:
     Minimises the sum of squared distances under the condition that no stop lies before the one
     before it (dynamic programming over the segments).
     """
-    starts, steps = shape[:-1], np.diff(shape, axis=0)
-    lengths = np.hypot(steps[:, 0], steps[:, 1])
-    begins = np.concatenate([[0.0], np.cumsum(lengths)])[:-1]
-    offset = stops[:, None, :] - starts[None]
-    share = np.einsum("ijk,jk->ij", offset, steps) / np.maximum(lengths**2, 1e-12)
-    share = np.clip(share, 0.0, 1.0)
-    beside = offset - share[..., None] * steps
-    aside = np.hypot(beside[..., 0], beside[..., 1])
-    position = begins + share * lengths
+    reached = along_m(shape)
+    offset = np.moveaxis(stops[:, None, :] - shape[None, :-1], -1, 0)
+    share, aside = onto(*np.diff(shape, axis=0).T, *offset)
+    position = reached[:-1] + share * np.diff(reached)
     # A stop that is astray may lie anywhere on a segment, behind the stop before it.
-    ends = np.append((begins + lengths)[:-1], np.inf)
+    ends = np.append(reached[1:-1], np.inf)
     for i in range(1, len(stops)):
         behind = np.minimum(np.maximum(position[i], position[i - 1] + 2 * GAP_M), ends)
         position[i] = np.where(aside[i] > ASTRAY_M, behind, position[i])
@@ -116,12 +90,6 @@ def _in_order(cost: Floats, position: Floats) -> npt.NDArray[np.int64]:
     for i in range(stops - 1, 0, -1):
         chosen[i - 1] = best[i, chosen[i]]
     return chosen
-
-
-def straight(stops: Floats) -> Floats:
-    """The distances of stops from the first, by straight lines between them."""
-    steps = np.diff(stops, axis=0)
-    return np.concatenate([[0.0], np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))])
 
 
 def middle(spots: Sequence[tuple[float, float]]) -> Origin:

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from evenline.city.geometry import Floats
 from evenline.city.ranges import ROAD_M
-from evenline.importing.matching import Floats, Streets
+from evenline.importing.matching import Streets
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.streets import BUS, CARS, Placing, parsed, placed_lines, unpacked
 

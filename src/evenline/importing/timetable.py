@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from evenline.city.geometry import round_m
 from evenline.importing.calendars import Calendars, chosen_routes, read_calendars, read_routes
 from evenline.importing.calls import (
     REGULAR,
@@ -32,7 +33,6 @@ from evenline.importing.feed import Feed
 from evenline.importing.ids import free_id, route_ids, said
 from evenline.support.errors import InputError
 
-EARTH_M = 6_371_008.8  # mean radius
 MOST_TRIPS = 100_000  # of a city
 MOST_OF_ROUTES = 1_000_000  # trips of routes on all days
 FARTHEST_M = 100_000.0  # of a stop from the middle one; a city's tables hold no more
@@ -312,10 +312,7 @@ def spot_of(where: str, lat: str, lon: str) -> tuple[float, float]:
 
 def distance_m(one: Place, other: Place) -> float:
     """The distance between two places as the crow flies."""
-    lat, lon, lat2, lon2 = map(math.radians, (one.lat, one.lon, other.lat, other.lon))
-    half = math.sin((lat2 - lat) / 2) ** 2
-    half += math.cos(lat) * math.cos(lat2) * math.sin((lon2 - lon) / 2) ** 2
-    return 2 * EARTH_M * math.asin(min(1.0, math.sqrt(half)))
+    return round_m(one.lat, one.lon, other.lat, other.lon)
 
 
 # -- times ----------------------------------------------------------------------------------------

@@ -4,25 +4,22 @@ A city without an origin or a clock gets a made-up one, the same for the simulat
 the shadow, so that cities which exist nowhere can be tried too.
 """
 
-import math
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from evenline.city.model import City, Clock, Origin
-from evenline.importing.timetable import EARTH_M
+from evenline.city.geometry import Origin
+from evenline.city.model import City, Clock
 from evenline.support.errors import InputError
 
 NOWHERE = Origin(45.0, 0.0)
 SOME_DAY = Clock("2026-01-01", 6 * 3600, "UTC")
-METRES_PER_DEGREE = math.radians(1.0) * EARTH_M
 
 
 class Frame(NamedTuple):
     """The origin of a city and the moment when its day begins, as seconds since 1970."""
 
-    lat: float
-    lon: float
+    origin: Origin
     begin_s: float
     start_s: int  # seconds after midnight
     date: str  # service date, as feeds write it: YYYYMMDD
@@ -30,13 +27,11 @@ class Frame(NamedTuple):
 
     def metres(self, lat: float, lon: float) -> tuple[float, float]:
         """Metres east and north of the origin."""
-        east = (lon - self.lon) * METRES_PER_DEGREE * math.cos(math.radians(self.lat))
-        return east, (lat - self.lat) * METRES_PER_DEGREE
+        return self.origin.metres(lat, lon)
 
     def degrees(self, x_m: float, y_m: float) -> tuple[float, float]:
         """Latitude and longitude of a place."""
-        lon = self.lon + x_m / METRES_PER_DEGREE / math.cos(math.radians(self.lat))
-        return self.lat + y_m / METRES_PER_DEGREE, lon
+        return self.origin.degrees(x_m, y_m)
 
     def second(self, moment_s: float) -> float:
         """The second of the city's day at a moment."""
@@ -64,8 +59,7 @@ def frame_of(city: City) -> Frame:
         ) from None
     midnight_s = noon.timestamp() - timedelta(hours=12).total_seconds()
     return Frame(
-        origin.lat,
-        origin.lon,
+        origin,
         midnight_s + clock.start_s,
         clock.start_s,
         clock.date.replace("-", ""),

@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from evenline.city.demand import service_stop_offsets
-from evenline.city.model import City, Floats, visit_offsets
-from evenline.support.compiled import compiled
+from evenline.city.geometry import along_m, onto
+from evenline.city.model import City, Floats, road_ways, visit_offsets
+from evenline.support.compiled import compiled, shared
 from evenline.worlds.calibration import HOUR_S, Calibration
 
+_onto = shared(onto)
 PLAIN_MPS = 6.0
 LEAST_RUN_S = 5.0
 
@@ -38,9 +40,7 @@ def _nearest(
     for i in range(first, end - 1):
         dx, dy = x[i + 1] - x[i], y[i + 1] - y[i]
         px, py = x_m - x[i], y_m - y[i]
-        share = (px * dx + py * dy) / max(dx * dx + dy * dy, 1e-9)
-        share = min(max(share, 0.0), 1.0)
-        aside_m = np.hypot(px - share * dx, py - share * dy)
+        share, aside_m = _onto(dx, dy, px, py)
         at_m = along[i] + share * (along[i + 1] - along[i])
         cost = aside_m + weight * abs(at_m - expected_m)
         if cost < least:
@@ -124,21 +124,18 @@ NEAR_M = 30.0
 
 def lines_of(city: City, calibration: Calibration | None) -> tuple[Line, ...]:
     """The lines of a city."""
-    first, nodes = service_stop_offsets(city), {node.id: node for node in city.nodes}
-    roads = {road.id: road for road in city.roads}
+    first, ways = service_stop_offsets(city), road_ways(city)
+    lengths_m = {road.id: road.length_m for road in city.roads}
     lines = []
     for index, service in enumerate(city.services):
         points: list[tuple[float, float]] = []
         along: list[float] = []
         start_m = 0.0
         for name in service.roads:
-            road = roads[name]
-            ends = [nodes[road.from_node], nodes[road.to_node]]
-            xy = np.array([(ends[0].x_m, ends[0].y_m), *road.shape, (ends[1].x_m, ends[1].y_m)])
-            drawn = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(xy, axis=0).T))])
-            along += (start_m + drawn * (road.length_m / max(drawn[-1], 1e-9))).tolist()
-            points += [(float(x), float(y)) for x, y in xy]
-            start_m += road.length_m
+            drawn = along_m(np.array(ways[name]))
+            along += (start_m + drawn * (lengths_m[name] / max(drawn[-1], 1e-9))).tolist()
+            points += ways[name]
+            start_m += lengths_m[name]
         stops_m = np.array(service.distance_m)
         run_s = _running(city, index, calibration, slice(first[index], first[index + 1]))
         gap_m = np.diff(stops_m, prepend=-np.inf, append=np.inf)

@@ -18,7 +18,7 @@ from evenline.importing.ids import clean_ids, said
 from evenline.importing.lines import Layout
 from evenline.importing.lines import Line as Way
 from evenline.importing.timetable import Place as Spot
-from evenline.records.clean import EARTH_M, Records
+from evenline.records.clean import Records
 from evenline.records.patterns import (
     Driven,
     Line,
@@ -162,10 +162,8 @@ def _origin(records: Records) -> Origin | None:
 def _metres(records: Records) -> Floats:
     """Where stops lie, in metres from the middle; a stop without a place lies there."""
     origin, stops = _origin(records), records.stops
-    lat, lon = (origin.lat, origin.lon) if origin else (0.0, 0.0)
-    y = EARTH_M * np.radians(stops.latitude - lat)
-    x = EARTH_M * np.radians(stops.longitude - lon) * np.cos(np.radians(lat))
-    return np.asarray(np.nan_to_num(np.stack([x, y], axis=1)))
+    here = (origin or Origin(0.0, 0.0)).metres(stops.latitude, stops.longitude)
+    return np.asarray(np.nan_to_num(np.stack(here, axis=1)))
 
 
 def _ways(records: Records, services: Sequence[Pattern]) -> Layout:

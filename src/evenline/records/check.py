@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from evenline.city.geometry import flat_m
 from evenline.records.beside import with_feed
-from evenline.records.clean import EARTH_M, FASTEST_MPS, Found, Records, Visits, clean, said
+from evenline.records.clean import FASTEST_MPS, Found, Records, Visits, clean, said
 from evenline.records.clocks import local_tables
 from evenline.records.kinds import kinds_of
 from evenline.records.read import records_of
@@ -213,9 +214,8 @@ def _of_locations(pings: Table) -> Iterator[Found]:
     order = np.argsort(vehicle, kind="stable")  # the rows of a vehicle as they were written
     same = vehicle[order][1:] == vehicle[order][:-1]
     took_s, rows = np.diff(time_s[order]), order[1:]
-    north = np.radians(np.diff(lat[order]))
-    east = np.radians(np.diff(lon[order])) * np.cos(np.radians(lat[order][1:]))
-    away_m = EARTH_M * np.hypot(north, east)
+    lat, lon = lat[order], lon[order]
+    away_m = flat_m(lat[1:], lon[1:], lat[:-1], lon[:-1])
     back, apart = np.zeros(pings.rows, bool), np.zeros(pings.rows, bool)
     back[rows] = same & (took_s < 0)
     apart[rows] = same & (away_m > JUMP_M) & (away_m > FASTEST_MPS * np.maximum(took_s, 1.0))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from evenline.city.geometry import flat_m
 from evenline.city.model import Floats, Ints
 from evenline.records.tides import Column
 from evenline.support.errors import InputError
@@ -18,7 +19,6 @@ from evenline.support.errors import InputError
 EARLIEST_S, LATEST_S = -6 * 3600, 36 * 3600  # of a visit, around its service date
 STANDSTILL_S = 1_800
 FASTEST_MPS = 35.0
-EARTH_M = 6_371_000.0
 MOST_PEOPLE = 1_000  # on a bus, or through its doors at one stop
 DWELL_APART_S = 5.0  # between a recorded dwell and the times around it
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -79,10 +79,8 @@ class Stops:
 
     def apart_m(self, first: Ints, second: Ints) -> Floats:
         """The straight distance between stops; NaN where a place is unknown."""
-        north = np.radians(self.latitude[second] - self.latitude[first])
-        east = np.radians(self.longitude[second] - self.longitude[first])
-        east = east * np.cos(np.radians(self.latitude[first]))
-        return np.asarray(EARTH_M * np.hypot(north, east))
+        lat, lon = self.latitude, self.longitude
+        return flat_m(lat[first], lon[first], lat[second], lon[second])
 
 
 @dataclass(frozen=True, eq=False)

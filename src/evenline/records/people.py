@@ -13,13 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from evenline.city.demand import CarriedLeg, journeys_from
 from evenline.city.model import Floats, Ints, Journeys, Variation
+from evenline.importing.fitting import fitted
+from evenline.importing.people import whole
 from evenline.records.patterns import Driven, Pattern, Planned
 from evenline.support.errors import InputError
 
 POOL = 1.5  # typical days in the pool
 MOST_RIDES = 20_000_000  # of a service, in the pool
-ROUNDS = 40
+ROUNDS, NEVER = 40, 0.0  # of fitting, which does not end before
 LONG_GAP = 1.5  # of the usual gap: beyond it a bus was probably not recorded
 NEAR = 7  # visits whose median gap is usual
 CONFIDENCE = 0.95
@@ -49,26 +52,18 @@ def balanced(boarded: Matrix, alighted: Matrix) -> tuple[Matrix, Matrix]:
 def ride_tables(boarded: Matrix, alighted: Matrix) -> Matrix:
     """How many people rode from stop to stop on each trip: trip, from, to."""
     on, off = balanced(boarded, alighted)
-    stops = on.shape[1]
-    later = np.triu(np.ones((stops, stops)), 1)
-    usual = fitted(later[None], on.sum(axis=0)[None], off.sum(axis=0)[None])[0]
-    start = np.where(later > 0, usual / max(usual.sum(), 1e-9) + 1e-6, 0.0)
-    return fitted(np.repeat(start[None], len(on), axis=0), on, off)
-
-
-def fitted(start: Matrix, rows: Matrix, columns: Matrix) -> Matrix:
-    """Scale tables in turn until their rows and columns have the given sums."""
-    table = start.copy()
-    for _ in range(ROUNDS):
-        table *= (columns / np.maximum(table.sum(axis=1), 1e-12))[:, None, :]
-        table *= (rows / np.maximum(table.sum(axis=2), 1e-12))[:, :, None]
-    return table
-
-
-def whole(expected: Floats, rng: np.random.Generator) -> Ints:
-    """Whole numbers with these means: sums of neighbours are off by less than one."""
-    reached = np.concatenate([[0.0], np.cumsum(expected)]) + rng.random()
-    return np.diff(np.floor(reached)).astype(np.int32)
+    trips, stops = on.shape
+    board, alight = np.triu_indices(stops, 1)
+    usual = fitted(
+        np.ones(len(board)), board, alight, on.sum(axis=0), off.sum(axis=0), ROUNDS, NEVER
+    )
+    start = np.tile(usual / max(usual.sum(), 1e-9) + 1e-6, trips)
+    first = np.repeat(stops * np.arange(trips), len(board))
+    from_, to = first + np.tile(board, trips), first + np.tile(alight, trips)
+    rides = np.zeros((trips, stops, stops))
+    cells = fitted(start, from_, to, on.ravel(), off.ravel(), ROUNDS, NEVER)
+    rides[:, board, alight] = cells.reshape(trips, -1)
+    return rides
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,29 +161,13 @@ def journeys_of(
     order = np.argsort(since, kind="stable")
     count = len(order)
     level = np.argsort(np.argsort(rng.random(count))) + 1
-    legs: dict[tuple[int, int, int], tuple[int, int, tuple[int, ...]]] = {}
-    keys = list(
-        zip(
-            rides.service[order].tolist(),
-            rides.board[order].tolist(),
-            rides.alight[order].tolist(),
-            strict=True,
-        )
-    )
-    for key in set(keys):
-        legs[key] = _leg(*key, services, stops)
-    sets = sorted({leg[2] for leg in legs.values()})
-    number = {carriers: i for i, carriers in enumerate(sets)}
-    rows = np.array([(b, a, number[c]) for b, a, c in map(legs.__getitem__, keys)], np.int32)
-    rows = rows.reshape(-1, 3)
-    return Journeys(
-        departure_s=since[order],
-        min_demand=np.round(level * POOL / max(count, 1), 6),
-        leg_start=np.arange(count + 1, dtype=np.int32),
-        leg_board=rows[:, 0].copy(),
-        leg_alight=rows[:, 1].copy(),
-        leg_carriers=rows[:, 2].copy(),
-        carriers=tuple(sets),
+    columns = (column[order].tolist() for column in (rides.service, rides.board, rides.alight))
+    keys = list(zip(*columns, strict=True))
+    legs = {(i, a, b): _leg(i, a, b, services, stops) for i, a, b in set(keys)}
+    return journeys_from(
+        since[order],
+        np.round(level * POOL / max(count, 1), 6),
+        [[legs[i, a, b]] for i, a, b in keys],
     )
 
 
@@ -198,7 +177,7 @@ def _leg(
     alight: int,
     services: Sequence[Pattern],
     stops: Sequence[Sequence[int]],
-) -> tuple[int, int, tuple[int, ...]]:
+) -> CarriedLeg:
     first, last = stops[service][board], stops[service][alight]
     carriers = tuple(
         index
