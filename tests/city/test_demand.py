@@ -25,11 +25,6 @@ levels = st.floats(0.0, 1.25)
 seeds = st.integers(0, 2**31 - 1)
 
 
-@pytest.fixture(scope="module")
-def town() -> City:
-    return embedded_city("town")
-
-
 def departures(city: City, demand_seed: int, level: float) -> dict[int, int]:
     """Journey to departure of everyone who departs."""
     people = realise(city, Cell(1, demand_seed, level))

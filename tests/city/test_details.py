@@ -199,8 +199,6 @@ def test_a_service_may_use_a_road_twice(hamlet: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"hold_at": "anywhere"}, "operations.hold_at"),
-        ({"ignored_share": 1.5}, "operations.ignored_share"),
         ({"ignored_share": 0.6, "cut_share": 0.6}, "operations: cut_share 0.6 must be from 0 to"),
         ({"latest_s": 60.0}, "operations: latest_s needs a schedule; add schedule.csv"),
         ({"recovery_s": 5_000}, "operations: recovery_s 5000 must be from 0 to 1200"),

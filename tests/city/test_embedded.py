@@ -83,11 +83,6 @@ def city() -> City:
     return embedded_city("city")
 
 
-@pytest.fixture(scope="module")
-def town() -> City:
-    return embedded_city("town")
-
-
 def service_of(city: City, name: str) -> Service:
     return next(service for service in city.services if service.id == name)
 

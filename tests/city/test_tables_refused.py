@@ -63,25 +63,7 @@ def test_a_row_of_the_wrong_width_is_named_by_its_number(hamlet: Path, name: str
     ("changes", "message"),
     [
         ({"format": "evenline-city-0"}, "manifest.json: format is not 'evenline-city-1'"),
-        ({"horizon_s": None}, "manifest.json: horizon_s: expected int, got null"),
-        ({"horizon_s": "1200"}, "manifest.json: horizon_s: expected int, got str"),
-        ({"name": 3}, "manifest.json: name: expected str, got int"),
-        ({"files": []}, "manifest.json: files: expected object, got array"),
-        ({"vehicle": {"capacity": 50}}, "manifest.json: vehicle: missing key min_dwell_s"),
-        (
-            {"vehicle": MANIFEST["vehicle"] | {"capacity": "50"}},
-            "manifest.json: vehicle.capacity: expected int | float, got str",
-        ),
-        ({"vehicle": MANIFEST["vehicle"] | {"wheels": 6}}, "manifest.json: vehicle: unknown key"),
         ({"vehicle": MANIFEST["vehicle"] | {"capacity": 0}}, "vehicle: capacity 0 must be"),
-        (
-            {"vehicle": MANIFEST["vehicle"] | {"opening_s": -1.0}},
-            "manifest.json: vehicle.opening_s",
-        ),
-        (
-            {"vehicle": MANIFEST["vehicle"] | {"crowding_s_per_passenger": "much"}},
-            "manifest.json: vehicle.crowding_s_per_passenger",
-        ),
         ({"files": {}}, "nodes.csv: does not match the SHA-256"),
         ({"horizon_s": 0}, "horizon_s 0: must be later than the first trip at 0 s"),
         ({"horizon_s": -5}, "horizon_s -5: must be later than the first trip at 0 s"),
@@ -95,13 +77,6 @@ def test_a_wrong_manifest_is_told_by_its_key(
     assert refusal(hamlet).startswith(message)
 
 
-def test_a_manifest_that_is_no_object_is_refused(hamlet: Path) -> None:
-    (hamlet / "manifest.json").write_text("[1, 2]")
-    assert refusal(hamlet).startswith("manifest.json: format is not")
-    (hamlet / "manifest.json").write_text('{"format": ')
-    assert refusal(hamlet).startswith("manifest.json: not valid JSON (")
-
-
 def test_a_horizon_before_the_first_trip_is_refused(hamlet: Path) -> None:
     later = HAMLET["trips.csv"].replace(",0\n", ",100\n").replace(",60\n", ",160\n")
     (hamlet / "trips.csv").write_text(later)
@@ -111,17 +86,14 @@ def test_a_horizon_before_the_first_trip_is_refused(hamlet: Path) -> None:
 
 CORRUPTIONS = [
     ("nodes.csv", 2, 1, "wide", "nodes.csv row 2: x_m 'wide' is not a number"),
-    ("nodes.csv", 3, 4, "1.5", "nodes.csv row 3: offset_s '1.5' is not a number"),
     ("nodes.csv", 4, 0, "A", "nodes row 4: A appears twice"),
     ("nodes.csv", 1, 0, "Z", "roads row 1 (A-B): no node A"),
     ("roads.csv", 6, 2, "Q", "roads row 6 (B-A): no node Q"),
     ("roads.csv", 4, 3, "0", "roads row 4 (D-C): length_m 0.0 must be a number from 0.1"),
-    ("roads.csv", 4, 3, "-5", "roads row 4 (D-C): length_m -5.0 must be a number from 0.1"),
     ("roads.csv", 2, 0, "A-B", "roads row 2: A-B appears twice"),
     ("stops.csv", 2, 1, "X-Y", "stops row 2 (s2): no road X-Y"),
     ("stops.csv", 3, 2, "501", "stops row 3 (s3): pos_m 501.0 is not on road C-D, which is"),
     ("stops.csv", 3, 2, "-1", "stops row 3 (s3): pos_m -1.0 is not on road C-D, which is"),
-    ("stops.csv", 3, 2, "nan", "stops row 3 (s3): pos_m nan is not on road C-D, which is"),
     ("stops.csv", 2, 1, "C-B", "services row 1 (out): stop s2 is not on any road of the service"),
     (
         "services.csv",
@@ -131,7 +103,6 @@ CORRUPTIONS = [
         "services row 2 (back): road B-A does not start where D-C ends",
     ),
     ("services.csv", 2, 3, "D-C C-Q", "services row 2 (back): no road C-Q"),
-    ("services.csv", 1, 2, "far", "services.csv row 1: length_m 'far' is not a number"),
     ("services.csv", 2, 0, "forth", "service_stops.csv row 4: unknown service 'back'"),
     ("service_stops.csv", 5, 0, "up", "service_stops.csv row 5: unknown service 'up'"),
     ("service_stops.csv", 5, 2, "s9", "service_stops.csv row 5: unknown stop 's9'"),
@@ -139,7 +110,6 @@ CORRUPTIONS = [
     ("service_stops.csv", 6, 3, "750", "services row 2 (back): the stop at 750.0 m follows"),
     ("service_stops.csv", 2, 2, "s1", "services row 1 (out): serves stop s1 twice; give the"),
     ("trips.csv", 2, 1, "up", "trips.csv row 2: unknown service 'up'"),
-    ("trips.csv", 2, 2, "noon", "trips.csv row 2: departure_s 'noon' is not a number"),
     ("trips.csv", 2, 2, "0", "trips row 2 (out.1): departure 0 s is not after out.0 at 0 s"),
     ("trips.csv", 4, 2, "59", "trips row 4 (back.1): departure 59 s is not after back.0 at 60 s"),
     ("trips.csv", 1, 2, "-1", "trips row 1 (out.0): departure -1 s is outside the day"),
@@ -150,7 +120,6 @@ CORRUPTIONS = [
     ("passengers.csv", 3, 1, "1200", "passengers row 3: departure 1200 s is outside the day"),
     ("passengers.csv", 3, 1, "15", "passengers row 3: departs before the row above"),
     ("passengers.csv", 2, 2, "-0.5", "passengers row 2: min_demand -0.5 must be at least 0"),
-    ("passengers.csv", 3, 2, "nan", "passengers row 3: min_demand nan must be at least 0"),
     ("legs.csv", 1, 0, "7", "legs.csv row 1: unknown passenger 7"),
     ("legs.csv", 3, 1, "1", "legs.csv row 3: leg must be 0"),
     ("legs.csv", 2, 2, "s9", "legs.csv row 2: unknown stop 's9'"),
@@ -162,9 +131,7 @@ CORRUPTIONS = [
     ("legs.csv", 1, 3, "s1", "legs row 1: out does not go from s1 to s1"),
     ("legs.csv", 2, 3, "t1", "legs row 2: back does not go from t1 to t1"),
     ("legs.csv", 4, 2, "s1", "legs row 4: does not start where the previous leg ends"),
-    ("car_routes.csv", 2, 0, "often", "car_routes.csv row 2: weight 'often' is not a number"),
     ("car_volumes.csv", 1, 1, "-1", "car_volumes.csv row 1: cars_per_hour -1.0 must be at least 0"),
-    ("car_volumes.csv", 1, 1, "nan", "car_volumes.csv row 1: cars_per_hour nan must be at least 0"),
 ]
 
 
@@ -190,16 +157,8 @@ def test_rows_that_are_missing_are_missed(hamlet: Path, name: str, drop: int, me
 
 
 CANNOT_BE = [
-    ("nodes.csv", 2, 1, "nan", "nodes row 2"),
-    ("roads.csv", 6, 3, "inf", "roads row 6"),
-    ("services.csv", 2, 2, "nan", "services row 2"),
-    ("service_stops.csv", 2, 3, "nan", "service"),
     ("service_stops.csv", 2, 3, "700.0", "service"),
-    ("passengers.csv", 3, 1, "99999999999", "passengers.csv row 3"),
-    ("passengers.csv", 3, 2, "inf", "passengers row 3"),
     ("legs.csv", 1, 4, "out out", "legs.csv row 1"),
-    ("car_routes.csv", 2, 0, "-1", "car_routes row 2"),
-    ("car_routes.csv", 2, 0, "nan", "car_routes row 2"),
     ("car_routes.csv", 2, 1, "C-B Q-R", "car_routes row 2"),
     ("car_routes.csv", 2, 1, "C-B C-D", "car_routes row 2"),
     ("trips.csv", 2, 0, "out.0", "trips row 2"),
@@ -208,22 +167,8 @@ CANNOT_BE = [
 
 UNUSABLE = [
     ("car_volumes.csv", 1, 0, "1", "car_volumes.csv row 1: hour 1 must be 0"),
-    ("car_volumes.csv", 1, 0, "nan", "car_volumes.csv row 1: hour 'nan' is not a number"),
-    ("car_volumes.csv", 1, 0, "../../x", "car_volumes.csv row 1: hour '../../x' is not a number"),
-    ("car_volumes.csv", 1, 1, "1e9", "car_volumes.csv row 1: cars_per_hour 1e9 must be a number"),
     ("nodes.csv", 2, 3, "1000", "nodes.csv row 2: signal 1000 must be a whole number from 0 to 1"),
-    ("nodes.csv", 2, 3, "-1", "nodes.csv row 2: signal -1 must be a whole number from 0 to 1"),
-    ("nodes.csv", 2, 4, "90000", "nodes.csv row 2: offset_s 90000 must be a whole number from"),
-    ("nodes.csv", 4, 1, "100001", "nodes.csv row 4: x_m 100001 must be a number from -100,000 to"),
-    ("nodes.csv", 4, 2, "-2e5", "nodes.csv row 4: y_m -2e5 must be a number from -100,000 to"),
-    ("stops.csv", 2, 3, "1e6", "stops.csv row 2: x_m 1e6 must be a number from -100,000 to"),
-    ("roads.csv", 2, 4, "12", "roads.csv row 2: bus_lane 12 must be a whole number from 0 to 1"),
     ("services.csv", 2, 1, "", "services.csv row 2: route_id '' must be 1 to 100 printable"),
-    ("services.csv", 2, 1, "../1", "services.csv row 2: route_id '../1' must be 1 to 100"),
-    ("passengers.csv", 2, 2, "1e308", "passengers.csv row 2: min_demand 1e308 must be a number"),
-    ("passengers.csv", 2, 1, "2_0", "passengers.csv row 2: departure_s '2_0' is not a number"),
-    ("car_routes.csv", 2, 0, "1e300", "car_routes.csv row 2: weight 1e300 must be a number from"),
-    ("car_routes.csv", 2, 1, "", "car_routes.csv row 2: roads '' must be one or more ids"),
     *(
         ("trips.csv", 4, 0, value, f"trips.csv row 4: trip_id {value!r} must be 1 to 100 printable")
         for value in (*(f"a{sign}b" for sign in "/\\|;,'\"<>&"), ":a", "!a", "a..b", "a" * 101)
@@ -243,12 +188,6 @@ def test_each_column_has_a_range() -> None:
     }
     vehicle = {f"vehicle.{key}" for key in MANIFEST["vehicle"]}
     assert set(RANGES["manifest.json"]) == {"name", "horizon_s"} | vehicle
-
-
-def test_swapped_hours_are_refused(hamlet: Path) -> None:
-    (hamlet / "car_volumes.csv").write_text("hour,cars_per_hour\n1,100.0\n0,50.0\n")
-    seal(hamlet)
-    assert refusal(hamlet) == "car_volumes.csv row 1: hour 1 must be 0"
 
 
 def test_routes_that_no_car_takes_are_refused(hamlet: Path) -> None:
@@ -273,33 +212,6 @@ def test_ids_that_sumo_reads_are_accepted(hamlet: Path, name: str) -> None:
     (hamlet / "trips.csv").write_text(with_cell("trips.csv", 4, 0, name), encoding="utf-8")
     seal(hamlet)
     assert load_city(hamlet).trips[3].id == name
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("name", value) for value in ("", "../x", "a/b", "a\x00b", "a\nb", "..", "x" * 101)),
-        *(("horizon_s", value) for value in (10**30, 518_401)),
-        *(("capacity", value) for value in (50.5, 1e30, 40_000)),
-        *(("min_dwell_s", value) for value in (-1, 1e9)),
-        *(("exchange_s_per_passenger", value) for value in (-0.5, 1e9)),
-        *(
-            (key, value)
-            for key in ("length_m", "max_speed_mps", "accel_mps2", "decel_mps2")
-            for value in (0, -1.0, 1e9)
-        ),
-    ],
-)
-def test_a_manifest_that_no_simulator_can_use_is_refused(
-    hamlet: Path, key: str, value: object
-) -> None:
-    vehicle = key in MANIFEST["vehicle"]
-    seal(hamlet, **({"vehicle": MANIFEST["vehicle"] | {key: value}} if vehicle else {key: value}))
-    place = f"vehicle.{key}" if vehicle else key
-    said = refusal(hamlet)
-    assert said.startswith(f"manifest.json: {place}") and repr(value) in said
-    with pytest.raises(InputError, match=r"manifest\.json"):
-        seal_city(hamlet)
 
 
 @pytest.mark.parametrize("name", HAMLET)
@@ -351,27 +263,6 @@ def survives(folder: Path) -> City | None:
         save_city(city, folder.parent / "again")
     assert digest(load_city(folder.parent / "again")) == digest(city)
     return city
-
-
-STRANGE = (
-    *("", " ", "0", "-1", "-0", "1e308", "nan", "-inf", "0x10", "1_0", " 7 ", "1e400", "١٢"),
-    *("None", "true", "s1", "out", "A-B", "a,b", "A-B A-B", "out out", "\x00", "\ufeff", "'", "%s"),
-)
-
-
-@pytest.mark.parametrize("name", HAMLET)
-def test_no_value_in_any_place_gives_anything_but_a_city_or_one_line(
-    tmp_path: Path, name: str
-) -> None:
-    """The header, the first and the last row stand for all."""
-    cells = cells_of(HAMLET[name])
-    refused = 0
-    for row in (0, 1, len(cells) - 1):
-        for column in range(len(cells[0])):
-            for value in STRANGE:
-                changed = with_cell(name, row, column, value).encode()
-                refused += survives(write_hamlet(tmp_path / "x", {name: changed})) is None
-    assert refused > 0
 
 
 edits = st.lists(

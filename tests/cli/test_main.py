@@ -348,22 +348,7 @@ def agree(folder: Path, files: dict[str, str], **settings: object) -> None:
     ("table", "row", "column", "value", "words"),
     [
         ("trips.csv", 3, "service_id", "9Z", ["trips.csv row 3", "unknown service '9Z'"]),
-        ("trips.csv", 3, "departure_s", "soon", ["trips.csv row 3", "'soon' is not a number"]),
-        (
-            "trips.csv",
-            3,
-            "departure_s",
-            "0",
-            ["trips row 3 (1E.02)", "list trips in order of departure"],
-        ),
-        ("trips.csv", 3, "departure_s", "0,0", ["trips.csv row 3", "has 4 values; expected 3"]),
-        ("trips.csv", 0, "trip_id", "name", ["trips.csv", "header"]),
-        ("legs.csv", 5, "services", "9Z", ["legs.csv row 5", "unknown service '9Z'"]),
-        ("legs.csv", 5, "services", "", ["legs.csv row 5", "lists no service"]),
-        ("legs.csv", 5, "alight_stop_id", "s999", ["legs.csv row 5", "unknown stop 's999'"]),
-        ("passengers.csv", 7, "min_demand", "-0.5", ["passengers row 7", "demand -0.5"]),
         ("stops.csv", 2, "pos_m", "9999", ["stops row 2", "9999"]),
-        ("car_volumes.csv", 1, "cars_per_hour", "-3", ["car_volumes.csv row 1", "-3"]),
     ],
 )
 def test_a_wrong_row_is_named_and_no_result_is_left(
@@ -384,20 +369,6 @@ def test_a_wrong_row_is_named_and_no_result_is_left(
     assert files_in(tmp_path) == before
 
 
-def test_a_leg_that_its_service_does_not_carry_is_named(
-    evenline: Door, tmp_path: Path, town_folder: Path
-) -> None:
-    shutil.copytree(town_folder, tmp_path / "mine")
-    header, leg = (town_folder / "legs.csv").read_text().splitlines()[:2]
-    board, alight = (
-        leg.split(",")[header.split(",").index(f"{n}_stop_id")] for n in ("board", "alight")
-    )
-    edit_row(tmp_path / "mine", "legs.csv", 1, "board_stop_id", alight)
-    edit_row(tmp_path / "mine", "legs.csv", 1, "alight_stop_id", board)
-    ended = evenline("city", "check", "mine")
-    ended.refused("legs row 1", f"does not go from {alight} to {board}")
-
-
 def test_a_missing_table_is_named(evenline: Door, tmp_path: Path, town_folder: Path) -> None:
     shutil.copytree(town_folder, tmp_path / "mine")
     (tmp_path / "mine" / "stops.csv").unlink()
@@ -405,14 +376,6 @@ def test_a_missing_table_is_named(evenline: Door, tmp_path: Path, town_folder: P
         evenline(*command).refused("mine/stops.csv: no such file")
     (tmp_path / "mine" / "manifest.json").unlink()
     evenline("city", "check", "mine").refused("mine/manifest.json: no such file")
-
-
-def test_a_day_that_ends_before_the_first_trip_is_named(
-    evenline: Door, tmp_path: Path, town_folder: Path
-) -> None:
-    shutil.copytree(town_folder, tmp_path / "mine")
-    agree(tmp_path / "mine", files={}, horizon_s=0)
-    evenline("city", "check", "mine").refused("mine", "horizon_s 0", "first trip")
 
 
 # -- a SUMO that fails ----------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
@@ -17,7 +16,7 @@ from evenline.policies.names import POLICY
 from evenline.rules.table import RULES
 from evenline.support.errors import InputError
 from small_actors import controller, save_actor, town
-from spoilt_bundles import rehash, rewrite
+from spoilt_bundles import rewrite
 
 
 def test_a_rule_is_exported_shown_and_checked(tmp_path: Path, evenline: Door) -> None:
@@ -174,24 +173,6 @@ def test_a_bundles_constants_are_there_and_in_range(
         assert load_bundle(folder).spec.constants[name] == high
 
 
-@pytest.mark.parametrize("part", ["kind", "chain", "rule"])
-@pytest.mark.parametrize("bad", [["raw"], {"name": "raw"}, 7, None])
-def test_names_in_a_bundle_are_names(part: str, bad: Any, tmp_path: Path, evenline: Door) -> None:
-    export_bundle(tmp_path / "rule", "forward", town(), None, {})
-    rewrite(tmp_path / "rule", {part: bad})
-    evenline("policy", "check", tmp_path / "rule").refused(f"{POLICY}: {part}: ")
-
-
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1" * 5000])
-def test_numbers_in_a_bundle_are_finite(number: str, tmp_path: Path, evenline: Door) -> None:
-    folder = tmp_path / "rule"
-    export_bundle(folder, "forward", town(), None, {"score": 12345})
-    path = folder / POLICY
-    path.write_text(path.read_text().replace("12345", number))
-    rehash(folder)
-    evenline("policy", "show", folder).refused("not valid JSON")
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [("seed", -1), ("seed", 0), ("seed", 2**32), ("seed", 10**22), ("budget", 2), ("blocks", 0)],
@@ -202,25 +183,6 @@ def test_a_search_has_a_seed_and_a_budget(
     told = evenline("tune", "forward", f"--{option}", value, "--out", tmp_path / "out").refused()
     assert option in told and str(value) in told
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "foreign", [[], 3, {}, {"setting": {}, "tries": []}, {"setting": None, "tries": [{}]}]
-)
-def test_a_file_of_tries_that_is_not_ours_is_refused(
-    foreign: Any, tmp_path: Path, evenline: Door
-) -> None:
-    (tmp_path / TRIES).write_text(json.dumps(foreign))
-    evenline("tune", "forward", "--blocks", 1, "--out", tmp_path).refused(TRIES)
-
-
-@pytest.mark.parametrize("tries", [7, [7], [{"constants": 1}], [{"constants": [1, "a"]}]])
-def test_tries_that_are_none_are_refused(tries: Any, tmp_path: Path, evenline: Door) -> None:
-    asked = ["tune", "forward", "--blocks", 1, "--budget", 3, "--out", tmp_path / "out"]
-    evenline(*asked).done()
-    path = tmp_path / "out" / TRIES
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tries": tries}))
-    evenline(*asked).refused(f"{TRIES}: tries")
 
 
 @pytest.mark.parametrize("workers", [0, -1])

@@ -39,15 +39,6 @@ def test_a_city_of_records_says_what_it_was_fitted_to(evenline: Door, tmp_path: 
     )
 
 
-def test_malformed_records_end_with_one_line(evenline: Door, tmp_path: Path) -> None:
-    write_tides(tmp_path / "records", stop_visits=VISITS.replace("08:02:00", "8 h", 1))
-    out = tmp_path / "city"
-    line = evenline("city", "import", "records", tmp_path / "records", "--out", out).refused(
-        "row 3"
-    )
-    assert "actual_arrival_time" in line and not out.exists()
-
-
 @pytest.mark.parametrize("name", ["[red]8613[/blink]", "8613[red]", "\x1b[31mred"])
 def test_names_in_records_reach_the_terminal_as_text(
     evenline: Door, tmp_path: Path, name: str

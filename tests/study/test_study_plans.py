@@ -65,46 +65,26 @@ def test_the_plan_of_an_imported_city_has_every_step_once_somebody_travels(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("events", '"many"', "events"),
         ("learner", '"v99"', "v99"),
-        ("widths", "[64, 128]", "train.widths: expected array of length 3"),
-        ("iql_updates", "-1", "train.iql_updates: expected int >= 0, got -1"),
         ("blocks", "11", "1 to 10"),
         ("candidate", '{ chain = "steel" }', "steel"),
-        ("candidate", '{ chian = "raw" }', "chian"),
         ("zero", '"nobody"', "nobody"),
         ("required_wins", "8", "require 9"),
         ("seeds", "[1, 1]", "twice"),
-        ("required", "1", "fidelity.required: expected bool"),
         ("level", '"1/0"', "claim: level"),
         ("completion_margin", '"1/0"', "claim: completion_margin"),
         ("completion_margin", "nan", "claim: completion_margin"),
-        ("required_wins", '"9"', "claim.required_wins: expected int"),
-        ("parent", "[1]", "methods.parent: expected str"),
-        ("seeds", "[inf]", r"seeds\[0\]: inf is not a finite"),
-        ("seeds", '"6201"', "seeds: expected array, got str"),
-        ("seeds", "[1.9]", r"seeds\[0\]: expected int, got float"),
-        ("seeds", "[true]", r"seeds\[0\]: expected int, got bool"),
-        ("seeds", "[-1]", r"seeds\[0\]: expected int >= 0, got -1"),
-        ("widths", "[64, 128, inf]", r"train.widths\[2\]: inf is not a finite"),
-        ("levels", '"1"', "trial.levels: expected array, got str"),
-        ("levels", "[nan]", r"trial.levels\[0\]: nan is not"),
         ("levels", "[0.0]", "trial.levels: demand 0"),
         ("levels", "[1.0, 3.0]", "trial.levels: demand 3.0: town has journeys up to demand"),
         ("learner", '"all"', "train.learner|methods.candidate: learner 'all'"),
         ("learner", '"v14,sac"', "learner 'v14,sac': name exactly one"),
         ("candidate", '{ learner = "v14,sac" }', "methods.candidate: learner"),
-        ("events", "0", "train.events: expected int >= 1, got 0"),
         ("events", "1", "train.events = 1: learner v14"),
         ("widths", "[64, 128, 128]\ncurve_blocks = 501", "train.curve_blocks: 501"),
         ("widths", '[64, 128, 128]\ndevice = "abacus"', "train.device: device 'abacus'"),
         ("widths", '[64, 128, 128]\nchain = "gold"', "train.chain: unknown chain 'gold'"),
         ("widths", '[64, 128, 128]\nchain = "h16"', "train.chain: learner v14: only lessons"),
         ("city", '"atlantis"', "city: unknown city 'atlantis'; choose"),
-        ("city", "3", "city: expected str, got int"),
-        ("time_s", '"long"', "limits.time_s"),
-        ("memory_gib", "inf", "limits.memory_gib"),
-        ("blocks", '"three"', "replay.blocks"),
         ("zero", '"some/where"', "methods.zero: unknown policy 'some/where'"),
     ],
 )
@@ -115,35 +95,10 @@ def test_a_bad_plan_is_one_line(tmp_path: Path, old: str, new: str, words: str) 
     assert str(told.value).startswith(f"{path}: ") and "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    ("blocks", "words"),
-    [
-        (
-            "{ sumo_seed = 8111, demand_seed = 8211, count = 1000000 }",
-            "count: expected int <= 200, got 1000000",
-        ),
-        (
-            "{ sumo_seed = 8111, demand_seed = 8211, count = 0 }",
-            "blocks.count: expected int >= 1, got 0",
-        ),
-        (
-            "{ sumo_seed = 8111, demand_seed = 8211, count = 9.9 }",
-            "blocks.count: expected int, got float",
-        ),
-        ("{ sumo_seed = 8111, count = 10 }", "blocks: missing key demand_seed"),
-        (
-            "{ sumo_seed = -5, demand_seed = 8211, count = 10 }",
-            "blocks.sumo_seed: expected int >= 0, got -5",
-        ),
-        ("{ sumo_seed = 1101, demand_seed = 8211, count = 10 }", "1101: calibration has used it"),
-        ("10", "trial.blocks: expected object, got int"),
-    ],
-)
-def test_bad_blocks_of_the_trial_are_one_line(tmp_path: Path, blocks: str, words: str) -> None:
+def test_blocks_that_were_used_before_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
-    before = "{ sumo_seed = 8111, demand_seed = 8211, count = 10 }"
-    path.write_text(TOWN.read_text().replace(before, blocks))
-    with pytest.raises(InputError, match=words) as told:
+    path.write_text(TOWN.read_text().replace("sumo_seed = 8111", "sumo_seed = 1101"))
+    with pytest.raises(InputError, match="1101: calibration has used it") as told:
         read_study_plan(path)
     assert str(told.value).startswith(f"{path}: trial") and "\n" not in str(told.value)
 

@@ -71,102 +71,46 @@ def test_required_wins_are_the_fewest_within_the_level(blocks: int) -> None:
     assert sign_probability(wins, blocks) <= Fraction("0.025") < sign_probability(wins - 1, blocks)
 
 
+def claim(more: str = "", parent: str = "worse") -> dict[str, str]:
+    return {"claim": f'{{ candidate = "better", parent = "{parent}"{more and f", {more}"} }}'}
+
+
+def blocks(first: int, count: int) -> dict[str, str]:
+    return {"blocks": f"{{ sumo_seed = {first}, demand_seed = 9201, count = {count} }}"}
+
+
+CONTROL = {"methods": '{ better = "headway", worse = "zero", control = "myopic" }'}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"nmae": '"x"'}, "unknown key nmae"),
         ({"seeds": "[1, 1]"}, "seeds: [1, 1] names a value twice"),
-        ({"levels": "[]"}, "levels: expected array of length >= 1"),
-        ({"levels": "[-1.0]"}, "levels[0]: expected float >= 0.0"),
-        ({"blocks": "{ sumo_seed = 9101, count = 6 }"}, "blocks: missing key demand_seed"),
-        (
-            {"blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 5 }"},
-            "even 5 wins do not reach level 0.025",
-        ),
+        (blocks(9101, 5), "even 5 wins do not reach level 0.025"),
+        (blocks(2147483640, 10), "SUMO seed 2147483648: must be from 0 to 2147483647"),
         ({"methods": '{ better = ["one"], worse = "zero" }'}, "methods.better: give one source"),
+        (claim(parent="best"), "claim: unknown method 'best'; choose '"),
+        (claim(parent="better"), "must differ"),
+        (claim("required_wins = 5"), "6 blocks at level 0.025 require 6"),
+        (claim('ties = "wins"'), "ties can only be 'nonwins'"),
+        (claim('gates = ["luck"]'), "claim: unknown gate 'luck'; choose 'mean direction'"),
+        (claim('gates = ["less time than worse"]'), "claim: unknown control 'worse'; choose "),
         (
-            {"claim": '{ candidate = "better", parent = "best" }'},
-            "claim: unknown method 'best'; choose '",
-        ),
-        ({"claim": '{ candidate = "better", parent = "better" }'}, "must differ"),
-        (
-            {"claim": '{ candidate = "better", parent = "worse", required_wins = 5 }'},
-            "6 blocks at level 0.025 require 6",
-        ),
-        (
-            {"claim": '{ candidate = "better", parent = "worse", ties = "wins" }'},
-            "ties can only be 'nonwins'",
-        ),
-        (
-            {"claim": '{ candidate = "better", parent = "worse", gates = ["luck"] }'},
-            "claim: unknown gate 'luck'; choose 'mean direction'",
-        ),
-        (
-            {
-                "claim": '{ candidate = "better", parent = "worse", '
-                'gates = ["less time than worse"] }'
-            },
-            "claim: unknown control 'worse'; choose ",
-        ),
-        (
-            {
-                "methods": '{ better = "headway", worse = "zero", control = "myopic" }',
-                "claim": '{ candidate = "better", parent = "worse", '
-                'robustness = ["less time than control in 7 of 6 blocks"] }',
-            },
+            CONTROL | claim('robustness = ["less time than control in 7 of 6 blocks"]'),
             "'less time than control in 7 of 6 blocks': the plan has 6 blocks; write 1 to 6",
         ),
         (
-            {
-                "methods": '{ better = "headway", worse = "zero", control = "myopic" }',
-                "claim": '{ candidate = "better", parent = "worse", '
-                'gates = ["less time than control in 5 of 10 blocks"] }',
-            },
+            CONTROL | claim('gates = ["less time than control in 5 of 10 blocks"]'),
             "'less time than control in 5 of 10 blocks': the plan has 6 blocks",
         ),
         (
-            {
-                "claim": '{ candidate = "better", parent = "worse", '
-                'robustness = ["completeness"], gates = [] }'
-            },
+            claim('robustness = ["completeness"], gates = []'),
             "robustness: 'completeness' decides the claim; move it to gates",
         ),
-        (
-            {
-                "claim": '{ candidate = "better", parent = "worse", '
-                'gates = ["artifacts", "artifacts"] }'
-            },
-            "gate 'artifacts' is named twice",
-        ),
-        ({"claim": '{ candidate = "better" }'}, "claim: missing key parent"),
-        ({"limits": "{ tries = 0 }"}, "limits.tries: expected int >= 1"),
-        ({"name": '"a/b"'}, "name: expected str of letters, digits, - _ . only"),
+        (claim('gates = ["artifacts", "artifacts"]'), "gate 'artifacts' is named twice"),
         ({"name": "small"}, "not valid TOML"),
-        ({"seeds": '["1"]'}, "seeds[0]: expected int, got str"),
-        ({"seeds": "[-1]"}, "seeds[0]: expected int >= 0"),
         ({"levels": "[inf]"}, "levels[0]: inf is not a finite number"),
-        ({"methods": "{ better = 1, worse = 'zero' }"}, "methods.better: expected str | array"),
-        (
-            {"blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 201 }"},
-            "blocks.count: expected int <= 200",
-        ),
-        (
-            {"blocks": "{ sumo_seed = 2147483640, demand_seed = 9201, count = 10 }"},
-            "SUMO seed 2147483648: must be from 0 to 2147483647",
-        ),
-        ({"limits": "{ time_s = 1.5 }"}, "limits.time_s: expected int, got float"),
-        ({"limits": "{ time_s = inf }"}, "limits.time_s: inf is not a finite number"),
-        ({"limits": "{ tries = inf }"}, "limits.tries: inf is not a finite number"),
-        ({"limits": "{ silence_s = 1e308 }"}, "limits.silence_s: expected float <= 10000000.0"),
-        ({"limits": "{ memory_gib = 0 }"}, "limits.memory_gib: expected float >= 0.1"),
-        (
-            {"claim": '{ candidate = "better", parent = "worse", level = true }'},
-            "claim.level: expected str, got bool",
-        ),
-        (
-            {"claim": '{ candidate = "better", parent = "worse", level = "1/0" }'},
-            "claim: level = '1/0': expected a decimal number",
-        ),
+        (claim('level = "1/0"'), "claim: level = '1/0': expected a decimal number"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_files_name(
