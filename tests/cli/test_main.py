@@ -71,16 +71,6 @@ def test_a_result_records_the_version_that_sumo_reports(evenline: Door, tmp_path
     assert kept["simulator"]["version"] == installed_version()
 
 
-def test_demo_writes_one_page_and_says_where(evenline: Door, tmp_path: Path) -> None:
-    ended = evenline("demo", "--blocks", 1, "--out", "shown")
-    assert (ended.code, ended.out) == (0, "shown/index.html\n"), ended.err
-    page = (tmp_path / "shown" / "index.html").read_text()
-    outcomes = json.loads((tmp_path / "shown" / "outcomes.json").read_text())
-    assert len(outcomes) == 6 and page.count("<img ") == 3
-    for kept in outcomes:
-        assert f"<td>{kept['outcome']['generalized_s']:,.1f}</td>" in page
-
-
 def test_a_city_can_be_built_edited_sealed_and_checked(evenline: Door, tmp_path: Path) -> None:
     assert evenline("city", "build", "town", "--out", "mine").code == 0
     folder = tmp_path / "mine"
@@ -234,7 +224,7 @@ def test_debug_shows_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [["simulate"], ["demo", "--blocks", "1"], ["city", "build", "town"]],
+    [["simulate"], ["city", "build", "town"]],
 )
 def test_a_folder_of_somebody_else_is_never_replaced(
     evenline: Door, tmp_path: Path, arguments: list[str]
@@ -277,13 +267,6 @@ def test_a_sealed_city_is_not_built_over(evenline: Door, tmp_path: Path) -> None
     assert evenline("city", "check", "mine", "--seal").code == 0
     evenline("city", "build", "town", "--out", "mine").refused("car_volumes.csv")
     assert load_city(tmp_path / "mine").traffic.cars_per_hour[0] == 100.0
-
-
-def test_a_demo_with_notes_in_it_is_not_replaced(evenline: Door, tmp_path: Path) -> None:
-    (tmp_path / "shown").mkdir()
-    (tmp_path / "shown" / "index.html").write_text("from an old version, then edited")
-    refused = evenline("demo", "--blocks", 1, "--out", "shown")
-    refused.refused("shown/index.html was not written by Evenline", "--force")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from evenline.figures.measure import (
     denied_by_hour,
     headway_ratios,
     most_bunched_service,
-    people_waiting,
 )
-from evenline.replay.episode import Tokens
 from small_days import two_services, visit
 
 
@@ -62,10 +60,3 @@ def test_people_who_set_out_after_the_last_bus_are_counted() -> None:
     departures = realise(town, cell).departure_s
     for last_s in (0, 3000, town.horizon_s):
         assert after_last_bus(town, cell, visits(last_s)) == np.sum(departures > last_s)
-
-
-def test_the_people_waiting_are_averaged_over_time_and_not_over_decisions() -> None:
-    columns = {name: np.zeros(3, np.int32) for name in Tokens.__annotations__}
-    columns |= {"time_s": np.array([0, 300, 500]), "system_waiting": np.array([10, 20, 0])}
-    means = people_waiting(Tokens(**columns), horizon_s=1000, bin_s=400)
-    assert means.tolist() == [(300 * 10 + 100 * 20) / 400, 100 * 20 / 400, 0.0]

@@ -16,7 +16,6 @@ import evenline
 from evenline.city.embedded import embedded_city
 from evenline.figures.plots import (
     DARK,
-    LIGHT,
     demand_profile,
     headway_histogram,
     network_map,
@@ -24,7 +23,6 @@ from evenline.figures.plots import (
     svg,
     time_space_diagram,
     time_space_grid,
-    waiting_through_day,
 )
 from evenline.report.figures import pdf
 from small_days import two_services
@@ -139,7 +137,6 @@ def drawings() -> dict[str, Figure]:
     return {
         "time and space": time_space_diagram({"day": two_services()}, "A"),
         "headways": headway_histogram(curves, DARK),
-        "waiting": waiting_through_day(None, curves, 600, LIGHT),
     }
 
 

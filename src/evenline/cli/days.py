@@ -7,14 +7,12 @@ import typer
 
 from evenline.cli.options import (
     AddressOption,
-    BlocksOption,
     CalibrationOption,
     CityOption,
     ExecutorOption,
     ForceOption,
     OutOption,
     SumoOption,
-    WorkersOption,
     WorldOption,
     executor_of,
     print_table,
@@ -68,18 +66,3 @@ def simulate(
     for note in day_notes(open_calibrated(city, calibration), world, cell, outcome):
         print(f"note: {note}")
     print(folder)
-
-
-def demo(
-    city: CityOption = "town",
-    blocks: BlocksOption = 3,
-    out: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("results/demo"),
-    force: ForceOption = False,
-    workers: WorkersOption = None,
-    executor: ExecutorOption = "processes",
-    address: AddressOption = None,
-) -> None:
-    """Compare no holding with the headway rule on a few days; write one HTML page."""
-    from evenline.experiments.demo import demo as run
-
-    print(run(city, blocks, out, executor_of(executor, address, workers), force))

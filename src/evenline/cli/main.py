@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 for command in (
     *(days.simulate, policy.compare, policy.whatif, policy.tune, learning.train),
-    *(days.demo, report.report, sumo),
+    *(report.report, sumo),
 ):
     app.command()(command)
 for name, room in (

@@ -26,7 +26,6 @@ from evenline.control.regularity import (
     headway_cv,
     random_wait_s,
 )
-from evenline.replay.episode import Tokens
 
 HOUR_S = 3600
 
@@ -222,17 +221,6 @@ def most_bunched_service(visits: pa.Table) -> str:
         return bunched_share(ratios[services == name])
 
     return max(map(str, np.unique(services)), key=lambda name: (share(name), name))
-
-
-def people_waiting(tokens: Tokens, horizon_s: int, bin_s: int) -> Floats:
-    """Mean number of people waiting at stops in each bin of the day.
-
-    The count is known at every decision and treated as constant until the next one.
-    """
-    edges = np.arange(0, horizon_s + bin_s, bin_s).clip(max=horizon_s)
-    times = np.append(tokens.time_s, horizon_s).astype(float)
-    area = np.concatenate([[0.0], np.cumsum(np.diff(times) * tokens.system_waiting)])
-    return np.asarray(np.diff(np.interp(edges, times, area)) / np.diff(edges))
 
 
 def people_setting_out(city: City, bin_s: int = HOUR_S) -> Ints:

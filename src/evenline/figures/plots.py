@@ -388,27 +388,6 @@ def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Fig
     return figure
 
 
-def waiting_through_day(
-    city: City | None, curves: Mapping[str, Floats], bin_s: int, theme: Theme = LIGHT
-) -> Figure:
-    """Mean number of people waiting at stops in each bin of the day, for each policy."""
-    figure = _figure(5.8, 3.3, theme)
-    axes = figure.add_subplot()
-    for (name, curve), colour, dash in zip(curves.items(), theme.policies, DASHES, strict=False):
-        edges = np.arange(len(curve) + 1) * bin_s / 3600
-        axes.stairs(
-            curve, edges, baseline=None, color=colour, linestyle=dash, linewidth=1.8, label=name
-        )
-    _clock(axes, max(len(curve) for curve in curves.values()) * bin_s / 3600, city)
-    axes.set_ylim(bottom=0)
-    _label(axes, theme, x="time of day (h:mm)", y="people waiting")
-    _legend(figure, theme, axes.get_legend_handles_labels()[0])
-    return figure
-
-
-# -- house style and bytes ------------------------------------------------------------------------
-
-
 def png(figure: Figure, dpi: int = 130) -> bytes:
     """The figure as PNG."""
     out = io.BytesIO()

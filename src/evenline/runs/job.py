@@ -1,6 +1,6 @@
 """One day to run, as data: the job, its answer, and how it can fail.
 
-Every command that runs days (collecting, calibrating, audits, comparisons, demos, trials) describes
+Every command that runs days (collecting, calibrating, audits, comparisons, trials) describes
 them as `Job`s and hands them to an executor (`evenline.runs.executors`).
 """
 
