@@ -82,7 +82,7 @@ def _floor(city: City, store: Store, packed: bool, rate: float) -> dict[str, flo
     """
     size = Size(len(city.services))
     active = float(store.columns.batch_size.mean()) if packed else MAX_SLOTS
-    slot = size.slot_input * size.slot + size.slot**2
+    slot = size.layers()["slot0"][0] * size.slot + size.slot**2
     body = (PREFIX + 5 * size.slot) * size.fused + size.fused**2
     tail = size.fused * size.hidden + size.hidden**2
     encoder, parameters = active * slot + body, slot + body

@@ -32,7 +32,7 @@ from evenline.figures.document import insert
 from evenline.learn.data import Replay, Transitions, replay_batch, resident
 from evenline.learn.hurdle import hurdle, sample
 from evenline.learn.lanes import ACT, stream
-from evenline.learn.network import Params, actor_outputs, layer, linear
+from evenline.learn.network import Params, actor_outputs, layers, linear
 from evenline.learn.online import executed
 from evenline.learn.plan import Config, Plan
 from evenline.learn.run import training_cell
@@ -91,7 +91,7 @@ def _classifier(key: jax.Array, width: int) -> Params:
 
 
 def _logit(params: Params, x: jax.Array) -> jax.Array:
-    h = layer(params, "mid", layer(params, "in", x))
+    h = layers(params, ("in", "mid"), x)
     return (h @ params["out.w"] + params["out.b"])[:, 0]
 
 

@@ -1,4 +1,4 @@
-"""The commands about controllers, as a shell meets them."""
+"""The commands about policies, as a shell meets them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from evenline.policies.bundle import export_bundle, load_bundle
 from evenline.policies.names import POLICY
 from evenline.rules.table import RULES
 from evenline.support.errors import InputError
-from small_actors import controller, save_actor, town
+from small_actors import save_actor, town, untrained
 from spoilt_bundles import rewrite
 
 
@@ -99,7 +99,7 @@ def test_an_exported_bundle_is_replaced_only_if_unchanged(tmp_path: Path, evenli
 
 def test_a_graph_replaces_only_a_graph_of_ours(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
-    onnx_graph.write_onnx(path, controller())
+    onnx_graph.write_onnx(path, untrained())
     onnx_graph.refuse_other_file(path)
     model = onnx.load(path)
     model.graph.name = "quantized"

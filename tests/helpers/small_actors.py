@@ -27,7 +27,7 @@ def town_states() -> Array:
     return own_states(open_city("town"), 600, seed=4)
 
 
-def controller(chain: str = "raw", seed: int = 0) -> ActorPolicy:
+def untrained(chain: str = "raw", seed: int = 0) -> ActorPolicy:
     services = len(town().services)
     actor = actor_of(random_tensors(services, seed), services)
     return ActorPolicy("untrained", actor, contract_of(town()), CHAINS[chain])

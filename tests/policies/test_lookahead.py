@@ -18,8 +18,7 @@ from evenline.control import event
 from evenline.control.event import Batch
 from evenline.control.state import contract_of
 from evenline.control.world import run_episode
-from evenline.policies.actor import ActorPolicy, random_tensors
-from evenline.policies.actor_formula import address_of_formula, numbers_of
+from evenline.policies.actor import random_tensors
 from evenline.policies.bundle import (
     actor_spec,
     chosen_base,
@@ -39,7 +38,7 @@ from evenline.policies.lookahead import (
     forecast_tables,
 )
 from evenline.rules.chain import CHAINS, apply_chain
-from evenline.rules.policy import BEHAVIOURS, RulePolicy, holds_at
+from evenline.rules.policy import BEHAVIOURS, RulePolicy
 from evenline.support.errors import InputError
 from evenline.worlds.fast.world import FastWorld
 
@@ -451,21 +450,6 @@ def saved_actor(folder: Path, gate: float, chain: str = "raw") -> dict[str, np.n
     tensors["out.b"] = np.array([gate, 0.0, 0.0], np.float32)
     save_bundle(folder, actor_spec(TOWN, chain, {}), tensors)
     return tensors
-
-
-def test_the_formula_of_an_actor_is_the_actor_deciding_for_one_bus(tmp_path: Path) -> None:
-    saved_actor(tmp_path / "actor", gate=0.0)
-    actor = open_policy(str(tmp_path / "actor"), TOWN)
-    assert isinstance(actor, ActorPolicy)
-    numbers, held = numbers_of(actor), 0
-    for batch in moments(CELLS[0], lookahead()):
-        for i in range(len(batch.trips)):
-            alone = Batch(batch.time_s, batch.trips[i : i + 1], batch.raw[i : i + 1])
-            found = np.empty(1)
-            holds_at(address_of_formula(), numbers, alone.raw, np.zeros(1), found)
-            assert found == pytest.approx(actor.decide(alone).proposals_s, abs=1e-4)
-            held += found[0] > 0.0
-    assert 0 < held < TOWN.decisions
 
 
 @pytest.mark.parametrize("rule", ["zero", "zero+candidate"])

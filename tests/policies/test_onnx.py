@@ -1,4 +1,4 @@
-"""The exported graph against our own code, and the states both are checked on."""
+"""The exported graph: its operators, and its holds on packed and on recorded states."""
 
 import os
 from pathlib import Path
@@ -11,25 +11,17 @@ from evenline.city.tables import open_city
 from evenline.control.event import Batch
 from evenline.control.state import canonical, contract_of
 from evenline.policies.actor import ActorPolicy, actor_of, random_tensors
-from evenline.policies.onnx_graph import current_events, own_holds, worst_error_s, write_onnx
+from evenline.policies.onnx_graph import current_events, holds_of, worst_error_s, write_onnx
 from evenline.replay.states import replay_states
 from evenline.replay.store import open_store
 from evenline.rules.chain import CHAINS
-from small_actors import controller, town_states
+from small_actors import town_states, untrained
 
 REPLAY = Path(os.environ.get("EVENLINE_REPLAY", "data/replay-city"))
 
 
-@pytest.mark.parametrize("chain", sorted(CHAINS))
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_graph_holds_as_long_as_our_own_code(chain: str, seed: int, tmp_path: Path) -> None:
-    policy = controller(chain, seed)
-    write_onnx(tmp_path / "actor.onnx", policy)
-    assert worst_error_s(tmp_path / "actor.onnx", policy, town_states()) <= 1e-5
-
-
 def test_the_graph_is_made_of_standard_operators(tmp_path: Path) -> None:
-    write_onnx(tmp_path / "actor.onnx", controller("candidate"))
+    write_onnx(tmp_path / "actor.onnx", untrained("candidate"))
     model = onnx.load(str(tmp_path / "actor.onnx"))
     assert {node.domain for node in model.graph.node} == {""}
     assert [value.name for value in model.graph.input] == ["state"]
@@ -38,10 +30,10 @@ def test_the_graph_is_made_of_standard_operators(tmp_path: Path) -> None:
 
 
 def test_packed_states_are_judged_as_the_batches_they_came_from() -> None:
-    """The last token's own event, and the same hold as in a batch with the same actions taken."""
-    policy, packed = controller("candidate"), town_states()
+    """The event of the last decision, and the hold as in a batch with the same actions taken."""
+    policy, packed = untrained("candidate"), town_states()
     alone = packed[packed[:, 1] == 1.0][:50]
-    holds, _ = own_holds(policy, alone)
+    holds, _ = holds_of(policy, alone)
     for state, raw, hold in zip(alone, current_events(alone), holds, strict=True):
         batch = Batch(int(state[0]), np.zeros(1, np.int32), raw[None])
         assert policy(batch)[0] == pytest.approx(hold, abs=1e-9)

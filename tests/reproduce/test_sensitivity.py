@@ -24,7 +24,7 @@ from reproduce.sensitivity import (
     scenarios,
     sentences,
 )
-from small_actors import controller
+from small_actors import untrained
 
 HORIZON_S = 7_200
 CELLS = PURPOSES["development"].cells(2)
@@ -64,7 +64,7 @@ def test_days_of_the_papers_guard_are_days_of_the_chain(chain: str) -> None:
 
 
 def test_days_of_an_actor_behind_the_papers_guard_are_those_behind_its_chain() -> None:
-    town, policy, cells = open_city("town"), controller("candidate"), CELLS[:2]
+    town, policy, cells = open_city("town"), untrained("candidate"), CELLS[:2]
     fleet = Fleet(town.city, town.fitted(), len(cells))
     run_fleet(fleet, cells, policy)
     days = [fleet.outcome(w) for w in range(len(cells))]

@@ -15,7 +15,7 @@ from evenline.policies.bundle import open_policy, policy_digest
 from evenline.rules.chain import COMMON_TERMS, ELEMENTS, seconds_column
 from evenline.rules.explain import Witness, activations
 from evenline.worlds.fast.world import FastWorld
-from small_actors import controller, town
+from small_actors import town, untrained
 
 
 def explained(policy: object) -> tuple[object, object]:
@@ -27,7 +27,7 @@ def explained(policy: object) -> tuple[object, object]:
 
 @pytest.mark.parametrize("chain", ["raw", "candidate"])
 def test_every_decision_has_an_account_that_adds_up_to_its_hold(chain: str) -> None:
-    table, outcome = explained(controller(chain))
+    table, outcome = explained(untrained(chain))
     hold = np.array(table["hold_s"])
     proposal = np.array(table["proposal_s"].to_pylist(), float)
     change = np.array(table["change_s"].to_pylist(), float)
@@ -53,7 +53,7 @@ def test_a_witness_changes_no_day() -> None:
 
 
 def test_activations_count_every_element_that_changed_a_hold_by_service_and_hour() -> None:
-    table, _ = explained(controller("candidate"))
+    table, _ = explained(untrained("candidate"))
     rows, found = table.to_pylist(), activations(table)
     for element in ELEMENTS.values():
         acted = [row for row in rows if row[seconds_column(element)]]

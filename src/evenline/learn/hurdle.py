@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenline.control.action import NO_HOLD
+from evenline.policies.actor import LOG_STD_RANGE
 from evenline.support.extras import extra
 
 with extra("train"):
     import jax
     import jax.numpy as jnp
 
-NO_HOLD = -1.0
 CLIP = float(np.nextafter(np.float32(1.0), np.float32(0.0)))
-LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 
@@ -31,7 +31,7 @@ class Hurdle(NamedTuple):
 
 def hurdle(outputs: jax.Array) -> Hurdle:
     """The distribution that an actor's outputs describe."""
-    log_std = jnp.clip(outputs[..., 2], LOG_STD_MIN, LOG_STD_MAX)
+    log_std = jnp.clip(outputs[..., 2], *LOG_STD_RANGE)
     return Hurdle(outputs[..., 0], outputs[..., 1], log_std)
 
 

@@ -1,14 +1,23 @@
 """The structured network: slots, five pooled views, fusion, and the heads of actor, critics, value.
 
-Parameters are plain dictionaries of arrays named as in an exported policy. `encode` computes the
-same features in two ways: over all sixteen slots of every state (fast on a GPU), or only over the
-active slots (fast on a CPU). Inactive slots have no effect.
+`evenline.policies.actor.network_layers` defines the layers, and parameters are named as in an
+exported policy. `encode` computes the same features in two ways: over all sixteen slots of every
+state (fast on a GPU), or only over the active slots (fast on a CPU). Inactive slots have no effect.
 """
 
 from typing import Any
 
 from evenline.control.state import MAX_SLOTS, PREFIX, SLOT
 from evenline.learn.plan import Size
+from evenline.policies.actor import (
+    FUSED_LAYERS,
+    HEAD_LAYERS,
+    LAST,
+    OUTPUTS,
+    PLAIN_COLUMNS,
+    POSITION_COLUMNS,
+    SLOT_LAYERS,
+)
 from evenline.support.extras import extra
 
 with extra("train"):
@@ -16,7 +25,6 @@ with extra("train"):
     import jax.numpy as jnp
 
 Params = dict[str, jax.Array]
-VIEWS = 5
 SLOTS_A_STATE = 2.5  # active slots per state that we allocate, on average over a batch
 FIRST_GATE = 0.35  # share of positive holds before learning
 FIRST_HOLD_S = 10.0  # their median
@@ -33,32 +41,29 @@ def linear(key: jax.Array, name: str, width_in: int, width_out: int, gain: float
 
 def init_encoder(key: jax.Array, size: Size) -> Params:
     """Slot network and fusion."""
-    k = jax.random.split(key, 4)
-    return {
-        **linear(k[0], "slot0", size.slot_input, size.slot),
-        **linear(k[1], "slot1", size.slot, size.slot),
-        **linear(k[2], "fuse0", PREFIX + VIEWS * size.slot, size.fused),
-        **linear(k[3], "fuse1", size.fused, size.fused),
-    }
+    layers, names = size.layers(), (*SLOT_LAYERS, *FUSED_LAYERS)
+    params: Params = {}
+    for part, name in zip(jax.random.split(key, len(names)), names, strict=True):
+        params |= linear(part, name, *layers[name])
+    return params
 
 
 def init_head(key: jax.Array, size: Size, extra_in: int, outputs: int) -> Params:
     """Two hidden layers and a small output layer."""
-    k = jax.random.split(key, 3)
-    return {
-        **linear(k[0], "head0", size.fused + extra_in, size.hidden),
-        **linear(k[1], "head1", size.hidden, size.hidden),
-        **linear(k[2], "out", size.hidden, outputs, gain=1e-4),
-    }
+    layers, params = size.layers(extra_in, outputs), Params()
+    *parts, last = jax.random.split(key, len(HEAD_LAYERS) + 1)
+    for part, name in zip(parts, HEAD_LAYERS, strict=True):
+        params |= linear(part, name, *layers[name])
+    return params | linear(last, LAST, *layers[LAST], gain=1e-4)
 
 
 def init_actor(key: jax.Array, size: Size) -> Params:
     """A new actor, which holds about one bus in three for a short time."""
     body, head = jax.random.split(key)
-    params = {**init_encoder(body, size), **init_head(head, size, 0, 3)}
+    params = {**init_encoder(body, size), **init_head(head, size, 0, OUTPUTS)}
     short = FIRST_HOLD_S / 60.0
     gate, mean = jnp.log(FIRST_GATE / (1 - FIRST_GATE)), jnp.log(short / (1 - short))
-    return params | {"out.b": jnp.array([gate, mean, 0.0], jnp.float32)}
+    return params | {f"{LAST}.b": jnp.array([gate, mean, 0.0], jnp.float32)}
 
 
 def init_value(key: jax.Array, size: Size) -> Params:
@@ -80,9 +85,11 @@ def init_critic(key: jax.Array, size: Size) -> Params:
 # -- the encoder ----------------------------------------------------------------------------------
 
 
-def layer(params: Params, name: str, x: jax.Array) -> jax.Array:
-    """A layer followed by ReLU."""
-    return jax.nn.relu(x @ params[f"{name}.w"] + params[f"{name}.b"])
+def layers(params: Params, names: tuple[str, ...], x: jax.Array) -> jax.Array:
+    """Some layers, each followed by ReLU."""
+    for name in names:
+        x = jax.nn.relu(x @ params[f"{name}.w"] + params[f"{name}.b"])
+    return x
 
 
 def batch_size(state: jax.Array) -> jax.Array:
@@ -90,22 +97,24 @@ def batch_size(state: jax.Array) -> jax.Array:
     return jnp.round(state[..., 1] * MAX_SLOTS).astype(jnp.int32)
 
 
-def token_of(state: jax.Array) -> jax.Array:
+def decision_of(state: jax.Array) -> jax.Array:
     """The slot of the current decision."""
     return jnp.round(state[..., 2] * MAX_SLOTS).astype(jnp.int32)
 
 
-def slot_input(slot: jax.Array, k: jax.Array, token: jax.Array, services: int) -> jax.Array:
+def slot_input(slot: jax.Array, k: jax.Array, decision: jax.Array, services: int) -> jax.Array:
     """The input of the slot network: a slot's values, service and position."""
     service = jax.nn.one_hot(slot[..., 1].astype(jnp.int32), services, dtype=jnp.float32)
-    status = jnp.stack([k == token, k < token, (k - token) / MAX_SLOTS], -1).astype(jnp.float32)
+    status = jnp.stack([k == decision, k < decision, (k - decision) / MAX_SLOTS], -1).astype(
+        jnp.float32
+    )
     return jnp.concatenate([slot[..., :1], slot[..., 2:], service, status], -1)
 
 
 def encode(params: Params, state: jax.Array, packed: bool) -> jax.Array:
     """Features of a batch of canonical states."""
     slots = state[:, PREFIX:].reshape(len(state), MAX_SLOTS, SLOT)
-    services = params["slot0.w"].shape[0] - (SLOT - 1) - 3
+    services = params["slot0.w"].shape[0] - len(PLAIN_COLUMNS) - POSITION_COLUMNS
     room = int(SLOTS_A_STATE * len(state))
 
     def dense(_: None) -> jax.Array:
@@ -120,24 +129,29 @@ def encode(params: Params, state: jax.Array, packed: bool) -> jax.Array:
             dense,
             None,
         )
-    fused = layer(params, "fuse0", jnp.concatenate([state[:, :PREFIX], views], -1))
-    return layer(params, "fuse1", fused)
+    return layers(params, FUSED_LAYERS, jnp.concatenate([state[:, :PREFIX], views], -1))
 
 
 def _views_of_all(params: Params, state: jax.Array, slots: jax.Array, services: int) -> jax.Array:
     """The five views from a full grid of slots."""
-    k, token, size = jnp.arange(MAX_SLOTS)[None], token_of(state)[:, None], batch_size(state)
+    k, decision, size = jnp.arange(MAX_SLOTS)[None], decision_of(state)[:, None], batch_size(state)
     active = k < size[:, None]
     slots = jnp.where(active[..., None], slots, 0.0)  # padding may contain any value
-    x = slot_input(slots, jnp.broadcast_to(k, active.shape), token, services)
-    h = layer(params, "slot1", layer(params, "slot0", x))
+    x = slot_input(slots, jnp.broadcast_to(k, active.shape), decision, services)
+    h = layers(params, SLOT_LAYERS, x)
 
     def mean(mask: jax.Array) -> jax.Array:
         weight = mask / jnp.maximum(mask.sum(1, keepdims=True), 1)
         return jnp.einsum("bk,bkd->bd", weight.astype(jnp.float32), h)
 
     top = jnp.where(active[..., None], h, 0.0).max(1)  # features are not negative
-    views = [mean(k == token), mean(active), top, mean(k < token), mean((k > token) & active)]
+    views = [
+        mean(k == decision),
+        mean(active),
+        top,
+        mean(k < decision),
+        mean((k > decision) & active),
+    ]
     return jnp.concatenate(views, -1)
 
 
@@ -152,8 +166,8 @@ def _views_of_active(
     inside = row < rows
     at = jnp.minimum(row, rows - 1)
     k = jnp.where(inside, place - (ends - size)[at], 0)
-    token = token_of(state)[at]
-    h = layer(params, "slot1", layer(params, "slot0", slot_input(slots[at, k], k, token, services)))
+    decision = decision_of(state)[at]
+    h = layers(params, SLOT_LAYERS, slot_input(slots[at, k], k, decision, services))
 
     def mean(mask: jax.Array) -> jax.Array:
         weight = (mask & inside).astype(jnp.float32)
@@ -161,10 +175,10 @@ def _views_of_active(
         total = jax.ops.segment_sum(h * weight[:, None], row, rows + 1)[:rows]
         return total / jnp.maximum(count, 1.0)
 
-    current = h[jnp.minimum(ends - size + token_of(state), room - 1)]
+    current = h[jnp.minimum(ends - size + decision_of(state), room - 1)]
     top = segment_max(h, row, rows + 1)[:rows]
     everyone = jnp.ones_like(inside)
-    views = [current, mean(everyone), top, mean(k < token), mean(k > token)]
+    views = [current, mean(everyone), top, mean(k < decision), mean(k > decision)]
     return jnp.concatenate(views, -1)
 
 
@@ -196,8 +210,7 @@ _identity_max.defvjp(_max_forward, _max_backward)
 
 
 def _head(params: Params, x: jax.Array) -> jax.Array:
-    h = layer(params, "head1", layer(params, "head0", x))
-    return h @ params["out.w"] + params["out.b"]
+    return layers(params, HEAD_LAYERS, x) @ params[f"{LAST}.w"] + params[f"{LAST}.b"]
 
 
 def actor_outputs(params: Params, state: jax.Array, packed: bool) -> jax.Array:

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import Meta
 
 from evenline.city.model import City
-from evenline.control.state import SLOT
 from evenline.learn.schedule import Budget, Learner, check_chain, check_schedule
+from evenline.policies.actor import OUTPUTS, network_layers
 from evenline.support.errors import InputError
 from evenline.support.files import to_json, write_bytes
 from evenline.support.records import Positive, Record, Seconds, Sha256, Word, plain
@@ -32,10 +32,9 @@ class Size:
     fused: int = 256
     hidden: int = 256
 
-    @property
-    def slot_input(self) -> int:
-        """Active flag, eleven features, prior action, service, status (2), relative position."""
-        return SLOT - 1 + self.services + 3
+    def layers(self, extra: int = 0, outputs: int = OUTPUTS) -> dict[str, tuple[int, int]]:
+        """How many numbers enter and leave each layer: see `network_layers`."""
+        return network_layers(self.services, (self.slot, self.fused, self.hidden), extra, outputs)
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,9 @@ class Config(Record):
 
     def as_json(self) -> str:
         """The record of a plan; the interval of checkpoints is not part of it."""
-        found = plain(self)
-        found["plan"].pop("checkpoint_s", None)
-        return to_json(found)
+        config = plain(self)
+        config["plan"].pop("checkpoint_s", None)
+        return to_json(config)
 
 
 def check_seed(seed: int) -> None:

@@ -1,8 +1,10 @@
 """The frozen actor: turns a state into a proposal in seconds, with NumPy only.
 
 One small network processes the slots of a state; another processes five pooled views of them and
-the prefix; a hurdle head decides whether to hold and how long. Only active slots are computed. Sums
-are in double precision, so that a gate does not depend on how states are batched.
+the prefix; a hurdle head decides whether to hold and how long. `network_layers` defines its layers;
+training, the ONNX graph and the compiled formula use the same tensors, and one test compares all
+four. Only active slots are computed. Sums are in double precision, so that a gate does not depend
+on how states are batched.
 """
 
 from dataclasses import dataclass
@@ -20,28 +22,41 @@ from evenline.support.errors import InputError
 
 WIDTHS = (128, 256, 256)  # of the slot network, the fused features and the head: the paper's
 VIEWS, OUTPUTS = 5, 3
+SLOT_LAYERS = ("slot0", "slot1")  # each with a ReLU after it, as all but the last layer
+FUSED_LAYERS = ("fuse0", "fuse1")
+HEAD_LAYERS = ("head0", "head1")
+LAST = "out"  # gate logit, mu and log_std
 LOG_STD_RANGE = (-5.0, 2.0)
 SERVICE_COLUMN = 1  # within a slot of the canonical state
 PLAIN_COLUMNS = (0, *range(2, SLOT))  # active flag, eleven local features, prior action
-PLACE_COLUMNS = 3  # current, selected, relative position
+POSITION_COLUMNS = 3  # current, decided before, relative position
+
+
+def network_layers(
+    services: int, widths: tuple[int, int, int] = WIDTHS, extra: int = 0, outputs: int = OUTPUTS
+) -> dict[str, tuple[int, int]]:
+    """The definition of the network: how many numbers enter and leave each of its layers.
+
+    `extra` numbers enter the head beside the features, as a critic's action does.
+    """
+    slot, fused, hidden = widths
+    return {
+        "slot0": (len(PLAIN_COLUMNS) + services + POSITION_COLUMNS, slot),
+        "slot1": (slot, slot),
+        "fuse0": (PREFIX + VIEWS * slot, fused),
+        "fuse1": (fused, fused),
+        "head0": (fused + extra, hidden),
+        "head1": (hidden, hidden),
+        LAST: (hidden, outputs),
+    }
 
 
 def tensor_shapes(
     services: int, widths: tuple[int, int, int] = WIDTHS
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors of an actor for `services` services; weights are (in, out)."""
-    slot, fused, hidden = widths
-    layers = {
-        "slot0": (len(PLAIN_COLUMNS) + services + PLACE_COLUMNS, slot),
-        "slot1": (slot, slot),
-        "fuse0": (PREFIX + VIEWS * slot, fused),
-        "fuse1": (fused, fused),
-        "head0": (fused, hidden),
-        "head1": (hidden, hidden),
-        "out": (hidden, OUTPUTS),
-    }
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, (before, after) in layers.items():
+    for name, (before, after) in network_layers(services, widths).items():
         shapes |= {f"{name}.w": (before, after), f"{name}.b": (after,)}
     return shapes
 
@@ -49,18 +64,18 @@ def tensor_shapes(
 def check_tensors(tensors: dict[str, npt.NDArray[Any]], services: int) -> None:
     """Refuse tensors that are missing, unknown, of the wrong shape or type, or not finite."""
     first = (tensors.get(name) for name in ("slot0.b", "fuse0.b", "head0.b"))
-    found_widths = [len(t) if t is not None and t.ndim == 1 else 0 for t in first]
-    slot, fused, hidden = (w or paper for w, paper in zip(found_widths, WIDTHS, strict=True))
+    given = [len(t) if t is not None and t.ndim == 1 else 0 for t in first]
+    slot, fused, hidden = (width or paper for width, paper in zip(given, WIDTHS, strict=True))
     shapes = tensor_shapes(services, (slot, fused, hidden))
     for name in sorted(shapes.keys() ^ tensors.keys()):
         raise InputError(f"tensor {name}: {'missing' if name in shapes else 'unknown'}")
     for name, shape in shapes.items():
-        found = tensors[name]
-        if found.shape != shape or found.dtype != np.float32:
+        tensor = tensors[name]
+        if tensor.shape != shape or tensor.dtype != np.float32:
             raise InputError(
-                f"tensor {name} has {found.dtype} {found.shape}; expected float32 {shape}"
+                f"tensor {name} has {tensor.dtype} {tensor.shape}; expected float32 {shape}"
             )
-        if not np.isfinite(found).all():
+        if not np.isfinite(tensor).all():
             raise InputError(f"tensor {name} contains a value that is not finite")
 
 
@@ -73,13 +88,14 @@ class Actor:
 
     def outputs(self, states: npt.NDArray[np.float32]) -> Array:
         """Gate logit, mu and log_std of each state (rows of canonical states)."""
-        rows, slots, tokens = _active_slots(states)
-        features = self._features(rows, slots, tokens)
-        hidden = self._layer("slot1", self._layer("slot0", features))
-        fused = np.concatenate([states[:, :PREFIX], *_views(hidden, rows, tokens)], axis=1)
-        for name in ("fuse0", "fuse1", "head0", "head1"):
+        rows, slots, current = _active_slots(states)
+        hidden = self._features(rows, slots, current)
+        for name in SLOT_LAYERS:
+            hidden = self._layer(name, hidden)
+        fused = np.concatenate([states[:, :PREFIX], *_views(hidden, rows, current)], axis=1)
+        for name in (*FUSED_LAYERS, *HEAD_LAYERS):
             fused = self._layer(name, fused)
-        out = fused @ self.tensors["out.w"] + self.tensors["out.b"]
+        out = fused @ self.tensors[f"{LAST}.w"] + self.tensors[f"{LAST}.b"]
         np.clip(out[:, 2], *LOG_STD_RANGE, out=out[:, 2])
         return np.asarray(out)
 
@@ -95,10 +111,10 @@ class Actor:
         np.maximum(y, 0.0, out=y)
         return np.asarray(y)
 
-    def _features(self, rows: "Slots", slots: Array, tokens: "Slots") -> Array:
+    def _features(self, rows: "_Slots", slots: Array, current: "_Slots") -> Array:
         """The inputs of the slot network, one row per active slot."""
-        plain, relative = len(PLAIN_COLUMNS), rows.place - tokens.place[rows.state]
-        out = np.zeros((len(slots), plain + self.services + PLACE_COLUMNS))
+        plain, relative = len(PLAIN_COLUMNS), rows.index - current.index[rows.state]
+        out = np.zeros((len(slots), plain + self.services + POSITION_COLUMNS))
         out[:, 0] = slots[:, 0]
         out[:, 1:plain] = slots[:, SERVICE_COLUMN + 1 :]
         out[np.arange(len(slots)), plain + slots[:, SERVICE_COLUMN].astype(np.intp)] = 1.0
@@ -109,42 +125,40 @@ class Actor:
 
 
 @dataclass(frozen=True, eq=False)
-class Slots:
-    """The state that each row belongs to, and its index among the state's slots."""
+class _Slots:
+    """Some slots: the state that each belongs to, and its index among the slots of the state."""
 
     state: npt.NDArray[np.intp]
-    place: npt.NDArray[np.intp]
+    index: npt.NDArray[np.intp]
 
 
-def _active_slots(states: npt.NDArray[np.float32]) -> tuple[Slots, Array, Slots]:
-    """(active slots of all states, their columns, the decision of each state)."""
+def _active_slots(states: npt.NDArray[np.float32]) -> tuple[_Slots, Array, _Slots]:
+    """(active slots of all states, their columns, the slot of each state's decision)."""
     table = states[:, PREFIX:].reshape(len(states), MAX_SLOTS, SLOT)
-    state, place = np.nonzero(table[:, :, 0])
-    token = np.rint(states[:, 2] * MAX_SLOTS).astype(np.intp)
-    everyone = np.arange(len(states))
-    return Slots(state, place), table[state, place].astype(float), Slots(everyone, token)
+    state, index = np.nonzero(table[:, :, 0])
+    decision = np.rint(states[:, 2] * MAX_SLOTS).astype(np.intp)
+    current = _Slots(np.arange(len(states)), decision)
+    return _Slots(state, index), table[state, index].astype(float), current
 
 
-def _views(hidden: Array, rows: Slots, tokens: Slots) -> tuple[Array, ...]:
+def _views(hidden: Array, rows: _Slots, current: _Slots) -> tuple[Array, ...]:
     """Current slot, mean and maximum of all slots, mean of decided slots, mean of later slots."""
-    first = np.searchsorted(rows.state, tokens.state)
-    token = tokens.place
+    first, decision = np.searchsorted(rows.state, current.state), current.index
     if len(hidden) == len(first):  # batches of one bus: every view is that bus, or empty
         none = np.zeros_like(hidden)
         return hidden, hidden, hidden, none, none
     count = np.diff(np.append(first, len(hidden)))
     total = np.add.reduceat(hidden, first)
-    current = hidden[first + token]
-    before = (rows.place < token[rows.state])[:, None]
-    selected = np.add.reduceat(np.where(before, hidden, 0.0), first)
-    after = (rows.place > token[rows.state])[:, None]
-    future = np.add.reduceat(np.where(after, hidden, 0.0), first)
+    before = (rows.index < decision[rows.state])[:, None]
+    decided = np.add.reduceat(np.where(before, hidden, 0.0), first)
+    after = (rows.index > decision[rows.state])[:, None]
+    later = np.add.reduceat(np.where(after, hidden, 0.0), first)
     return (
-        current,
+        hidden[first + decision],
         total / count[:, None],
         np.maximum.reduceat(hidden, first),
-        selected / np.maximum(token, 1)[:, None],
-        future / np.maximum(count - 1 - token, 1)[:, None],
+        decided / np.maximum(decision, 1)[:, None],
+        later / np.maximum(count - 1 - decision, 1)[:, None],
     )
 
 

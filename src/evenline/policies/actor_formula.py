@@ -11,11 +11,19 @@ from evenline.control import event
 from evenline.control.action import MAX_HOLD_S, NO_HOLD
 from evenline.control.event import Array
 from evenline.control.state import PREFIX, prefix_features, slot_features
-from evenline.policies.actor import PLACE_COLUMNS, PLAIN_COLUMNS, VIEWS, ActorPolicy
+from evenline.policies.actor import (
+    FUSED_LAYERS,
+    HEAD_LAYERS,
+    LAST,
+    PLAIN_COLUMNS,
+    POSITION_COLUMNS,
+    VIEWS,
+    ActorPolicy,
+)
 from evenline.support.compiled import formula_entry, inlined
 
 SIZES = 4  # services, widths of the slot network, the fused features and the head
-DENSE = ("fuse1", "head0", "head1")
+DENSE = (*FUSED_LAYERS[1:], *HEAD_LAYERS)
 SAME_VIEWS = 3  # of a batch of one, the first views are its bus, and the others are empty
 PLAIN = len(PLAIN_COLUMNS)
 
@@ -33,8 +41,8 @@ def numbers_of(policy: ActorPolicy) -> Array:
         first[:PREFIX],
         views,
         *(tensors[f"{name}.{part}"] for name in DENSE for part in "bw"),
-        tensors["out.b"],
-        np.ascontiguousarray(tensors["out.w"].T),
+        tensors[f"{LAST}.b"],
+        np.ascontiguousarray(tensors[f"{LAST}.w"].T),
         np.zeros(2 * max(slot, fused, hidden)),
     ]
     return np.concatenate([part.ravel() for part in parts])
@@ -87,7 +95,7 @@ def _slot(raw: Array, numbers: Array, at: int, to: int, services: int, slot: int
         _add(numbers, to, at + i * slot, slot, inputs[i])
     _add(numbers, to, at + (PLAIN + service) * slot, slot, 1.0)
     _add(numbers, to, at + (PLAIN + services) * slot, slot, 1.0)  # it is the bus that decides
-    return at + (PLAIN + services + PLACE_COLUMNS) * slot
+    return at + (PLAIN + services + POSITION_COLUMNS) * slot
 
 
 @inlined
@@ -108,7 +116,7 @@ def hold_s(raw: Array, numbers: Array, late_s: float) -> float:
     fused, hidden = int(numbers[2]), int(numbers[3])
     at = SIZES + 2 + services
     one = at + (
-        (PLAIN + services + PLACE_COLUMNS + 1) * slot + (slot + 1) * slot
+        (PLAIN + services + POSITION_COLUMNS + 1) * slot + (slot + 1) * slot
         + (PREFIX + slot + 1) * fused + (fused + 1) * fused + (fused + 1) * hidden
         + (hidden + 1) * hidden + 3 * (hidden + 1)
     )  # fmt: skip

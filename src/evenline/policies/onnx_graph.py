@@ -12,22 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from evenline.control import event
 from evenline.control.action import MAX_HOLD_S
-from evenline.control.event import (
-    BUS_AHEAD,
-    BUS_BEHIND,
-    CAPACITY,
-    HEADWAY_AHEAD,
-    HEADWAY_BEHIND,
-    ON_BOARD,
-    RATE,
-    SYSTEM_ON_BOARD,
-    SYSTEM_WAITING,
-    TARGET_AHEAD,
-    TARGET_BEHIND,
-    TIME,
-    Array,
-)
+from evenline.control.event import Array
 from evenline.control.state import (
     LOCAL,
     MAX_SLOTS,
@@ -38,7 +25,7 @@ from evenline.control.state import (
     prefix_features,
     slot_formulas,
 )
-from evenline.policies.actor import ActorPolicy
+from evenline.policies.actor import FUSED_LAYERS, HEAD_LAYERS, LAST, SLOT_LAYERS, ActorPolicy
 from evenline.rules import chain as ch
 from evenline.support.errors import InputError
 from evenline.support.extras import extra
@@ -56,9 +43,9 @@ PRODUCER, HASH = "evenline", "evenline_sha256"
 SINGLE, DOUBLE, WHOLE = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
-def write_onnx(path: Path, controller: ActorPolicy) -> None:
+def write_onnx(path: Path, policy: ActorPolicy) -> None:
     """Write the graph of an actor and its chain, with its hash, which tells later changes."""
-    model = actor_graph(controller)
+    model = actor_graph(policy)
     model.metadata_props.add(key=HASH, value=_hash(model))
     write_bytes(path, model.SerializeToString())
 
@@ -79,10 +66,10 @@ def refuse_other_file(path: Path, force: bool = False) -> None:
         model = onnx.load_model_from_string(path.read_bytes())
     except DecodeError:
         model = onnx.ModelProto()
-    own = {prop.key: prop.value for prop in model.metadata_props}
-    if model.producer_name != PRODUCER or HASH not in own:
+    notes = {prop.key: prop.value for prop in model.metadata_props}
+    if model.producer_name != PRODUCER or HASH not in notes:
         raise InputError(f"{path} was not written by Evenline, or by an old version; {choose}")
-    if own[HASH] != _hash(model):
+    if notes[HASH] != _hash(model):
         raise InputError(f"{path} has changed since Evenline wrote it; {choose}")
 
 
@@ -94,10 +81,10 @@ def _hash(model: Any) -> str:
     return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
 
 
-def actor_graph(controller: ActorPolicy) -> Any:
+def actor_graph(policy: ActorPolicy) -> Any:
     """The graph of an actor and its chain, checked by ONNX's own checker."""
 
-    def policy(op: Any, state: Any) -> list[Any]:
+    def graph_of(op: Any, state: Any) -> list[Any]:
         before = ir.set_value_magic_handler(op)  # operators such as `x / y` add nodes
         try:
             prefix = [op.Gather(state, [column], axis=1) for column in range(PREFIX)]
@@ -105,16 +92,18 @@ def actor_graph(controller: ActorPolicy) -> Any:
             slots = op.Reshape(flat, [-1, MAX_SLOTS, RAW_SLOT])
             places = _constant(op, "places", np.arange(float(MAX_SLOTS)).reshape(1, -1, 1))
             relative = places - op.Reshape(prefix[2], [-1, 1, 1])
-            logit, mu = _network(op, controller, prefix, slots, relative)
+            logit, mu = _network(op, policy, prefix, slots, relative)
             proposal_s = op.Where(op.Less(logit, 0.0), 0.0, op.Sigmoid(mu) * MAX_HOLD_S)
-            hold_s = _chain(op, controller, prefix[0], slots, relative, proposal_s)
+            hold_s = _chain(op, policy, prefix[0], slots, relative, proposal_s)
             return [op.Squeeze(x, [1]) for x in (hold_s, logit, mu)]
         finally:
             ir.set_value_magic_handler(before)
 
     state = ir.val("state", DOUBLE, ["n", PACKED_WIDTH])
     outputs = [ir.val(name, DOUBLE, ["n"]) for name in ("hold_s", "logit", "mu")]
-    graph = build_graph(policy, [state], outputs, opset_imports={"": OPSET}, name="evenline-actor")
+    graph = build_graph(
+        graph_of, [state], outputs, opset_imports={"": OPSET}, name="evenline-actor"
+    )
     model = ir.to_proto(ir.Model(graph, ir_version=IR_VERSION, producer_name=PRODUCER))
     onnx.checker.check_model(model)
     return model
@@ -128,14 +117,14 @@ def _double(op: Any, x: Any) -> Any:
     return op.Cast(x, to=DOUBLE)
 
 
-def _features(op: Any, controller: ActorPolicy, slots: Any) -> Any:
+def _features(op: Any, policy: ActorPolicy, slots: Any) -> Any:
     """The plain columns of each slot in single precision, and its service as ones and zeros."""
     active, *raw, action = (op.Gather(slots, [column], axis=2) for column in range(RAW_SLOT))
     service = op.Cast(raw[0], to=WHOLE)
-    last_stops = _constant(op, "last_stops", controller.contract.scale[2:])
+    last_stops = _constant(op, "last_stops", policy.contract.scale[2:])
     features = slot_formulas(op.Min, op.Max)(*raw, op.Gather(last_stops, service))
     plain = op.Concat(active, *features[1:], action, axis=2)
-    numbers = _constant(op, "services", np.arange(len(controller.contract.services)))
+    numbers = _constant(op, "services", np.arange(len(policy.contract.services)))
     return _rounded(op, plain), _double(op, op.Equal(service, numbers))
 
 
@@ -145,16 +134,16 @@ def _rounded(op: Any, x: Any) -> Any:
 
 
 def _network(
-    op: Any, controller: ActorPolicy, prefix: Any, slots: Any, relative: Any
+    op: Any, policy: ActorPolicy, prefix: Any, slots: Any, relative: Any
 ) -> tuple[Any, Any]:
     """Gate logit and mu, from the packed state."""
     active = op.Gather(slots, [0], axis=2)
     here, before = _double(op, op.Equal(relative, 0.0)), _double(op, op.Less(relative, 0.0))
     after = _double(op, op.Greater(relative, 0.0)) * active
-    features = _features(op, controller, slots)
+    features = _features(op, policy, slots)
     x = op.Concat(*features, here, before, relative / float(MAX_SLOTS), axis=2)
-    for name in ("slot0", "slot1"):
-        x = op.Relu(_layer(op, controller, name, x))
+    for name in SLOT_LAYERS:
+        x = op.Relu(_layer(op, policy, name, x))
     x = x * active
 
     def mean(weight: Any) -> Any:
@@ -162,36 +151,34 @@ def _network(
         return total / op.Max(op.ReduceSum(weight, [1], keepdims=0), 1.0)
 
     most = op.ReduceMax(x, [1], keepdims=0)  # no value is below 0 after a ReLU
-    common = op.Concat(*prefix_features(*[*prefix, controller.contract.scale]), axis=1)
+    common = op.Concat(*prefix_features(*[*prefix, policy.contract.scale]), axis=1)
     views = (mean(here), mean(active), most, mean(before), mean(after))
     x = op.Concat(_rounded(op, common), *views, axis=1)
-    for name in ("fuse0", "fuse1", "head0", "head1"):
-        x = op.Relu(_layer(op, controller, name, x))
-    out = _layer(op, controller, "out", x)
+    for name in (*FUSED_LAYERS, *HEAD_LAYERS):
+        x = op.Relu(_layer(op, policy, name, x))
+    out = _layer(op, policy, LAST, x)
     return op.Gather(out, [0], axis=1), op.Gather(out, [1], axis=1)
 
 
-def _layer(op: Any, controller: ActorPolicy, name: str, x: Any) -> Any:
+def _layer(op: Any, policy: ActorPolicy, name: str, x: Any) -> Any:
     weight, bias = (
-        _constant(op, each, controller.actor.tensors[each].astype(np.float64))
-        for each in (f"{name}.w", f"{name}.b")
+        _constant(op, tensor, policy.actor.tensors[tensor].astype(np.float64))
+        for tensor in (f"{name}.w", f"{name}.b")
     )
     return op.MatMul(x, weight) + bias
 
 
-def _chain(
-    op: Any, controller: ActorPolicy, time_s: Any, slots: Any, relative: Any, hold: Any
-) -> Any:
+def _chain(op: Any, policy: ActorPolicy, time_s: Any, slots: Any, relative: Any, hold: Any) -> Any:
     """`evenline.rules.chain`, element by element, on the current bus."""
     bus = op.ReduceSum(slots * _double(op, op.Equal(relative, 0.0)), [1], keepdims=0)
 
     def raw(feature: int) -> Any:
         return op.Gather(bus, [1 + LOCAL.index(feature)], axis=1)
 
-    rho = time_s / controller.horizon_s
-    if controller.chain & ch.CALIBRATE:
-        behind = raw(BUS_BEHIND) * (raw(HEADWAY_BEHIND) - raw(TARGET_BEHIND))
-        ahead = raw(BUS_AHEAD) * (raw(HEADWAY_AHEAD) - raw(TARGET_AHEAD))
+    rho = time_s / policy.horizon_s
+    if policy.chain & ch.CALIBRATE:
+        behind = raw(event.BUS_BEHIND) * (raw(event.HEADWAY_BEHIND) - raw(event.TARGET_BEHIND))
+        ahead = raw(event.BUS_AHEAD) * (raw(event.HEADWAY_AHEAD) - raw(event.TARGET_AHEAD))
         reserve = op.Min(op.Max((behind - ahead) * 0.5, 0.0), MAX_HOLD_S)
         share = hold * ch.KEPT_SHARE
         supported = op.Min(hold, op.Max(share, reserve))
@@ -202,15 +189,15 @@ def _chain(
         (ch.COMPLETION_RESERVE, ch.RESERVE_S, ch.RESERVE_FROM, ch.RESERVE_UNTIL),
     )
     for element, floor_s, low, high in floors:
-        if controller.chain & element:
-            some = op.Greater(raw(CAPACITY), 0.0)
-            load = raw(ON_BOARD) / op.Where(some, raw(CAPACITY), 1.0)
+        if policy.chain & element:
+            some = op.Greater(raw(event.CAPACITY), 0.0)
+            load = raw(event.ON_BOARD) / op.Where(some, raw(event.CAPACITY), 1.0)
             guard = op.GreaterOrEqual(rho, low)
             for term in (
                 op.Less(rho, high),
-                op.Equal(raw(BUS_AHEAD), 1.0),
-                op.Equal(raw(BUS_BEHIND), 0.0),
-                op.Greater(raw(RATE), 0.0),
+                op.Equal(raw(event.BUS_AHEAD), 1.0),
+                op.Equal(raw(event.BUS_BEHIND), 0.0),
+                op.Greater(raw(event.RATE), 0.0),
                 some,
                 op.LessOrEqual(load, ch.LOW_LOAD),
             ):
@@ -222,13 +209,13 @@ def _chain(
 # -- the check ------------------------------------------------------------------------------------
 
 
-def own_holds(controller: ActorPolicy, packed: Array) -> tuple[Array, Array]:
-    """The holds and gate logits of our own code for packed states."""
+def holds_of(policy: ActorPolicy, packed: Array) -> tuple[Array, Array]:
+    """The holds and gate logits of an actor for packed states."""
     raw = current_events(packed)
-    states = canonical(packed, controller.contract)
-    out = controller.actor.outputs(states)
-    proposals = controller.actor.proposals_s(states)
-    return ch.apply_chain(controller.chain, raw, proposals, controller.horizon_s), out[:, 0]
+    states = canonical(packed, policy.contract)
+    out = policy.actor.outputs(states)
+    proposals = policy.actor.proposals_s(states)
+    return ch.apply_chain(policy.chain, raw, proposals, policy.horizon_s), out[:, 0]
 
 
 def current_events(packed: Array) -> Array:
@@ -238,15 +225,15 @@ def current_events(packed: Array) -> Array:
     bus = slots[np.arange(n), packed[:, 2].astype(int)]
     raw = np.zeros((n, 16))
     raw[:, LOCAL] = bus[:, 1:-1]
-    raw[:, [TIME, SYSTEM_WAITING, SYSTEM_ON_BOARD]] = packed[:, [0, 3, 4]]
+    raw[:, [event.TIME, event.SYSTEM_WAITING, event.SYSTEM_ON_BOARD]] = packed[:, [0, 3, 4]]
     return raw
 
 
-def worst_error_s(path: Path, controller: ActorPolicy, packed: Array) -> float:
+def worst_error_s(path: Path, policy: ActorPolicy, packed: Array) -> float:
     """The largest difference in seconds between the graph in ONNX Runtime and our own code."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    mine, _ = own_holds(controller, packed)
-    (theirs,) = session.run(["hold_s"], {"state": packed})
-    return float(np.abs(mine - theirs).max())
+    holds_s, _ = holds_of(policy, packed)
+    (graph_s,) = session.run(["hold_s"], {"state": packed})
+    return float(np.abs(holds_s - graph_s).max())
