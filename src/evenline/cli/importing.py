@@ -84,11 +84,11 @@ def finish(
 
     if demand is None and passengers is not None:
         raise InputError("--passengers needs a demand; add --demand gravity")
-    found = read(name or out.resolve().name)
+    imported = read(name or out.resolve().name)
     wish = None if demand is None else Demand(demand, passengers, seed)
     with stderr.status(f"writing {out}"):
-        opened, people = write_city(found, out, wish, variation, force)
-    for line in (*found.told, *without_headway(opened.city)):
+        opened, people = write_city(imported, out, wish, variation, force)
+    for line in (*imported.told, *without_headway(opened.city)):
         print(line)
     if people is not None:
         show_people(people)
@@ -105,16 +105,17 @@ def finish(
 
 def importing(reading: "Callable[..., Read]") -> Callable[..., None]:
     """A command that reads a format and then finishes, with the options of both."""
-    own, common = signature(reading).parameters, dict(signature(finish).parameters)
+    of_format, common = signature(reading).parameters, dict(signature(finish).parameters)
     del common["read"]
 
     @wraps(reading, assigned=("__name__", "__doc__"))  # Typer reads the options from its signature
     def command(**given: Any) -> None:
-        read = reading(**{option: given.pop(option) for option in own})
+        read = reading(**{option: given.pop(option) for option in of_format})
         finish(read, **given)
 
     options = [
-        option.replace(kind=Parameter.KEYWORD_ONLY) for option in (*own.values(), *common.values())
+        option.replace(kind=Parameter.KEYWORD_ONLY)
+        for option in (*of_format.values(), *common.values())
     ]
     command.__signature__ = Signature(options)  # type: ignore[attr-defined]
     return command
@@ -192,9 +193,9 @@ def records(
     with stderr.status(f"reading and fitting {folder}"):
         made = import_records(folder, routes, hours, days, out, name or out.resolve().name, force)
     took_s = time.process_time() - began
-    for each in made.found:
-        if each.count:
-            print(f"{each.name}: {each.count:,} of {each.of:,} visits, {each.done}")
+    for problem in made.found:
+        if problem.count:
+            print(f"{problem.name}: {problem.count:,} of {problem.of:,} visits, {problem.done}")
     city, left_out = made.fitted.city, made.built.left_out
     for line in without_headway(city):
         print(line)

@@ -51,7 +51,7 @@ def train(
     whole = Budget()
     warmup = round(events * whole.warmup_events / whole.events)
     budget = Budget(iql_updates, warmup, events, lesson_updates=lesson_updates)
-    found = run_training(
+    summary = run_training(
         city, learner, seeds, replay, folder, device, budget, widths_of(widths),
         blocks, calibration, centred, chain,
     )  # fmt: skip
@@ -60,7 +60,7 @@ def train(
         {
             name: f"{row['generalized_s']:,.1f} s, completion {row['completion']:.4f},"
             f" mean hold {row['mean_hold_s']:.2f} s"
-            for name, row in found["curve"].items()
+            for name, row in summary["curve"].items()
             if "-at-" not in name
         },
     )

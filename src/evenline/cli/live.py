@@ -42,13 +42,13 @@ DelayOption = Annotated[float, typer.Option(min=0, max=600, help="Seconds that r
 
 def headers_of(given: list[str] | None) -> dict[str, str]:
     """Headers from texts such as `api_key: 123`."""
-    found = {}
+    headers = {}
     for text in given or []:
         name, colon, value = text.partition(":")
         if not colon or not name.strip() or not text.isprintable():
             raise InputError(f"header {name!r}: write it as NAME: VALUE")
-        found[name.strip()] = value.strip()
-    return found
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 @app.command("record")
@@ -280,11 +280,11 @@ def shadow_measure(
     with progress_bar() as bar:
         task = bar.add_task(f"{city}: days", total=2 + days * len(every))
         faults = _faults(noise, loss, delay)
-        found = measure(opened, policy, every, days, faults, world, lambda: bar.advance(task))
+        measured = measure(opened, policy, every, days, faults, world, lambda: bar.advance(task))
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(measured))
         return
-    rows = {name: str(value) for name, value in found.items() if name != "polls"}
-    for name, row in found["polls"].items():
+    rows = {name: str(value) for name, value in measured.items() if name != "polls"}
+    for name, row in measured["polls"].items():
         rows |= {f"{name} s polls, {key}": str(value) for key, value in row.items()}
     print_table("through the shadow", rows)

@@ -68,6 +68,6 @@ def main(commands: typer.Typer = app, name: str = "evenline") -> NoReturn:
 
 def _usage(error: Any) -> str:
     """What is wrong with the arguments, and the command that explains them."""
-    said = " ".join(error.format_message().split()).removesuffix(".")
+    message = " ".join(error.format_message().split()).removesuffix(".")
     command = error.ctx.command_path if error.ctx else "evenline"
-    return f"{said[:1].lower()}{said[1:]}; see {command} --help"
+    return f"{message[:1].lower()}{message[1:]}; see {command} --help"

@@ -59,16 +59,16 @@ def people(
     weights = numbers_of(hours) if hours is not None else ()
     wish = Demand(demand, passengers, seed, weights)
     with stderr.status("finding a way for everyone"):
-        found = write_people(city, out, wish, name or out.resolve().name, force)
+        made = write_people(city, out, wish, name or out.resolve().name, force)
     if left_out is not None:
-        write_text(left_out, left_out_table(found.report))
-    show_people(found)
+        write_text(left_out, left_out_table(made.report))
+    show_people(made)
     print(out)
 
 
-def show_people(found: "Found") -> None:
+def show_people(made: "Found") -> None:
     """Print what was made, what was not, and the notes."""
-    report = found.report
+    report = made.report
     rows = {
         "passengers at demand 1.00": f"{report.passengers:,}",
         "with a transfer": f"{report.with_transfer:,} ({_share(report)})",
@@ -79,7 +79,7 @@ def show_people(found: "Found") -> None:
             rows |= _rows(name, residual)
     print_table("people", rows)
     _show_left_out(report)
-    for note in found.notes:
+    for note in made.notes:
         print(note)
 
 
@@ -99,9 +99,9 @@ def _rows(name: str, residual: "Residual") -> dict[str, str]:
 def _show_left_out(report: "Report") -> None:
     """The pairs of stops with the most people left out."""
     pairs: dict[str, float] = defaultdict(float)
-    for each in report.left_out:
-        pairs[f"{each.said}: {each.why}"] += each.passengers
-    for said in sorted(pairs, key=lambda said: -pairs[said])[:SHOWN]:
-        print(f"left out: {pairs[said]:,.0f} {said}")
+    for lost in report.left_out:
+        pairs[f"{lost.said}: {lost.why}"] += lost.passengers
+    for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:SHOWN]:
+        print(f"left out: {pairs[pair]:,.0f} {pair}")
     if len(pairs) > SHOWN:
         print(f"left out: and {len(pairs) - SHOWN:,} more pairs; --left-out FILE lists them all")

@@ -171,7 +171,7 @@ def check(
         return holds
 
     outcome = run_episode(opened.fast_world(), demo_cell(1), timed)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "sha256": policy_digest(source),
         "decisions": outcome.decisions,
         "generalized_s": round(outcome.generalized_s, 1),
@@ -181,17 +181,17 @@ def check(
     }
     if isinstance(policy, Lookahead):
         counted = ("unseen_stops", "lost_buses", "repeated_reports", "unknown_buses")
-        found |= {name: getattr(policy, name) for name in counted}
+        result |= {name: getattr(policy, name) for name in counted}
     if notes := opened.notes("fast"):
-        found["notes"] = notes
-    error_s = _against_onnx(policy, opened, replay, found)
-    print(json.dumps(found, indent=2))
+        result["notes"] = notes
+    error_s = _against_onnx(policy, opened, replay, result)
+    print(json.dumps(result, indent=2))
     if not error_s <= ONNX_TOLERANCE_S:
         raise typer.Exit(1)
 
 
 def _against_onnx(
-    policy: Any, city: "OpenCity", replay: Path | None, found: dict[str, Any]
+    policy: Any, city: "OpenCity", replay: Path | None, result: dict[str, Any]
 ) -> float:
     """The largest difference between an actor's graph in ONNX Runtime and our own code."""
     from evenline.policies.actor import ActorPolicy
@@ -205,7 +205,7 @@ def _against_onnx(
     with ScratchFolder() as folder:
         write_onnx(Path(folder) / "actor.onnx", policy)
         error_s = worst_error_s(Path(folder) / "actor.onnx", policy, states)
-    found |= {"onnx_states": len(states), "onnx_states_of": origin, "onnx_error_s": error_s}
+    result |= {"onnx_states": len(states), "onnx_states_of": origin, "onnx_error_s": error_s}
     return error_s
 
 
@@ -255,10 +255,10 @@ def tune(
     )  # fmt: skip
     names = [constant.name for constant in tunable(rule).constants]
     print(f"{'time, s':>10}  {'completed':>9}  {', '.join(names)}")
-    for each in front:
-        values = ", ".join(f"{value:.4g}" for value in each.constants)
-        mark = "  chosen" if each == chosen else ""
-        print(f"{each.generalized_s:10,.1f}  {each.completion:9.4f}  {values}{mark}")
+    for one in front:
+        values = ", ".join(f"{value:.4g}" for value in one.constants)
+        mark = "  chosen" if one == chosen else ""
+        print(f"{one.generalized_s:10,.1f}  {one.completion:9.4f}  {values}{mark}")
     print_notes(city, "fast", calibration)
     print(tuned)
 

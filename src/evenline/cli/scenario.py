@@ -41,10 +41,12 @@ def import_sumo(
         with progress_bar(counted=False) as bar:
             task = bar.add_task(f"SUMO runs {config.name}", total=None)
 
-            def told(said: Said) -> None:
-                words = f"SUMO runs {config.name}: {said.now_s:,} s, {said.left:,} on the way"
-                bar.update(task, total=said.end_s, completed=said.now_s, description=words)
+            def advance(progress: Said) -> None:
+                words = (
+                    f"SUMO runs {config.name}: {progress.now_s:,} s, {progress.left:,} on the way"
+                )
+                bar.update(task, total=progress.end_s, completed=progress.now_s, description=words)
 
-            return read_scenario(config, name, end, told)
+            return read_scenario(config, name, end, advance)
 
     finish(read, out, demand, passengers, seed, name=name, force=force)

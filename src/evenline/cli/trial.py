@@ -85,16 +85,16 @@ def run(
                 bar.advance(tasks[job.block])
                 bar.advance(total)
 
-        found = matrix.run(folder, runner, part, retry, advance)
+        progress = matrix.run(folder, runner, part, retry, advance)
     _show_notices(folder)
-    for line in matrix.quarantine_lines(trial, found):
+    for line in matrix.quarantine_lines(trial, progress):
         _say(line)
-    if found.quarantined:
+    if progress.quarantined:
         raise InputError(
-            f"{folder}: {len(found.quarantined)} jobs failed every try; fix the cause and run: "
+            f"{folder}: {len(progress.quarantined)} jobs failed every try; fix the cause and run: "
             f"evenline trial run {folder} --retry"
         )
-    _say(f"{len(found.done):,} of {len(every):,} jobs done")
+    _say(f"{len(progress.done):,} of {len(every):,} jobs done")
     print(folder)
 
 
@@ -105,19 +105,19 @@ def status(folder: TrialFolder) -> None:
     from evenline.trial.registration import open_trial
 
     trial = open_trial(folder)
-    found, every = standing(trial), trial.jobs()
+    progress, every = standing(trial), trial.jobs()
     table = Table(title=f"trial {trial.registered.name}", title_justify="left")
     for column in ("block", "done", "quarantined", "missing", "mean s per job"):
         table.add_column(column, justify="right")
     for block in dict.fromkeys(job.block for job in every.values()):
         parts = [
             {address: job for address, job in part.items() if job.block == block}
-            for part in (found.done, found.quarantined, found.missing)
+            for part in (progress.done, progress.quarantined, progress.missing)
         ]
         took = [read_record(trial, a, job).run.duration_s for a, job in parts[0].items()]
         pace = f"{sum(took) / len(took):.1f}" if took else ""
         table.add_row("{}-{}".format(*block), *(f"{len(part):,}" for part in parts), pace)
-    lines = quarantine_lines(trial, found)  # may be refused, before anything is shown
+    lines = quarantine_lines(trial, progress)  # may be refused, before anything is shown
     stdout.print(table)
     for line in lines:
         print(line)
@@ -148,18 +148,18 @@ def analyse(
         _show_notices(folder)
         _print_rows("means by method of the jobs done so far: seal broken", means)
         return
-    found = evidence.write_analysis(folder)
+    analysis = evidence.write_analysis(folder)
     if as_json:
-        print(json.dumps(plain(found)))
+        print(json.dumps(plain(analysis)))
     else:
-        _print_analysis(found)
+        _print_analysis(analysis)
         print(folder / evidence.ANALYSIS)
     if docs is not None:
         from evenline.report.trial import write_trial
 
         write_trial(docs, folder)
     _show_notices(folder)
-    if not found.confirmed:
+    if not analysis.confirmed:
         raise typer.Exit(1)
 
 
@@ -243,11 +243,11 @@ def pack(
     """
     from evenline.trial.packed import pack as compress
 
-    found = compress(folder, out, tensors)
+    packed = compress(folder, out, tensors)
     _show_notices(folder)
-    _say(f"{len(found.blocks)} of {found.planned} blocks, {found.bytes / 1e6:.2f} MB")
-    if found.detached:
-        _say(f"{len(found.detached)} files of tensors are detached; keep them in another place")
+    _say(f"{len(packed.blocks)} of {packed.planned} blocks, {packed.bytes / 1e6:.2f} MB")
+    if packed.detached:
+        _say(f"{len(packed.detached)} files of tensors are detached; keep them in another place")
     print(out)
 
 
@@ -285,8 +285,8 @@ def _show_notices(folder: Path) -> None:
         _say(notice)
 
 
-def _print_analysis(found: "Analysis") -> None:
-    claim = found.claim
+def _print_analysis(analysis: "Analysis") -> None:
+    claim = analysis.claim
     table = Table(title="registered claim", title_justify="left")
     for column in ("test", "wins", "required", "p", "passed"):
         table.add_column(column)
@@ -297,24 +297,24 @@ def _print_analysis(found: "Analysis") -> None:
         wins = f"{row.wins} of {row.blocks}"
         table.add_row(label, wins, str(row.required_wins), f"{row.p:.7f}", _yes(row.passed))
     table.add_row("both (intersection-union)", "", "", "", _yes(claim.intersection_union_passed))
-    for gate, passed in found.gates.items():
+    for gate, passed in analysis.gates.items():
         table.add_row(f"gate: {gate}", "", "", "", _yes(passed))
-    table.add_row("confirmed", "", "", "", _yes(found.confirmed), style="bold")
-    for gate, passed in found.robustness.items():
+    table.add_row("confirmed", "", "", "", _yes(analysis.confirmed), style="bold")
+    for gate, passed in analysis.robustness.items():
         table.add_row(f"beside the claim: {gate}", "", "", "", _yes(passed))
     stdout.print(table)
-    _print_rows("means", found.means)
-    differences = {"all": found.difference}
-    differences |= {f"demand {level}": row for level, row in found.by_level.items()}
-    differences |= {f"seed {seed}": row for seed, row in found.by_seed.items()}
+    _print_rows("means", analysis.means)
+    differences = {"all": analysis.difference}
+    differences |= {f"demand {level}": row for level, row in analysis.by_level.items()}
+    differences |= {f"seed {seed}": row for seed, row in analysis.by_seed.items()}
     _print_rows("candidate minus parent", differences)
-    if found.controls:
+    if analysis.controls:
         controls = {
             f"{label} ({row.favourable_blocks} of {row.blocks} blocks favourable)": row.difference
-            for label, row in found.controls.items()
+            for label, row in analysis.controls.items()
         }
         _print_rows("candidate minus control (descriptive)", controls)
-    _print_intervals(found.beyond_the_claim)
+    _print_intervals(analysis.beyond_the_claim)
 
 
 def _print_rows(title: str, rows: Mapping[str, "Figures"]) -> None:
@@ -338,8 +338,8 @@ def _print_intervals(beyond: Mapping[str, "Effect"]) -> None:
     )
     for column in ("", "estimate", "from", "to", "confidence"):
         table.add_column(column, justify="right" if column else "left")
-    for name, found in beyond.items():
-        for kind, row in (("hodges lehmann", found.hodges_lehmann), ("bca mean", found.bca_mean)):
+    for name, effect in beyond.items():
+        for kind, row in (("hodges lehmann", effect.hodges_lehmann), ("bca mean", effect.bca_mean)):
             if row is not None:
                 figures = (f"{figure:,.5f}" for figure in (row.estimate, row.low, row.high))
                 table.add_row(f"{name}, {kind}", *figures, f"{row.confidence:.3f}")

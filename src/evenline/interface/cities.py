@@ -48,8 +48,8 @@ def import_gtfs(
     start_s, end_s = (round(HOUR_S * hour) for hour in hours)
     wanted = Wanted(tuple(routes), day, start_s, end_s, every_pattern)
     lay = None if roads is None else partial(matched, source=Map(Path(roads), False, False))
-    found = read_gtfs(Path(feed), wanted, _name(out), lay, capacities)
-    return _written(found, out, demand, passengers, seed)
+    imported = read_gtfs(Path(feed), wanted, _name(out), lay, capacities)
+    return _written(imported, out, demand, passengers, seed)
 
 
 def import_sumo(
@@ -167,14 +167,14 @@ def read_records(folder: str | Path) -> RecordedDays:
 
 
 def _written(
-    found: "Imported", out: str | Path, demand: str | None, passengers: int | None, seed: int
+    imported: "Imported", out: str | Path, demand: str | None, passengers: int | None, seed: int
 ) -> OpenCity:
     from evenline.importing.writing import Demand, write_city
 
     if demand is None and passengers is not None:
         raise InputError('passengers need a demand; add demand="gravity"')
     wish = None if demand is None else Demand(demand, passengers, seed)
-    write_city(found, Path(out), wish)
+    write_city(imported, Path(out), wish)
     return open_city(out)
 
 
