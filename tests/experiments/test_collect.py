@@ -32,9 +32,9 @@ from evenline.experiments.collect import (
 from evenline.replay.episode import (
     batches,
     raw_events,
+    read_decisions,
     read_metadata,
     read_outcome,
-    read_tokens,
     write_episode,
 )
 from evenline.rules.policy import BEHAVIOURS, recorded, set_rule
@@ -187,11 +187,11 @@ def test_the_holds_of_an_episode_are_those_of_its_behaviour(store: Path, name: s
     """Replayed from the stored rows alone."""
     town, rule = embedded_city("town"), BEHAVIOURS[name]
     for path in sorted((store / "episodes" / name).iterdir()):
-        tokens = read_tokens(path)
-        raw = raw_events(town, read_metadata(path).cell.demand, tokens)
-        holds = [hold for moment in batches(tokens, raw) for hold in rule(moment)]
-        assert np.array_equal(tokens.hold_s, np.array(holds, np.float32))
-        assert read_outcome(path).holds_zero == np.count_nonzero(tokens.hold_s == 0)
+        decisions = read_decisions(path)
+        raw = raw_events(town, read_metadata(path).cell.demand, decisions)
+        holds = [hold for moment in batches(decisions, raw) for hold in rule(moment)]
+        assert np.array_equal(decisions.hold_s, np.array(holds, np.float32))
+        assert read_outcome(path).holds_zero == np.count_nonzero(decisions.hold_s == 0)
 
 
 def test_the_same_people_depart_under_every_behaviour_and_more_at_a_higher_level(
@@ -359,7 +359,7 @@ def test_what_would_fail_every_episode_ends_the_collection_at_once(
             found = plain(read_metadata(source))
             provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
             try:
-                write_episode(job.tokens, read_tokens(source), read_outcome(source), provenance)
+                write_episode(job.tokens, read_decisions(source), read_outcome(source), provenance)
             except InputError as error:
                 yield failed(job, Failure(kind="input", message=str(error)))
             else:
@@ -478,8 +478,8 @@ def test_a_sealed_store_that_was_changed_is_refused_and_not_sealed_anew(
     path = own / sorted(episodes(own))[0]
     found = plain(read_metadata(path))
     provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
-    tokens = read_tokens(path)
-    changed = type(tokens)(**(vars(tokens) | {"cost": tokens.cost + 1}))
+    decisions = read_decisions(path)
+    changed = type(decisions)(**(vars(decisions) | {"cost": decisions.cost + 1}))
     write_episode(path, changed, read_outcome(path), provenance)
     with pytest.raises(InputError, match=path.name):
         collect(own, "town", 1)
@@ -493,7 +493,7 @@ def test_episodes_of_two_sumo_versions_are_not_sealed_together(
     path = own / sorted(episodes(own))[0]
     found = plain(read_metadata(path)) | {"sumo": "1.25.0"}
     provenance = {k: found[k] for k in ("city", "cell", "policy", "sumo", "evenline")}
-    write_episode(path, read_tokens(path), read_outcome(path), provenance)
+    write_episode(path, read_decisions(path), read_outcome(path), provenance)
     with pytest.raises(InputError, match=r"1\.25\.0"):
         collect(own, "town", 1)
 

@@ -34,7 +34,7 @@ def policy(batch):
     return rule(batch)
 
 with SumoWorld(open_city("town")) as world:
-    tokens, outcome = record_episode(world, cell, policy)
+    decisions, outcome = record_episode(world, cell, policy)
 provenance = {
     "city": digest(open_city("town")),
     "cell": asdict(cell),
@@ -42,7 +42,7 @@ provenance = {
     "sumo": runtime_version(),
     "evenline": evenline.__version__,
 }
-write_episode(folder / "by-hand.parquet", tokens, outcome, provenance)
+write_episode(folder / "by-hand.parquet", decisions, outcome, provenance)
 np.savez(
     folder / "shown.npz",
     raw=np.concatenate([batch.raw for batch in shown]),

@@ -23,12 +23,12 @@ from evenline.control.event import RAW_FEATURES, Batch
 from evenline.control.outcome import Outcome
 from evenline.replay.episode import (
     COLUMNS,
-    Tokens,
+    Decisions,
     batches,
     raw_events,
+    read_decisions,
     read_metadata,
     read_outcome,
-    read_tokens,
     record_episode,
     write_episode,
 )
@@ -67,7 +67,7 @@ def town() -> City:
     return embedded_city("town")
 
 
-def same(one: Tokens, other: Tokens) -> bool:
+def same(one: Decisions, other: Decisions) -> bool:
     """Equal to the bit, not only in value."""
     columns = [(getattr(one, name), getattr(other, name)) for name in COLUMNS]
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in columns)
@@ -79,17 +79,17 @@ def same(one: Tokens, other: Tokens) -> bool:
 def test_the_raw_events_are_rebuilt_to_the_bit(
     town: City, episode: Path, shown: dict[str, Any]
 ) -> None:
-    tokens = read_tokens(episode)
-    rebuilt = raw_events(town, CELL.demand, tokens)
+    decisions = read_decisions(episode)
+    rebuilt = raw_events(town, CELL.demand, decisions)
     assert rebuilt.tobytes() == shown["raw"].tobytes() and rebuilt.shape[1] == len(RAW_FEATURES)
-    assert tokens.trip.tolist() == shown["trips"].tolist()
-    assert tokens.time_s.tolist() == np.repeat(shown["times"], shown["sizes"]).tolist()
+    assert decisions.trip.tolist() == shown["trips"].tolist()
+    assert decisions.time_s.tolist() == np.repeat(shown["times"], shown["sizes"]).tolist()
 
 
 def test_the_holds_are_those_of_the_policy_in_single_precision(
     episode: Path, shown: dict[str, Any]
 ) -> None:
-    holds = read_tokens(episode).hold_s
+    holds = read_decisions(episode).hold_s
     assert holds.tolist() == shown["holds"].astype(np.float32).tolist()
     assert 0 < np.count_nonzero(holds) < len(holds)
     assert read_outcome(episode).hold_total_s == pytest.approx(float(holds.sum(dtype=float)))
@@ -98,8 +98,8 @@ def test_the_holds_are_those_of_the_policy_in_single_precision(
 def test_the_moments_are_those_the_policy_saw(
     town: City, episode: Path, shown: dict[str, Any]
 ) -> None:
-    tokens = read_tokens(episode)
-    moments = batches(tokens, raw_events(town, CELL.demand, tokens))
+    decisions = read_decisions(episode)
+    moments = batches(decisions, raw_events(town, CELL.demand, decisions))
     assert [moment.time_s for moment in moments] == shown["times"].tolist()
     assert [len(moment.trips) for moment in moments] == shown["sizes"].tolist()
     holds = [hold for moment in moments for hold in BEHAVIOURS["random-often"](moment)]
@@ -107,22 +107,22 @@ def test_the_moments_are_those_the_policy_saw(
 
 
 def test_every_second_of_the_day_is_charged_to_one_token(town: City, episode: Path) -> None:
-    tokens, outcome = read_tokens(episode), read_outcome(episode)
-    assert tokens.cost.sum() == outcome.token_cost == outcome.cost - outcome.pre_control_cost
-    inside = np.flatnonzero(np.diff(tokens.time_s) == 0)
+    decisions, outcome = read_decisions(episode), read_outcome(episode)
+    assert decisions.cost.sum() == outcome.token_cost == outcome.cost - outcome.pre_control_cost
+    inside = np.flatnonzero(np.diff(decisions.time_s) == 0)
     assert len(inside) == outcome.zero_duration_tokens > 0
-    assert not tokens.cost[inside].any()
-    assert len(tokens) == outcome.decisions == town.decisions
+    assert not decisions.cost[inside].any()
+    assert len(decisions) == outcome.decisions == town.decisions
 
 
 def test_a_bus_decides_at_its_stops_in_order_and_not_at_the_last(town: City, episode: Path) -> None:
-    tokens = read_tokens(episode)
-    raw = raw_events(town, CELL.demand, tokens)
+    decisions = read_decisions(episode)
+    raw = raw_events(town, CELL.demand, decisions)
     for trip in range(len(town.trips)):
-        rows = np.flatnonzero(tokens.trip == trip)
+        rows = np.flatnonzero(decisions.trip == trip)
         count = len(town.services[town.trips[trip].service].stops)
         assert raw[rows, RAW_FEATURES.index("stop")].tolist() == list(range(count - 1))
-        assert (np.diff(tokens.time_s[rows]) > 0).all()
+        assert (np.diff(decisions.time_s[rows]) > 0).all()
 
 
 @pytest.mark.parametrize("more", ["stop", "asked_s"])
@@ -139,13 +139,13 @@ def test_a_day_with_closed_stops_or_limited_holds_comes_back_whole(
         shown.append(batch.raw)
         return BEHAVIOURS["random-often"](batch)
 
-    tokens, outcome = record_episode(world, CELL, policy)
-    assert list(tokens.more) == [more]
+    decisions, outcome = record_episode(world, CELL, policy)
+    assert list(decisions.more) == [more]
     path = tmp_path / "day.parquet"
-    write_episode(path, tokens, outcome, NOWHERE)
-    again = read_tokens(path)
-    assert read_metadata(path).format == "evenline-episode-2" and again.more == tokens.more
-    assert same(again, tokens) and np.array_equal(again.shown_s, tokens.shown_s)
+    write_episode(path, decisions, outcome, NOWHERE)
+    again = read_decisions(path)
+    assert read_metadata(path).format == "evenline-episode-2" and again.more == decisions.more
+    assert same(again, decisions) and np.array_equal(again.shown_s, decisions.shown_s)
     assert np.array_equal(raw_events(city, CELL.demand, again), np.concatenate(shown))
     if more == "stop":
         first = again.stops[again.trip == town.trips_of[0][0]]
@@ -171,23 +171,23 @@ def test_an_episode_carries_its_outcome_and_where_it_comes_from(town: City, epis
 
 
 def test_the_same_episode_gives_the_same_bytes(episode: Path, tmp_path: Path) -> None:
-    tokens, outcome, found = (
-        read_tokens(episode),
+    decisions, outcome, found = (
+        read_decisions(episode),
         read_outcome(episode),
         plain(read_metadata(episode)),
     )
     provenance = {key: found[key] for key in found if key not in ("format", "outcome")}
-    write_episode(tmp_path / "again.parquet", tokens, outcome, provenance)
+    write_episode(tmp_path / "again.parquet", decisions, outcome, provenance)
     assert (tmp_path / "again.parquet").read_bytes() == episode.read_bytes()
     backwards = dict(reversed(provenance.items()))
-    write_episode(tmp_path / "again.parquet", tokens, outcome, backwards)
+    write_episode(tmp_path / "again.parquet", decisions, outcome, backwards)
     assert (tmp_path / "again.parquet").read_bytes() == episode.read_bytes()
 
 
 def test_a_row_takes_at_most_eighteen_bytes(episode: Path) -> None:
     """Of a short day only the rows are counted, not the outcome and the rest of the footer."""
     body = episode.stat().st_size - pq.read_metadata(episode).serialized_size
-    assert body / len(read_tokens(episode)) <= 18
+    assert body / len(read_decisions(episode)) <= 18
 
 
 whole = st.integers(-(2**31), 2**31 - 1)
@@ -200,15 +200,15 @@ def test_any_columns_come_back_exact_to_the_bit(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]]
 ) -> None:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
-    tokens = Tokens(
+    decisions = Decisions(
         **{
             name: np.array(column, kind.to_pandas_dtype())
             for (name, kind), column in zip(COLUMNS.items(), columns, strict=True)
         }
     )
     path = tmp_path_factory.mktemp("columns") / "x.parquet"
-    write_episode(path, tokens, NOTHING, NOWHERE)
-    assert same(read_tokens(path), tokens) and read_outcome(path) == NOTHING
+    write_episode(path, decisions, NOTHING, NOWHERE)
+    assert same(read_decisions(path), decisions) and read_outcome(path) == NOTHING
 
 
 def test_a_truncated_file_is_refused_by_name(episode: Path, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_truncated_file_is_refused_by_name(episode: Path, tmp_path: Path) -> N
     for number, length in enumerate([*range(0, len(content), 97), len(content) - 1]):
         path = tmp_path / f"{number}.parquet"
         path.write_bytes(content[:length])
-        for read in (read_tokens, read_metadata, read_outcome):
+        for read in (read_decisions, read_metadata, read_outcome):
             with pytest.raises(InputError) as caught:
                 read(path)
             assert str(caught.value).startswith(f"{path}: not a whole Parquet file")
@@ -245,14 +245,14 @@ def test_a_flipped_bit_in_a_files_last_bytes_is_refused_by_name(
     size = episode.stat().st_size
     for path in flipped(episode, tmp_path, range(size - 8, size)):
         with pytest.raises(InputError, match=path.name):
-            read_tokens(path)
+            read_decisions(path)
 
 
 def test_no_flipped_bit_changes_a_row_in_silence(episode: Path, tmp_path: Path) -> None:
-    tokens, silent = read_tokens(episode), 0
+    decisions, silent = read_decisions(episode), 0
     for path in flipped(episode, tmp_path, range(4, footer_start(episode), 101)):
         try:
-            silent += not same(read_tokens(path), tokens)
+            silent += not same(read_decisions(path), decisions)
         except InputError:
             continue
     assert silent == 0
@@ -273,13 +273,13 @@ def test_a_flipped_bit_in_the_footer_is_told_in_one_line(episode: Path, tmp_path
 def test_what_is_not_there_or_not_an_episode_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     with pytest.raises(InputError, match=r"x\.parquet: no such file"):
-        read_tokens(path)
+        read_decisions(path)
     path.write_text("time_s,trip\n")
     with pytest.raises(InputError, match=r"x\.parquet: not a whole Parquet file"):
-        read_tokens(path)
+        read_decisions(path)
     pq.write_table(pa.table({"time_s": [1]}), path)
     with pytest.raises(InputError, match=r"x\.parquet: not an episode file"):
-        read_tokens(path)
+        read_decisions(path)
 
 
 def test_a_failed_write_leaves_the_old_episode(
@@ -293,7 +293,7 @@ def test_a_failed_write_leaves_the_old_episode(
 
     monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(InputError, match=r"x\.parquet: cannot be written \(no space left"):
-        write_episode(path, read_tokens(episode), NOTHING, NOWHERE)
+        write_episode(path, read_decisions(episode), NOTHING, NOWHERE)
     assert path.read_bytes() == episode.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
 
@@ -336,19 +336,19 @@ def test_the_cost_of_a_moment_stands_at_its_last_token(town: City, shown: dict[s
     moments = moments_of(town, shown)
     costs = list(range(1_000, 1_000 + len(moments)))
     world = Script(town, moments, costs)
-    tokens, outcome = record_episode(world, CELL, lambda batch: [0.1] * len(batch.trips))
+    decisions, outcome = record_episode(world, CELL, lambda batch: [0.1] * len(batch.trips))
     last = np.cumsum(shown["sizes"]) - 1
-    assert tokens.cost[last].tolist() == costs
-    assert tokens.cost.sum() == sum(costs) == outcome.token_cost
-    assert set(tokens.hold_s.tolist()) == {float(np.float32(0.1))}
+    assert decisions.cost[last].tolist() == costs
+    assert decisions.cost.sum() == sum(costs) == outcome.token_cost
+    assert set(decisions.hold_s.tolist()) == {float(np.float32(0.1))}
 
 
 def test_a_day_without_decisions_is_an_empty_episode(town: City, tmp_path: Path) -> None:
-    tokens, outcome = record_episode(Script(town, [], []), CELL, lambda batch: [])
-    assert len(tokens) == 0
-    write_episode(tmp_path / "x.parquet", tokens, outcome, NOWHERE)
-    again = read_tokens(tmp_path / "x.parquet")
-    assert same(again, tokens) and raw_events(town, 1.0, again).shape == (0, 16)
+    decisions, outcome = record_episode(Script(town, [], []), CELL, lambda batch: [])
+    assert len(decisions) == 0
+    write_episode(tmp_path / "x.parquet", decisions, outcome, NOWHERE)
+    again = read_decisions(tmp_path / "x.parquet")
+    assert same(again, decisions) and raw_events(town, 1.0, again).shape == (0, 16)
     assert batches(again, raw_events(town, 1.0, again)) == []
 
 

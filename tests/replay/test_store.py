@@ -17,7 +17,7 @@ from evenline.control.event import Batch
 from evenline.control.state import canonical, contract_of, pack
 from evenline.experiments.replay_audit import write_audit
 from evenline.replay.audit import audit_replay
-from evenline.replay.episode import raw_events, read_tokens
+from evenline.replay.episode import raw_events, read_decisions
 from evenline.replay.export import export_minari
 from evenline.replay.store import Store, batch_places, open_store
 from evenline.support.errors import InputError
@@ -79,14 +79,14 @@ def test_a_state_is_the_one_the_policy_saw(store: Store, town: City) -> None:
     rng = np.random.default_rng(0)
     for number in (0, 7, 20):
         episode = store.episodes[number]
-        tokens = read_tokens(store.folder / list(store.manifest.files)[number])
-        raw = raw_events(town, episode.cell.demand, tokens)
+        decisions = read_decisions(store.folder / list(store.manifest.files)[number])
+        raw = raw_events(town, episode.cell.demand, decisions)
         for row in rng.integers(episode.first, episode.last, 40):
             place, size = int(store.columns.batch[row]), int(store.columns.batch_size[row])
             first = row - place - episode.first
             part = slice(first, first + size)
-            batch = Batch(int(tokens.time_s[first]), tokens.trip[part], raw[part])
-            taken = [action_of(float(hold)) for hold in tokens.hold_s[first : first + place]]
+            batch = Batch(int(decisions.time_s[first]), decisions.trip[part], raw[part])
+            taken = [action_of(float(hold)) for hold in decisions.hold_s[first : first + place]]
             expected = canonical(pack(batch, place, taken), contract_of(town))
             np.testing.assert_array_equal(store.canonical(np.array([row]))[0], expected)
 

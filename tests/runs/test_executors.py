@@ -20,7 +20,7 @@ from evenline.city.model import City
 from evenline.city.tables import digest, open_city, save_city
 from evenline.control.world import run_episode
 from evenline.policies.bundle import open_policy, policy_digest
-from evenline.replay.episode import read_outcome, read_tokens
+from evenline.replay.episode import read_decisions, read_outcome
 from evenline.runs import executors
 from evenline.runs.day import evaluator, evaluator_files, open_job, run_job
 from evenline.runs.executors import Shard, processes
@@ -221,7 +221,7 @@ def test_a_killed_worker_is_replaced_and_its_day_run_again(
     assert len(workers) == 2
     outcome = read_outcome(path)
     assert answered(ended).outcome == outcome
-    assert outcome.decisions == len(read_tokens(path))
+    assert outcome.decisions == len(read_decisions(path))
 
 
 @pytest.fixture

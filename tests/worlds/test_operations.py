@@ -145,9 +145,9 @@ def test_control_points_like_all_other_stops_limit_nothing() -> None:
 
 def test_the_executed_hold_is_what_a_replay_records() -> None:
     city = line(Operations(hold_at="terminals"))
-    tokens, outcome = record_episode(FastWorld(city, steady(city)), CELL, sixty)
-    assert tokens.hold_s.tolist() == [60, 0, 0] * 4
-    assert tokens.asked_s is not None and tokens.asked_s.tolist() == [60] * 12
+    decisions, outcome = record_episode(FastWorld(city, steady(city)), CELL, sixty)
+    assert decisions.hold_s.tolist() == [60, 0, 0] * 4
+    assert decisions.asked_s is not None and decisions.asked_s.tolist() == [60] * 12
     assert outcome.hold_total_s == 240.0 and outcome.holds_zero == 8
 
 

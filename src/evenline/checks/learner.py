@@ -34,7 +34,7 @@ def fast_replay(
     for name in behaviours:
         for cell in PURPOSES["replay"].cells(blocks):
             path = episode_path(folder, name, cell)
-            tokens, outcome = record_episode(world, cell, BEHAVIOURS[name])
+            decisions, outcome = record_episode(world, cell, BEHAVIOURS[name])
             provenance = {
                 "city": digest(city),
                 "cell": {name: getattr(cell, name) for name in cell.__dataclass_fields__},
@@ -42,7 +42,7 @@ def fast_replay(
                 "sumo": "none: the fast world",
                 "evenline": evenline.__version__,
             }
-            write_episode(path, tokens, outcome, provenance)
+            write_episode(path, decisions, outcome, provenance)
             paths.append(path)
     plan = ReplayPlan(
         format=FORMAT, city=digest(city), city_name=city.name, blocks=blocks, behaviours=()

@@ -52,10 +52,10 @@ class HoldingAEC(TripAgents, AECEnv[str, State, State]):  # type: ignore[misc]  
 
     def _turn(self) -> None:
         """Select the bus that decides next, or end the day for all."""
-        asked = self.cycle.asked
-        if asked.trip is None:
+        turn = self.cycle.turn
+        if turn.trip is None:
             self.terminations = dict.fromkeys(self.agents, True)
             self.agent_selection = self.agents[0]
         else:
-            self.agent_selection = asked.trip
-            self.infos[asked.trip] |= {"stop": asked.stop, "time_s": asked.time_s}
+            self.agent_selection = turn.trip
+            self.infos[turn.trip] |= {"stop": turn.stop, "time_s": turn.time_s}

@@ -42,7 +42,7 @@ CellOfSeed = Callable[[int], Cell]
 SEEDS = 2**31  # a reset without a seed draws one below this
 
 
-class Asked(NamedTuple):
+class Turn(NamedTuple):
     """The bus that decides now, its stop and the time; no bus once the day is over."""
 
     trip: str | None
@@ -79,22 +79,22 @@ class Cycle:
         return self._batch is None
 
     @property
-    def batch(self) -> list[Asked]:
+    def batch(self) -> list[Turn]:
         """All decisions of the current batch; none once the day is over."""
-        return [] if self._batch is None else [*map(self._asked, range(len(self._batch.trips)))]
+        return [] if self._batch is None else [*map(self._turn_of, range(len(self._batch.trips)))]
 
     @property
-    def asked(self) -> Asked:
+    def turn(self) -> Turn:
         """The decision to make now."""
         if self._batch is None:
-            return Asked(None, None, self.world.city.horizon_s)
-        return self._asked(len(self._taken))
+            return Turn(None, None, self.world.city.horizon_s)
+        return self._turn_of(len(self._taken))
 
-    def _asked(self, token: int) -> Asked:
+    def _turn_of(self, decision: int) -> Turn:
         city, batch = self.world.city, self._open_batch()
-        trip = city.trips[batch.trips[token]]
-        stop = city.services[trip.service].stops[int(batch.raw[token, STOP])]
-        return Asked(trip.id, city.stops[stop].id, batch.time_s)
+        trip = city.trips[batch.trips[decision]]
+        stop = city.services[trip.service].stops[int(batch.raw[decision, STOP])]
+        return Turn(trip.id, city.stops[stop].id, batch.time_s)
 
     def state(self) -> State:
         """The canonical state of the current decision; after the last, an empty batch at the
@@ -107,15 +107,15 @@ class Cycle:
     def _packed(self) -> Array:
         return pack(self._open_batch(), len(self._taken), self._taken)
 
-    def blind_state(self, token: int) -> State:
+    def blind_state(self, decision: int) -> State:
         """The canonical state of a decision of the batch that sees no action of the batch."""
         batch = self._open_batch()
-        return self._seen(pack(batch, token, [NO_HOLD] * token), batch)
+        return self._seen(pack(batch, decision, [NO_HOLD] * decision), batch)
 
     def idle_state(self) -> State:
         """The canonical state of an empty batch now."""
         packed = np.zeros(PACKED_WIDTH)
-        packed[0] = self.asked.time_s
+        packed[0] = self.turn.time_s
         packed[PREFIX + RAW_SLOT - 1 :: RAW_SLOT] = NO_HOLD
         return self._seen(packed, None)
 
@@ -128,13 +128,13 @@ class Cycle:
 
     def act(self, action: npt.ArrayLike) -> int:
         """Make the decision and return its cost, which is zero for all but the last of a batch."""
-        batch, asked = self._open_batch(), self.asked
+        batch, turn = self._open_batch(), self.turn
         value = np.asarray(action, np.float64)
         if value.size != 1:
             raise InputError(
-                f"bus {asked.trip} at stop {asked.stop}: expected one action, got {value.size}"
+                f"bus {turn.trip} at stop {turn.stop}: expected one action, got {value.size}"
             )
-        self._taken.append(check_action(value.item(), str(asked.trip), str(asked.stop)))
+        self._taken.append(check_action(value.item(), str(turn.trip), str(turn.stop)))
         self.executed_s = {}
         if len(self._taken) < len(batch.trips):
             return 0

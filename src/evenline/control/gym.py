@@ -62,4 +62,4 @@ class HoldingEnv(gymnasium.Env[State, State]):
 
     def _info(self, cost: int) -> dict[str, Any]:
         executed = tuple(self.cycle.executed_s.values())
-        return {**self.cycle.asked._asdict(), "cost": cost, "executed_holds_s": executed}
+        return {**self.cycle.turn._asdict(), "cost": cost, "executed_holds_s": executed}

@@ -41,10 +41,10 @@ class HoldingParallel(TripAgents, ParallelEnv[str, State, State]):  # type: igno
         dict[str, State], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]
     ]:
         """Apply the actions of all buses that decide now; a refused action changes nothing."""
-        buses = [str(asked.trip) for asked in self.cycle.batch]
-        for asked in self.cycle.batch:
-            if asked.trip not in actions:
-                raise InputError(f"bus {asked.trip} at stop {asked.stop}: got no action; add one")
+        buses = [str(turn.trip) for turn in self.cycle.batch]
+        for turn in self.cycle.batch:
+            if turn.trip not in actions:
+                raise InputError(f"bus {turn.trip} at stop {turn.stop}: got no action; add one")
         cost = self.cycle.act_together([actions[bus] for bus in buses])
         everyone, over = self.agents, self.cycle.over
         rewards = dict.fromkeys(everyone, 0.0) | {buses[-1]: -float(cost)}
@@ -59,8 +59,8 @@ class HoldingParallel(TripAgents, ParallelEnv[str, State, State]):  # type: igno
         cycle, idle = self.cycle, self.cycle.idle_state()
         states = {agent: idle.copy() for agent in self.agents}
         infos: Infos = {agent: {"decides": False} for agent in self.agents}
-        for token, (trip, stop, time_s) in enumerate(cycle.batch):
-            states[str(trip)] = cycle.blind_state(token)
+        for decision, (trip, stop, time_s) in enumerate(cycle.batch):
+            states[str(trip)] = cycle.blind_state(decision)
             infos[str(trip)] = {"decides": True, "stop": stop, "time_s": time_s}
         for bus, hold_s in cycle.executed_s.items():
             infos[bus]["executed_hold_s"] = hold_s

@@ -46,20 +46,20 @@ def load_tree(path: Path, like: Any) -> Any:
     leaves, structure = jax.tree.flatten(like)
     try:
         with safe_open(path, framework="numpy") as file:
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays_by_name = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: not a checkpoint ({error})") from None
     arrays = []
     for name, leaf in zip(_names(like), leaves, strict=True):
-        if name not in found:
+        if name not in arrays_by_name:
             raise InputError(f"{path} has no {name}; it belongs to another architecture")
-        array = found.pop(name)
+        array = arrays_by_name.pop(name)
         if array.shape != np.shape(leaf) or array.dtype != leaf.dtype:
             raise InputError(
                 f"{path}: {name} is {array.dtype}{list(array.shape)}, not"
                 f" {leaf.dtype}{list(np.shape(leaf))}; it belongs to another architecture"
             )
         arrays.append(array if isinstance(leaf, np.ndarray) else jnp.asarray(array))
-    if found:
-        raise InputError(f"{path} has an unexpected array {min(found)}")
+    if arrays_by_name:
+        raise InputError(f"{path} has an unexpected array {min(arrays_by_name)}")
     return jax.tree.unflatten(structure, arrays)

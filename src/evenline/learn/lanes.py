@@ -173,11 +173,11 @@ def learn(
         offline = replay_batch(replay, logged)
         online = days_batch(days, seen[:CRITIC_BATCH])
         # A learner without a replay fills its half with more of its own days.
-        own = CRITIC_BATCH - LOGGED
+        fresh = CRITIC_BATCH - LOGGED
         first = jax.tree.map(
-            lambda a, b: jnp.where(rates.value_share > 0, a, b[own:]), offline, online
+            lambda a, b: jnp.where(rates.value_share > 0, a, b[fresh:]), offline, online
         )
-        batch = concatenate(first, jax.tree.map(lambda leaf: leaf[:own], online))
+        batch = concatenate(first, jax.tree.map(lambda leaf: leaf[:fresh], online))
         simulated = days.state[seen[CRITIC_BATCH:]]
         return continue_update(learned, batch, simulated, rates, noise, packed)
 

@@ -90,7 +90,7 @@ def lessons_of_a_day(
     assert tuple(look.holds_s) == GRID_S
     world = Fleet(city, calibration, 1)
     world.reset([cell])
-    states, found = [], []
+    states, tried = [], []
     while not world.over[0]:
         state, raw, trip = world.states[0].copy(), world.raw[0], int(world.trips[0])
         costs = look.costs(trip, raw)
@@ -98,8 +98,8 @@ def lessons_of_a_day(
         world.step(apply_chain(code, world.raw, asked_s, look.horizon_s))
         look.note(trip, raw, float(world.executed_s[0]))
         states.append(state)
-        found.append(costs - costs[0])
-    return Lessons(np.array(states), np.array(found, np.float32) / np.float32(COST_UNIT))
+        tried.append(costs - costs[0])
+    return Lessons(np.array(states), np.array(tried, np.float32) / np.float32(COST_UNIT))
 
 
 class Student(NamedTuple):

@@ -83,17 +83,17 @@ def lineage(plan: Plan, name: str) -> list[Stretch]:
     budget = plan.budget
     lanes, branch, trunk, parents = branches(plan)
     names = [lane.name for lane in lanes]
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     learner, _, seed = name.rpartition("-")
     row = next(row for row in plan.learners if row.name == learner)
     if row.lessons:
         every = budget.lesson_updates
         return [Stretch("lessons", name, 0, LESSON_ROUNDS * every, every)]
     if row.replay:
-        found.append(Stretch("iql", f"iql-{seed}", 0, budget.iql_updates, IQL_CHUNK))
+        stretches.append(Stretch("iql", f"iql-{seed}", 0, budget.iql_updates, IQL_CHUNK))
     if name in names:
         shared, began = trunk[parents[names.index(name)]].name, budget.warmup_events
         parted = max(branch, began)
-        found.append(Stretch("online", shared, began, parted, METRIC_EVERY))
-        found.append(Stretch("online", name, parted, budget.events, METRIC_EVERY))
-    return [stretch for stretch in found if stretch.to > stretch.after]
+        stretches.append(Stretch("online", shared, began, parted, METRIC_EVERY))
+        stretches.append(Stretch("online", name, parted, budget.events, METRIC_EVERY))
+    return [stretch for stretch in stretches if stretch.to > stretch.after]

@@ -88,12 +88,12 @@ class Online:
         self = cls(run, lanes)
         seeds, budget = list(run.plan.seeds), run.plan.budget
         for group in self.groups:
-            own = ln.pick(offline, [seeds.index(lanes[i].seed) for i in group])
+            parts = ln.pick(offline, [seeds.index(lanes[i].seed) for i in group])
             from_replay = np.array([lanes[i].learner.replay for i in group])
             if not from_replay.all():
                 fresh = ln.begin_lanes([lanes[i].seed for i in group], run.size)
-                own = ln.choose(jnp.asarray(from_replay), own, fresh)
-            self.learned.append(own)
+                parts = ln.choose(jnp.asarray(from_replay), parts, fresh)
+            self.learned.append(parts)
             self.days.append(ln.new_lane_days(len(group), budget))
         for w in range(len(lanes)):
             self._new_day(w)
@@ -112,9 +112,9 @@ class Online:
         """Branch into more lanes, each continuing from its parent."""
         after = Online(self.run_, lanes)
         for group in after.groups:
-            own = [parents[i] for i in group]
-            after.learned.append(ln.pick(self.learned, own))
-            after.days.append(ln.pick(self.days, own))
+            chosen = [parents[i] for i in group]
+            after.learned.append(ln.pick(self.learned, chosen))
+            after.days.append(ln.pick(self.days, chosen))
         after.fleet.restore({n: a[parents] for n, a in self.fleet.snapshot().items()})
         after.episodes, after.actions = self.episodes[parents], self.actions[parents]
         after.event = self.event
@@ -249,12 +249,12 @@ class Online:
 
     def actors(self) -> dict[str, Params]:
         """Every lane's actor."""
-        found: dict[str, Params] = {}
+        actors: dict[str, Params] = {}
         for learned, group in zip(self.learned, self.groups, strict=True):
             host = jax.device_get(learned.actor)
             for j, i in enumerate(group):
-                found[self.lanes[i].name] = {name: value[j] for name, value in host.items()}
-        return found
+                actors[self.lanes[i].name] = {name: value[j] for name, value in host.items()}
+        return actors
 
     def export(self, suffix: str = "") -> None:
         """Write every lane's actor."""

@@ -39,21 +39,21 @@ def train_own(
     folder: Path, learner: str, opened: OpenCity, store: Store, seeds: tuple[int, ...]
 ) -> None:
     """Train an actor for each seed that has none yet, and check it before storing it."""
-    own, kept = load_own(learner), folder / "actors" / SOURCES
+    code, kept = load_own(learner), folder / "actors" / SOURCES
     sources = read_record(kept, dict[str, Sha256]) if kept.exists() else {}
-    if own.name in (*LEARNERS, TAUGHT.name):
-        raise InputError(f"{learner}: {own.name!r} is a learner of ours; rename the function")
-    if sources.setdefault(own.name, own.sha256) != own.sha256:
+    if code.name in (*LEARNERS, TAUGHT.name):
+        raise InputError(f"{learner}: {code.name!r} is a learner of ours; rename the function")
+    if sources.setdefault(code.name, code.sha256) != code.sha256:
         raise InputError(
-            f"{folder} has actors of another {own.name!r}, or of an earlier version of its file; "
+            f"{folder} has actors of another {code.name!r}, or of an earlier version of its file; "
             "choose another folder"
         )
     write_text(kept, to_json(sources))
     for seed in seeds:
-        path = folder / "actors" / f"{own.name}-{seed}.safetensors"
+        path = folder / "actors" / f"{code.name}-{seed}.safetensors"
         if path.exists():
             continue
-        made = own.thing(store, opened, seed)
+        made = code.thing(store, opened, seed)
         if not isinstance(made, Mapping):
             raise InputError(
                 f"{learner} must return a dictionary of tensors, not {type(made).__name__}"

@@ -194,7 +194,7 @@ def learning_curve(
     world = FastWorld(city, calibration)
     zero = [world.run_day(cell, BEHAVIOURS["zero"]) for cell in cells]
     by_name = {path.stem: rows for path, rows in zip(paths, outcomes, strict=True)}
-    found = {
+    curve = {
         name: {
             "generalized_s": float(np.mean([o.generalized_s for o in rows])),
             "completion": float(np.mean([o.completion for o in rows])),
@@ -202,8 +202,8 @@ def learning_curve(
         }
         for name, rows in {"zero": zero, **by_name}.items()
     }
-    write_text(folder / "curve.json", to_json(found))
-    return found
+    write_text(folder / "curve.json", to_json(curve))
+    return curve
 
 
 def _of_one_size(actors: list[Any]) -> list[list[int]]:

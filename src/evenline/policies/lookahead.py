@@ -3,9 +3,8 @@
 It follows the day through the events that every policy sees, and computes what each hold would do
 to the rest of the service's day (`fluid`). It needs half-hour rates of people and mean running
 times, which its bundle contains, and no journey, random number or demand level of the day: how many
-people come today is estimated from those whom the buses met. A bus that it did not see, that does
-not come, that reports a stop twice or that the timetable does not have does no harm: every event
-says where its bus is. The policy counts each of these.
+people come today is estimated from those whom the buses met. Missing, repeated and unknown reports
+are counted and cannot corrupt the state: every event states where its bus is.
 """
 
 from collections.abc import Mapping
@@ -279,9 +278,9 @@ class Lookahead:
         buses, base = len(batch.trips), self.forecast.base
         proposals, costs = np.zeros(buses), np.zeros((buses, len(self.holds_s)))
         raw = np.ascontiguousarray(batch.raw[~known])
-        asked = np.empty(len(raw))
-        holds_at(base.address, base.constants, raw, np.zeros(len(raw)), asked)
-        proposals[~known] = apply_chain(base.chain, raw, asked, self.horizon_s)
+        base_s = np.empty(len(raw))
+        holds_at(base.address, base.constants, raw, np.zeros(len(raw)), base_s)
+        proposals[~known] = apply_chain(base.chain, raw, base_s, self.horizon_s)
         holds = apply_chain(self.chain, batch.raw, proposals, self.horizon_s)
         if known.any():
             part = Batch(batch.time_s, batch.trips[known], batch.raw[known])

@@ -18,26 +18,8 @@ import pyarrow.parquet as pq
 
 from evenline.city.demand import RATE_BIN_S, Cell, arrival_rates, service_stop_offsets
 from evenline.city.model import City
-from evenline.control.event import (
-    BASE_DWELL,
-    BUS_AHEAD,
-    BUS_BEHIND,
-    CAPACITY,
-    HEADWAY_AHEAD,
-    HEADWAY_BEHIND,
-    ON_BOARD,
-    RATE,
-    SERVICE,
-    STOP,
-    SYSTEM_ON_BOARD,
-    SYSTEM_WAITING,
-    TARGET_AHEAD,
-    TARGET_BEHIND,
-    TIME,
-    WAITING,
-    Array,
-    Batch,
-)
+from evenline.control import event
+from evenline.control.event import Array, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy, World
 from evenline.support.errors import InputError
@@ -83,7 +65,7 @@ class Metadata(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class Decisions:
     """The columns of an episode. `cost` is a decision's own cost, `hold_s` the executed hold.
 
     `stop` is the position of the stop, if a bus did not decide at every one, such as a closed one;
@@ -123,7 +105,7 @@ class Tokens:
         return len(self.time_s)
 
 
-def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Outcome]:
+def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Decisions, Outcome]:
     """Run a day and record every decision. Holds are rounded to single precision before use."""
     times: list[int] = []
     trips: list[npt.NDArray[np.int32]] = []
@@ -144,57 +126,57 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Tokens, Ou
         costs += [0] * (len(hold) - 1) + [world.charged]
     raw = np.concatenate(raws) if raws else np.zeros((0, 16))
     trip = np.concatenate(trips) if trips else np.zeros(0, np.int32)
-    stop = raw[:, STOP].astype(np.int32)
+    stop = raw[:, event.STOP].astype(np.int32)
     executed_s = np.array([h for row in holds for h in row], np.float32)
     asked_s = np.array([h for row in asked for h in row], np.float32)
-    tokens = Tokens(
+    decisions = Decisions(
         time_s=np.array(times, np.int32),
         trip=trip,
-        headway_ahead_s=_or_none(raw, HEADWAY_AHEAD, BUS_AHEAD),
-        headway_behind_s=_or_none(raw, HEADWAY_BEHIND, BUS_BEHIND),
-        waiting=raw[:, WAITING].astype(np.int32),
-        on_board=raw[:, ON_BOARD].astype(np.int32),
-        base_dwell_s=raw[:, BASE_DWELL].astype(np.int32),
-        system_waiting=raw[:, SYSTEM_WAITING].astype(np.int32),
-        system_on_board=raw[:, SYSTEM_ON_BOARD].astype(np.int32),
+        headway_ahead_s=_or_none(raw, event.HEADWAY_AHEAD, event.BUS_AHEAD),
+        headway_behind_s=_or_none(raw, event.HEADWAY_BEHIND, event.BUS_BEHIND),
+        waiting=raw[:, event.WAITING].astype(np.int32),
+        on_board=raw[:, event.ON_BOARD].astype(np.int32),
+        base_dwell_s=raw[:, event.BASE_DWELL].astype(np.int32),
+        system_waiting=raw[:, event.SYSTEM_WAITING].astype(np.int32),
+        system_on_board=raw[:, event.SYSTEM_ON_BOARD].astype(np.int32),
         hold_s=executed_s,
         cost=np.array(costs, np.int32),
         stop=None if np.array_equal(stop, visit_number(trip)) else stop,
         asked_s=None if np.array_equal(asked_s, executed_s) else asked_s,
     )
-    if not np.array_equal(raw_events(world.city, cell.demand, tokens), raw):
+    if not np.array_equal(raw_events(world.city, cell.demand, decisions), raw):
         raise AssertionError("the stored columns do not give the raw events back")
-    return tokens, world.outcome()
+    return decisions, world.outcome()
 
 
 def _or_none(raw: Array, value: int, flag: int) -> npt.NDArray[np.int32]:
     return np.where(raw[:, flag] == 1, raw[:, value], NONE).astype(np.int32)
 
 
-def raw_events(city: City, demand: float, tokens: Tokens) -> Array:
+def raw_events(city: City, demand: float, decisions: Decisions) -> Array:
     """The 16 raw features of every decision, rebuilt from the stored columns and the city."""
-    service = np.array([trip.service for trip in city.trips], np.int64)[tokens.trip]
-    stop = tokens.stops
+    service = np.array([trip.service for trip in city.trips], np.int64)[decisions.trip]
+    stop = decisions.stops
     rates = arrival_rates(city, demand)
-    slot = np.minimum(tokens.time_s // RATE_BIN_S, rates.shape[1] - 1)
+    slot = np.minimum(decisions.time_s // RATE_BIN_S, rates.shape[1] - 1)
     ahead, behind = city.headway_targets()
-    raw = np.empty((len(tokens), 16))
-    raw[:, SERVICE] = service
-    raw[:, STOP] = stop
-    raw[:, TIME] = tokens.time_s
-    raw[:, HEADWAY_AHEAD] = np.maximum(tokens.headway_ahead_s, 0)
-    raw[:, HEADWAY_BEHIND] = np.maximum(tokens.headway_behind_s, 0)
-    raw[:, TARGET_AHEAD] = ahead[tokens.trip]
-    raw[:, TARGET_BEHIND] = behind[tokens.trip]
-    raw[:, WAITING] = tokens.waiting
-    raw[:, ON_BOARD] = tokens.on_board
-    raw[:, RATE] = rates[service_stop_offsets(city)[service] + stop, slot]
-    raw[:, BASE_DWELL] = tokens.base_dwell_s
-    raw[:, BUS_AHEAD] = tokens.headway_ahead_s != NONE
-    raw[:, BUS_BEHIND] = tokens.headway_behind_s != NONE
-    raw[:, CAPACITY] = city.capacities[tokens.trip]
-    raw[:, SYSTEM_WAITING] = tokens.system_waiting
-    raw[:, SYSTEM_ON_BOARD] = tokens.system_on_board
+    raw = np.empty((len(decisions), 16))
+    raw[:, event.SERVICE] = service
+    raw[:, event.STOP] = stop
+    raw[:, event.TIME] = decisions.time_s
+    raw[:, event.HEADWAY_AHEAD] = np.maximum(decisions.headway_ahead_s, 0)
+    raw[:, event.HEADWAY_BEHIND] = np.maximum(decisions.headway_behind_s, 0)
+    raw[:, event.TARGET_AHEAD] = ahead[decisions.trip]
+    raw[:, event.TARGET_BEHIND] = behind[decisions.trip]
+    raw[:, event.WAITING] = decisions.waiting
+    raw[:, event.ON_BOARD] = decisions.on_board
+    raw[:, event.RATE] = rates[service_stop_offsets(city)[service] + stop, slot]
+    raw[:, event.BASE_DWELL] = decisions.base_dwell_s
+    raw[:, event.BUS_AHEAD] = decisions.headway_ahead_s != NONE
+    raw[:, event.BUS_BEHIND] = decisions.headway_behind_s != NONE
+    raw[:, event.CAPACITY] = city.capacities[decisions.trip]
+    raw[:, event.SYSTEM_WAITING] = decisions.system_waiting
+    raw[:, event.SYSTEM_ON_BOARD] = decisions.system_on_board
     return raw
 
 
@@ -209,27 +191,27 @@ def visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     return out
 
 
-def batches(tokens: Tokens, raw: Array) -> list[Batch]:
+def batches(decisions: Decisions, raw: Array) -> list[Batch]:
     """The moments of an episode, as a policy saw them (wide moments are not split again)."""
-    edges = np.flatnonzero(np.diff(tokens.time_s)) + 1
+    edges = np.flatnonzero(np.diff(decisions.time_s)) + 1
     return [
-        Batch(int(tokens.time_s[part[0]]), tokens.trip[part], raw[part])
-        for part in np.split(np.arange(len(tokens)), edges)
+        Batch(int(decisions.time_s[part[0]]), decisions.trip[part], raw[part])
+        for part in np.split(np.arange(len(decisions)), edges)
         if len(part)
     ]
 
 
 def write_episode(
-    path: Path, tokens: Tokens, outcome: Outcome, provenance: Mapping[str, object]
+    path: Path, decisions: Decisions, outcome: Outcome, provenance: Mapping[str, object]
 ) -> None:
     """Write an episode atomically. The same episode gives the same bytes."""
-    form = FORMAT_MORE if tokens.more else FORMAT
+    form = FORMAT_MORE if decisions.more else FORMAT
     metadata = {"format": form, "outcome": outcome.counted(), **provenance}
-    columns = COLUMNS | tokens.more
+    columns = COLUMNS | decisions.more
     table = pa.table(
-        {name: pa.array(getattr(tokens, name), kind) for name, kind in columns.items()}
+        {name: pa.array(getattr(decisions, name), kind) for name, kind in columns.items()}
     )
-    repeating = ["hold_s", "base_dwell_s", "cost", *tokens.more]
+    repeating = ["hold_s", "base_dwell_s", "cost", *decisions.more]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -260,15 +242,15 @@ def writing(path: Path) -> Iterator[None]:
 def read_metadata(path: Path) -> Metadata:
     """Read the outcome and provenance of an episode file."""
     try:
-        metadata = pq.read_metadata(path).metadata or {}
-        found = from_json(metadata.get(b"evenline", b"{}"))
+        stored = pq.read_metadata(path).metadata or {}
+        metadata = from_json(stored.get(b"evenline", b"{}"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
-    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_MORE):
+    if not isinstance(metadata, dict) or metadata.get("format") not in (FORMAT, FORMAT_MORE):
         raise InputError(f"{path}: not an episode file ({FORMAT})")
-    return convert(Metadata, found, str(path))
+    return convert(Metadata, metadata, str(path))
 
 
 def _first_line(error: Exception) -> str:
@@ -280,7 +262,7 @@ def read_outcome(path: Path) -> Outcome:
     return read_metadata(path).outcome
 
 
-def read_tokens(path: Path) -> Tokens:
+def read_decisions(path: Path) -> Decisions:
     """Read the columns of an episode file."""
     more = MORE if read_metadata(path).format == FORMAT_MORE else {}
     try:
@@ -290,5 +272,5 @@ def read_tokens(path: Path) -> Tokens:
         raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise InputError(f"{path} has no column {missing[0]}")
-    found = [*COLUMNS, *(name for name in more if name in table.column_names)]
-    return Tokens(**{name: table.column(name).to_numpy() for name in found})
+    names = [*COLUMNS, *(name for name in more if name in table.column_names)]
+    return Decisions(**{name: table.column(name).to_numpy() for name in names})

@@ -88,12 +88,12 @@ def check_sealed(folder: Path) -> Manifest:
             raise InputError(f"{path} is missing, but the manifest lists it")
         if sha256(path) != expected:
             raise InputError(f"{path} has changed since it was sealed (SHA-256 differs)")
-        found = read_metadata(path)
-        if (found.behaviour, f"{found.cell.name}.parquet") != (path.parent.name, path.name):
+        metadata = read_metadata(path)
+        if (metadata.behaviour, f"{metadata.cell.name}.parquet") != (path.parent.name, path.name):
             raise InputError(
-                f"{path} contains {found.behaviour} {found.cell.name}; files were swapped"
+                f"{path} contains {metadata.behaviour} {metadata.cell.name}; files were swapped"
             )
-        if found.city != manifest.plan.city:
+        if metadata.city != manifest.plan.city:
             raise InputError(f"{path} was collected in another city than the manifest states")
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet")}
     if extra := sorted(present - set(manifest.files)):

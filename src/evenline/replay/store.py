@@ -28,7 +28,7 @@ from evenline.control.state import (
     write_prefix,
     write_slot,
 )
-from evenline.replay.episode import Tokens, read_metadata, read_tokens
+from evenline.replay.episode import Decisions, read_decisions, read_metadata
 from evenline.replay.sealed import MANIFEST, Manifest, check_sealed
 from evenline.support.compiled import compiled, shared
 from evenline.support.errors import InputError
@@ -130,18 +130,18 @@ def open_store(folder: Path, city: City) -> Store:
     known_levels: list[float] = []
     first = 0
     for name in manifest.files:
-        metadata, tokens = read_metadata(folder / name), read_tokens(folder / name)
-        _check_order(folder / name, tokens, city)
+        metadata, decisions = read_metadata(folder / name), read_decisions(folder / name)
+        _check_order(folder / name, decisions, city)
         cell = metadata.cell
         if cell.demand not in known_levels:
             known_levels.append(cell.demand)
         episodes.append(
-            Episode(metadata.behaviour, cell, first, first + len(tokens), metadata.outcome)
+            Episode(metadata.behaviour, cell, first, first + len(decisions), metadata.outcome)
         )
-        first += len(tokens)
-        parts.append(tokens)
-        costs.append(tokens.cost)
-        levels.append(np.full(len(tokens), known_levels.index(cell.demand), np.int8))
+        first += len(decisions)
+        parts.append(decisions)
+        costs.append(decisions.cost)
+        levels.append(np.full(len(decisions), known_levels.index(cell.demand), np.int8))
     terminal = np.zeros(first, bool)
     terminal[[episode.last - 1 for episode in episodes]] = True
     return Store(
@@ -156,28 +156,28 @@ def open_store(folder: Path, city: City) -> Store:
     )
 
 
-def _check_order(path: Path, tokens: Tokens, city: City) -> None:
+def _check_order(path: Path, decisions: Decisions, city: City) -> None:
     """Check that rows are in order, holds are numbers, and trips belong to the city."""
-    if len(tokens) == 0:
+    if len(decisions) == 0:
         raise InputError(f"{path} has no rows")
-    back = np.flatnonzero(np.diff(tokens.time_s) < 0)
+    back = np.flatnonzero(np.diff(decisions.time_s) < 0)
     if len(back):
         raise InputError(f"{path} row {back[0] + 2}: out of order in time")
-    bad = np.flatnonzero(~(np.isfinite(tokens.hold_s) & np.isfinite(tokens.shown_s)))
+    bad = np.flatnonzero(~(np.isfinite(decisions.hold_s) & np.isfinite(decisions.shown_s)))
     if len(bad):
         raise InputError(f"{path} row {bad[0] + 1}: hold is not a number")
-    if tokens.trip.min() < 0 or tokens.trip.max() >= len(city.trips):
+    if decisions.trip.min() < 0 or decisions.trip.max() >= len(city.trips):
         raise InputError(f"{path} contains a trip that does not exist in {city.name}")
     stops = np.array([len(city.services[trip.service].stops) for trip in city.trips])
-    if tokens.stops.min() < 0 or (tokens.stops >= stops[tokens.trip]).any():
+    if decisions.stops.min() < 0 or (decisions.stops >= stops[decisions.trip]).any():
         raise InputError(f"{path} contains a stop that its trip does not have in {city.name}")
 
 
-def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns:
+def _columns(parts: list[Decisions], levels: list[npt.NDArray[np.int8]]) -> Columns:
     def column(name: str) -> Any:
-        return np.concatenate([getattr(tokens, name) for tokens in parts])
+        return np.concatenate([getattr(decisions, name) for decisions in parts])
 
-    places, sizes = zip(*(batch_places(tokens.time_s) for tokens in parts), strict=True)
+    places, sizes = zip(*(batch_places(decisions.time_s) for decisions in parts), strict=True)
     small = {
         name: _narrow(column(name), name)
         for name in (
@@ -186,7 +186,7 @@ def _columns(parts: list[Tokens], levels: list[npt.NDArray[np.int8]]) -> Columns
         )
     }  # fmt: skip
     hold_s = column("hold_s")
-    same = all(tokens.asked_s is None for tokens in parts)
+    same = all(decisions.asked_s is None for decisions in parts)
     return Columns(
         time_s=column("time_s"),
         stop=column("stops").astype(np.int16),

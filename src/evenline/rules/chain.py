@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenline.control.event import (
-    BUS_AHEAD,
-    BUS_BEHIND,
-    CAPACITY,
-    ON_BOARD,
-    RATE,
-    TIME,
-    Array,
-)
+from evenline.control import event
+from evenline.control.event import Array
 from evenline.rules.formulas import clip_hold, headway_signal
 from evenline.support.compiled import compiled, inlined_or_called
 from evenline.support.errors import InputError, choice
@@ -80,7 +73,7 @@ def completion_guard(
     low: float,
     high: float,
     load: float = LOW_LOAD,
-    behind: int = BUS_BEHIND,
+    behind: int = event.BUS_BEHIND,
 ) -> bool:
     """G: a low-load bus with a bus ahead, none behind, and people still arriving.
 
@@ -88,11 +81,11 @@ def completion_guard(
     """
     return bool(
         low <= rho < high
-        and raw[BUS_AHEAD] == 1.0
+        and raw[event.BUS_AHEAD] == 1.0
         and raw[behind] == 0.0
-        and raw[RATE] > 0.0
-        and raw[CAPACITY] > 0.0
-        and raw[ON_BOARD] / raw[CAPACITY] <= load
+        and raw[event.RATE] > 0.0
+        and raw[event.CAPACITY] > 0.0
+        and raw[event.ON_BOARD] / raw[event.CAPACITY] <= load
     )
 
 
@@ -112,7 +105,7 @@ def completion_reserve(raw: Array, hold_s: float, rho: float) -> float:
 @inlined_or_called
 def chained(chain: int, raw: Array, proposal_s: float, horizon_s: float) -> float:
     """Apply a chain to a proposal."""
-    hold_s, rho = proposal_s, raw[TIME] / horizon_s
+    hold_s, rho = proposal_s, raw[event.TIME] / horizon_s
     hold_s = calibrated(raw, hold_s, rho) if chain & CALIBRATE else hold_s
     hold_s = tail_floor(raw, hold_s, rho) if chain & TAIL_FLOOR else hold_s
     return completion_reserve(raw, hold_s, rho) if chain & COMPLETION_RESERVE else hold_s
@@ -163,12 +156,12 @@ def explain(
 
 def guard_terms(raw: Array, horizon_s: float) -> tuple[npt.NDArray[np.bool_], ...]:
     """The conditions of the completion guard, its two windows first."""
-    rho, capacity = raw[:, TIME] / horizon_s, raw[:, CAPACITY]
+    rho, capacity = raw[:, event.TIME] / horizon_s, raw[:, event.CAPACITY]
     return (
         *((rho >= low) & (rho < high) for low, high in WINDOWS.values()),
-        raw[:, BUS_AHEAD] == 1.0,
-        raw[:, BUS_BEHIND] == 0.0,
-        raw[:, RATE] > 0.0,
+        raw[:, event.BUS_AHEAD] == 1.0,
+        raw[:, event.BUS_BEHIND] == 0.0,
+        raw[:, event.RATE] > 0.0,
         capacity > 0.0,
-        (capacity > 0.0) & (raw[:, ON_BOARD] <= LOW_LOAD * capacity),
+        (capacity > 0.0) & (raw[:, event.ON_BOARD] <= LOW_LOAD * capacity),
     )

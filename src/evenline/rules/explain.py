@@ -49,10 +49,10 @@ class Witness:
         where = [number.get((row.trip, row.position)) for row in rows]
         for name, column in account.items():
             values = column.tolist()
-            found = pa.array([None if i is None else values[i] for i in where])
+            cells = pa.array([None if i is None else values[i] for i in where])
             if name == "changed_by":
-                found = found.cast(pa.string()).dictionary_encode()
-            table = table.append_column(name, found)
+                cells = cells.cast(pa.string()).dictionary_encode()
+            table = table.append_column(name, cells)
         return table
 
 
@@ -69,7 +69,7 @@ def changes(visits: pa.Table) -> Counter[tuple[str, str, int]]:
 
 def activations(visits: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
     """The changes of a day as stored in a file: by element, service and hour of the day."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    by_element: dict[str, dict[str, dict[str, int]]] = {}
     for (element, service, hour), times in sorted(changes(visits).items()):
-        found.setdefault(element, {}).setdefault(service, {})[f"hour {hour + 1}"] = times
-    return found
+        by_element.setdefault(element, {}).setdefault(service, {})[f"hour {hour + 1}"] = times
+    return by_element

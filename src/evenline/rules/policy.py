@@ -86,16 +86,16 @@ class RulePolicy:
         rows = zip(raw, late_s, strict=True)
         try:
             with np.errstate(all="ignore"):  # inf and nan as in compiled code: refused as a hold
-                found = [self.rule.formula(row, self.constants, late) for row, late in rows]
+                holds = [self.rule.formula(row, self.constants, late) for row, late in rows]
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
             where = f"{last.filename} line {last.lineno}"
-            raise InputError(f"rule {self.rule.name}: {said} ({where})") from error
-        for hold in found:
+            raise InputError(f"rule {self.rule.name}: {reason} ({where})") from error
+        for hold in holds:
             if isinstance(hold, bool) or not isinstance(hold, int | float | np.number):
                 raise InputError(f"rule {self.rule.name}: returned {hold!r}, not seconds of hold")
-        return [float(hold) for hold in found]
+        return [float(hold) for hold in holds]
 
 
 @inlined
@@ -152,17 +152,19 @@ def recorded(policy: RulePolicy) -> dict[str, object]:
     return {"name": policy.name, "rule": policy.rule.name, "constants": constants}
 
 
-def as_recorded(found: Mapping[str, Any]) -> dict[str, object]:
+def as_recorded(behaviour: Mapping[str, Any]) -> dict[str, object]:
     """A behaviour as a replay records it; older replays had a number for the rule, and a and b."""
-    if "kind" not in found:
-        return dict(found)
-    numbers = [found.get(key) for key in ("kind", "a", "b")]
+    if "kind" not in behaviour:
+        return dict(behaviour)
+    numbers = [behaviour.get(key) for key in ("kind", "a", "b")]
     if not all(isinstance(n, int | float) for n in numbers) or numbers[0] not in range(4):
-        raise InputError(f"behaviour {found.get('name')!r}: needs a kind from 0 to 3, and a and b")
-    rule = RULES[("zero", "random", "headway", "myopic")[int(found["kind"])]]
+        raise InputError(
+            f"behaviour {behaviour.get('name')!r}: needs a kind from 0 to 3, and a and b"
+        )
+    rule = RULES[("zero", "random", "headway", "myopic")[int(behaviour["kind"])]]
     constants = zip(rule.constants, numbers[1:], strict=False)
     return {
-        "name": found.get("name"),
+        "name": behaviour.get("name"),
         "rule": rule.name,
         "constants": {constant.name: value for constant, value in constants},
     }

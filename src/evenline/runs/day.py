@@ -153,9 +153,9 @@ def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -
         outcome = run_episode(world, job.cell, policy)
         answer = _answer(job, opened, outcome, _arrivals(city, world))
     else:
-        tokens, outcome = record_episode(world, job.cell, policy)
+        decisions, outcome = record_episode(world, job.cell, policy)
         answer = _answer(job, opened, outcome, _arrivals(city, world))
-        write_episode(job.tokens, tokens, outcome, provenance(job, answer))
+        write_episode(job.tokens, decisions, outcome, provenance(job, answer))
     if job.visits is not None:
         visits = world.visits
         table = witness.table(city, visits) if job.explain else visit_table(city, visits)

@@ -221,9 +221,9 @@ def advance(s: Static, d: Day) -> int:
     num.charged = total
     if num.began == 0:
         num.began, num.pre_control = 1, total
-    num.batch, num.token, num.shown = count, 0, 0
+    num.batch, num.decision, num.shown = count, 0, 0
     num.decisions += count
-    num.zero_tokens += max(count - 1, 0)
+    num.zero_durations += max(count - 1, 0)
     return count
 
 
@@ -446,9 +446,9 @@ def _base_dwell_s(s: Static, d: Day, trip: int, boarding: int, alighting: int) -
 @inlined
 def _doors_ms(s: Static, d: Day, trip: int) -> tuple[int, int, int]:
     """The milliseconds to open the doors, of one who boards, and of one who alights."""
-    bus, own = d.trip[trip], s.doors[trip]
-    more_ms = int(own[2]) * int(bus.load) // 1000
-    return int(own[0]), int(bus.exchange_ms) + more_ms, int(own[1]) + more_ms
+    bus, doors = d.trip[trip], s.doors[trip]
+    more_ms = int(doors[2]) * int(bus.load) // 1000
+    return int(doors[0]), int(bus.exchange_ms) + more_ms, int(doors[1]) + more_ms
 
 
 @inlined
@@ -756,20 +756,20 @@ def _left_behind(s: Static, d: Day, place: int, leaves: int) -> int:
 
 
 @inlined
-def write_state(s: Static, d: Day, token: int, out: F32) -> None:
+def write_state(s: Static, d: Day, decision: int, out: F32) -> None:
     """The canonical state of a decision: its batch, and the actions taken before it.
 
     `out` must contain this world's previous state, or zeros with no hold in the action slots. In a
     wide moment, a decision sees the sixteen of its own batch.
     """
-    first = token // MAX_SLOTS * MAX_SLOTS
-    num, raw, j = d.num[0], d.raw[0], token - first
+    first = decision // MAX_SLOTS * MAX_SLOTS
+    num, raw, j = d.num[0], d.raw[0], decision - first
     count = min(num.batch - first, MAX_SLOTS)
     waiting, riding = raw[event.SYSTEM_WAITING], raw[event.SYSTEM_ON_BOARD]
     write_prefix(out, raw[event.TIME], count, j, waiting, riding, s.scale)
     if j > 0 and num.shown > 0:
         base = PREFIX + (j - 1) * SLOT
-        out[base + SLOT - 1] = action_of(d.hold_s[token])
+        out[base + SLOT - 1] = action_of(d.hold_s[decision])
         return
     for k in range(count):
         f, base = d.raw[first + k], PREFIX + k * SLOT
@@ -849,7 +849,7 @@ def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None
 
 
 @compiled
-def step_tokens(
+def step_decisions(
     s: Static, fleet: Day, holds_s: F64, states: F32, costs: F64, over: npt.NDArray[np.bool_]
 ) -> int:
     """One decision in every world: apply its hold, and write the state of the next decision.
@@ -867,26 +867,26 @@ def step_tokens(
             continue
         d = row(fleet, w)
         num = d.num[0]
-        token = num.token
-        d.hold_s[1 + token] = holds_s[w]
+        decision = num.decision
+        d.hold_s[1 + decision] = holds_s[w]
         costs[w] = 0.0
-        holds_s[w] = serve(s, d, token, holds_s[w])
-        token += 1
-        if token >= num.batch:
+        holds_s[w] = serve(s, d, decision, holds_s[w])
+        decision += 1
+        if decision >= num.batch:
             over[w] = advance(s, d) == 0
             costs[w] = num.cost
             if over[w]:
                 continue
-            token = 0
-        elif token % MAX_SLOTS == 0:
+            decision = 0
+        elif decision % MAX_SLOTS == 0:
             num.shown = 0
-        num.token = token
-        write_state(s, d, token, states[w])
+        num.decision = decision
+        write_state(s, d, decision, states[w])
     return -1
 
 
 @compiled
-def first_tokens(s: Static, fleet: Day, w: int, states: F32, over: npt.NDArray[np.bool_]) -> None:
+def first_decision(s: Static, fleet: Day, w: int, states: F32, over: npt.NDArray[np.bool_]) -> None:
     """Advance a new world to its first decision."""
     d = row(fleet, w)
     states[w] = 0.0

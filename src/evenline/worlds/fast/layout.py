@@ -51,8 +51,8 @@ def _same(kind: str, names: str) -> list[tuple[str, str]]:
 NUM = _record(
     *_same("i8", "now_s waiting_now riding_now waiting_s riding_s charged cost pre_control began"),
     ("service_cost", "i8"),
-    *_same("i8", "departed completed decisions zero_tokens holds_zero denied"),
-    *_same("i8", "trips_done trip_seconds batch token shown level over"),
+    *_same("i8", "departed completed decisions zero_durations holds_zero denied"),
+    *_same("i8", "trips_done trip_seconds batch decision shown level over"),
 )
 # A second: the first trip due in it (`Day.after` has the next), and the changes of the counts.
 SECOND = _record(*_same("i4", "due add_waiting add_riding"))

@@ -101,7 +101,7 @@ class Days:
             pre_control_cost=num.pre_control,
             token_cost=num.charged - num.pre_control,
             decisions=num.decisions,
-            zero_duration_tokens=num.zero_tokens,
+            zero_duration_tokens=num.zero_durations,
             holds_zero=num.holds_zero,
             hold_total_s=float(self.fleet.hold_s[w, 0]),
             denied_boardings=num.denied,
@@ -269,10 +269,12 @@ class FastWorld:
 
 
 class Fleet:
-    """Many days stepped together: `states` has one canonical state per world, of its next decision.
+    """Many days stepped together: `states` has the state of the next decision of each world.
 
-    states = fleet.reset(cells) while not fleet.over.all(): states = fleet.step(holds_s) # one hold
-    per world; worlds that are over ignore it fleet.costs # costs between the two decisions
+        states = fleet.reset(cells)
+        while not fleet.over.all():
+            states = fleet.step(holds_s)  # one hold for each world; worlds that are over ignore it
+            fleet.costs  # between the two decisions
 
     `executed_s` are the holds that happened in the last step; they differ from those asked for
     where the operations limit them or drivers do not obey.
@@ -299,7 +301,7 @@ class Fleet:
     def begin(self, w: int, cell: Cell) -> None:
         """Start a new day in one world; the others continue."""
         self._days.begin(w, cell)
-        k.first_tokens(self._days.static, self._days.fleet, w, self.states, self.over)
+        k.first_decision(self._days.static, self._days.fleet, w, self.states, self.over)
         self.costs[w] = 0.0
 
     def step(self, holds_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
@@ -309,7 +311,7 @@ class Fleet:
             raise InputError(
                 f"got holds of shape {holds_s.shape}; the fleet has {len(self)} worlds"
             )
-        bad = k.step_tokens(
+        bad = k.step_decisions(
             self._days.static, self._days.fleet, holds_s, self.states, self.costs, self.over
         )
         if bad >= 0:
@@ -326,13 +328,13 @@ class Fleet:
     def raw(self) -> npt.NDArray[np.float64]:
         """The raw event of each world's next decision, one row per world (stale if it is over)."""
         days = self._days.fleet
-        return np.asarray(days.raw[np.arange(len(self)), days.num.token])
+        return np.asarray(days.raw[np.arange(len(self)), days.num.decision])
 
     @property
     def trips(self) -> npt.NDArray[np.int32]:
         """The bus of each world's next decision (stale if it is over)."""
         days = self._days.fleet
-        return np.asarray(days.batch[np.arange(len(self)), days.num.token])
+        return np.asarray(days.batch[np.arange(len(self)), days.num.decision])
 
     def arrivals_s(self, w: int) -> npt.NDArray[np.int32]:
         """When each trip of a world reached each of its stops, one entry per visit; -1 if not

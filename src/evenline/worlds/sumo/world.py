@@ -115,7 +115,7 @@ class SumoWorld:
             pre_control_cost=self._pre_control,
             token_cost=tally.charged - self._pre_control,
             decisions=self._decisions,
-            zero_duration_tokens=self._zero_tokens,
+            zero_duration_tokens=self._zero_durations,
             holds_zero=self._holds_zero,
             hold_total_s=self._hold_total,
             denied_boardings=tally.denied,
@@ -162,7 +162,7 @@ class SumoWorld:
         self._day.on_second = self.on_second
         self._luck = driver_luck(self.city, cell)
         self.charged = self._pre_control = 0
-        self._decisions = self._zero_tokens = self._holds_zero = 0
+        self._decisions = self._zero_durations = self._holds_zero = 0
         self._hold_total = 0.0
         self._pending: list[Batch] = []
         self._current: Batch | None = None
@@ -193,7 +193,7 @@ class SumoWorld:
             self._began, self._pre_control = True, self.charged
         if batch is not None:
             self._decisions += len(batch.trips)
-            self._zero_tokens += len(batch.trips) - 1
+            self._zero_durations += len(batch.trips) - 1
             if len(batch.trips) > self.max_batch:
                 batch, *self._pending = _parts(batch, self.max_batch)
         self._current = batch
