@@ -21,7 +21,7 @@ import typer.main
 
 import evenline
 from evenline.city.embedded import embedded_city
-from evenline.city.ranges import COLUMNS, VEHICLE
+from evenline.city.ranges import COLUMNS, ID, RANGES, VEHICLE
 from evenline.cli.main import app
 from evenline.support.own import is_own
 from reproduce.door import commands_of
@@ -71,10 +71,16 @@ def test_the_python_of_a_page_runs_and_prints_what_is_shown(page: str, tmp_path:
             assert printed[number] == content, f"block {number + 1} of {page}.md"
 
 
-def test_the_tables_of_a_city_are_those_that_are_read() -> None:
+def test_the_tables_of_a_city_and_their_ranges_are_those_that_are_read() -> None:
     text = (ROOT / "docs" / "own-city.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\| `(\w+\.csv)` \| `(.*)` \|$", text, re.MULTILINE)
     assert {name: tuple(columns.split(", ")) for name, columns in shown} == COLUMNS
+    stated = re.findall(r"^\| `([\w.]+)` \| `([\w.]+)` \| (.*) \|$", text, re.MULTILINE)
+    assert [(name, column, said.replace("\\|", "|")) for name, column, said in stated] == [
+        (name, column, str(allowed).replace(str(ID), "an id"))
+        for name, columns in RANGES.items()
+        for column, allowed in columns.items()
+    ]
     vehicle = dict(re.findall(r"^\| `(\w+)` \| ([\d.]+) \|$", text, re.MULTILINE))
     town = asdict(embedded_city("town").vehicle)
     assert {name: float(value) for name, value in vehicle.items()} == {

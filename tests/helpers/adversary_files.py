@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from adversary import MISSING, TEXTS, Case, cases, changed, stated, tried_numbers
 from evenline.checks.learner import fast_replay
-from evenline.city import tables as city_tables
+from evenline.city.manifest import Manifest as CityManifest
 from evenline.city.model import City
 from evenline.city.ranges import COLUMNS, RANGES, Range, Words
 from evenline.city.tables import digest, load_city, network_digest
@@ -216,7 +216,7 @@ def city_files(root: Path, hamlet: Path, fitted: dict[str, Any]) -> list[File]:
         ),
         File(
             manifest,
-            city_tables.Manifest,
+            CityManifest,
             read(manifest),
             ("city", "check", "--seal", manifest.parent),
             in_json(manifest),

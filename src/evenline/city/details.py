@@ -6,7 +6,7 @@ A city writes one of them only if it has something to say there.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from evenline.city.operations import (
     Disruption,
     Operations,
 )
-from evenline.city.ranges import RANGES, VEHICLE
-from evenline.city.rows import Row, csv_text
+from evenline.city.ranges import VEHICLE
+from evenline.city.rows import Table, csv_text
 from evenline.city.schedule import hours_of
 from evenline.support.errors import InputError
 
 Named = TypeVar("Named", Stop, Service, Trip)
-Rows = dict[str, list[Row]]
+Tables = dict[str, Table]  # by name
 
 
 def optional_tables(city: City) -> dict[str, str]:
@@ -37,10 +37,10 @@ def optional_tables(city: City) -> dict[str, str]:
     due_s, first = city.due_s, visit_offsets(city).tolist()
     rows: dict[str, list[tuple[object, ...]]] = {
         "names.csv": [
-            (kind, each.id, each.source, getattr(each, "name", ""))
+            (kind, thing.id, thing.source, getattr(thing, "name", ""))
             for kind, things in named
-            for each in things
-            if each.source or getattr(each, "name", "")
+            for thing in things
+            if thing.source or getattr(thing, "name", "")
         ],
         "road_shapes.csv": [
             (road.id, " ".join(f"{x:g},{y:g}" for x, y in road.shape))
@@ -68,128 +68,126 @@ def optional_tables(city: City) -> dict[str, str]:
             (city.stops[point.stop].id, point.max_hold_s)
             for point in city.operations.control_points
         ],
-        "disruptions.csv": [_told(city, each) for each in city.operations.disruptions],
+        "disruptions.csv": [_row_of(city, event) for event in city.operations.disruptions],
     }
     return {name: csv_text(name, table) for name, table in rows.items() if table}
 
 
-def with_details(city: City, rows: Rows) -> City:
+def with_details(city: City, tables: Tables) -> City:
     """Add what the optional tables say."""
-    trips = _named("trip", city.trips, rows)
-    stops = _named("stop", city.stops, rows)
-    lanes = _by_id(rows["stop_details.csv"], "stop_id", [s.id for s in stops])
-    details = _by_id(rows["trip_details.csv"], "trip_id", [t.id for t in trips])
-    shapes = _by_id(rows["road_shapes.csv"], "road_id", [road.id for road in city.roads])
+    stops, trips = city.stops, city.trips
+    lanes = _by_id(tables["stop_details.csv"], [stop.id for stop in stops])
+    details = _by_id(tables["trip_details.csv"], [trip.id for trip in trips])
+    points = _by_id(tables["road_shapes.csv"], [road.id for road in city.roads])
     return replace(
         city,
-        services=_named("service", city.services, rows),
+        services=tuple(_named("service", city.services, tables)),
         stops=tuple(
-            replace(stop, lane=lanes[stop.id].number("lane", int)) if stop.id in lanes else stop
-            for stop in stops
+            replace(stop, lane=lanes[stop.id][0]) if stop.id in lanes else stop
+            for stop in _named("stop", stops, tables)
         ),
         trips=tuple(
-            _detailed(trip, details[trip.id]) if trip.id in details else trip for trip in trips
+            replace(trip, vehicle=details[trip.id][0], block=details[trip.id][1])
+            if trip.id in details
+            else trip
+            for trip in _named("trip", trips, tables)
         ),
         roads=tuple(
-            replace(road, shape=_points(shapes[road.id])) if road.id in shapes else road
+            replace(road, shape=points[road.id][0]) if road.id in points else road
             for road in city.roads
         ),
-        more_vehicles=tuple(_vehicle(row) for row in rows["vehicles.csv"]),
-        due_s=_schedule(city, rows["schedule.csv"]),
-        slowness=_slowness(city, rows["slowness.csv"]),
+        more_vehicles=tuple(_vehicles(tables["vehicles.csv"])),
+        due_s=_schedule(city, tables["schedule.csv"]),
+        slowness=_slowness(city, tables["slowness.csv"]),
     )
 
 
-def operations_of(city: City, usual: Operations, rows: Rows) -> Operations:
+def operations_of(city: City, usual: Operations, tables: Tables) -> Operations:
     """The operations of the manifest with what the optional tables add."""
-    stops = [stop.id for stop in city.stops]
-    points = _by_id(rows["control_points.csv"], "stop_id", stops)
+    stops = {stop.id: i for i, stop in enumerate(city.stops)}
+    caps = _by_id(tables["control_points.csv"], list(stops))
     return replace(
         usual,
-        control_points=tuple(
-            ControlPoint(stops.index(stop), row.number("max_hold_s", float))
-            for stop, row in points.items()
-        ),
-        disruptions=tuple(_disruption(city, row) for row in rows["disruptions.csv"]),
+        control_points=tuple(ControlPoint(stops[id], cap_s) for id, (cap_s,) in caps.items()),
+        disruptions=tuple(_disruptions(city, tables["disruptions.csv"])),
     )
 
 
-def _disruption(city: City, row: Row) -> Disruption:
-    """A row of disruptions; `id` is a trip, a stop or a road."""
-    kind = row["kind"]
+def _disruptions(city: City, table: Table) -> Iterator[Disruption]:
+    """The rows of disruptions; `id` is a trip, a stop or a road."""
     stops = {stop.id: i for i, stop in enumerate(city.stops)}
     trips = {trip.id: i for i, trip in enumerate(city.trips)}
-    unused = {"factor": kind != SLOW, "stop_id": kind != BREAKDOWN}
-    unused |= dict.fromkeys(("from_s", "until_s"), kind == CANCELLED)
-    for column, empty in unused.items():
-        if empty and row[column]:
-            raise InputError(f"{row.where}: leave {column} empty for the kind {kind}")
-    of_trip = kind in (CANCELLED, BREAKDOWN)
-    stop = row.one_of("stop_id", stops, "stop") if row["stop_id"] else -1
-    return Disruption(
-        kind,
-        trip=row.one_of("id", trips, "trip") if of_trip else -1,
-        stop=row.one_of("id", stops, "stop") if kind == CLOSED else stop,
-        road=row["id"] if kind == SLOW else "",
-        from_s=row.number("from_s", int) if row["from_s"] else 0,
-        until_s=row.number("until_s", int) if row["until_s"] else None,
-        factor=row.number("factor", float) if row["factor"] else 1.0,
-        day=row.number("day", int) if row["day"] else None,
-    )
+    for row, (kind, id, stop, from_s, until_s, factor, day) in enumerate(table.values()):
+        given = {"stop_id": stop, "from_s": from_s, "until_s": until_s, "factor": factor}
+        unused = [("factor", kind != SLOW), ("stop_id", kind != BREAKDOWN)]
+        unused += [("from_s", kind == CANCELLED), ("until_s", kind == CANCELLED)]
+        for column, empty in unused:
+            if empty and given[column] not in ("", None):
+                raise InputError(f"{table.where(row)}: leave {column} empty for the kind {kind}")
+        of_trip = kind in (CANCELLED, BREAKDOWN)
+        for name, known, what in (
+            *([(id, trips, "trip")] if of_trip else []),
+            *([(id, stops, "stop")] if kind == CLOSED else []),
+            *([(stop, stops, "stop")] if stop else []),
+        ):
+            if name not in known:
+                raise InputError(f"{table.where(row)}: unknown {what} {name!r}")
+        yield Disruption(
+            kind,
+            trip=trips[id] if of_trip else -1,
+            stop=stops[id] if kind == CLOSED else stops.get(stop, -1),
+            road=id if kind == SLOW else "",
+            from_s=from_s or 0,
+            until_s=until_s,
+            factor=1.0 if factor is None else factor,
+            day=day,
+        )
 
 
-def _told(city: City, each: Disruption) -> tuple[object, ...]:
+def _row_of(city: City, event: Disruption) -> tuple[object, ...]:
     """The row of a disruption."""
-    stop = city.stops[each.stop].id if each.stop >= 0 else ""
-    trip = city.trips[each.trip].id if each.trip >= 0 else ""
+    stop = city.stops[event.stop].id if event.stop >= 0 else ""
+    trip = city.trips[event.trip].id if event.trip >= 0 else ""
     return (
-        each.kind,
-        trip or each.road or stop,
+        event.kind,
+        trip or event.road or stop,
         stop if trip else "",
-        each.from_s or "",
-        "" if each.until_s is None else each.until_s,
-        each.factor if each.kind == SLOW else "",
-        "" if each.day is None else each.day,
+        event.from_s or "",
+        "" if event.until_s is None else event.until_s,
+        event.factor if event.kind == SLOW else "",
+        "" if event.day is None else event.day,
     )
 
 
-def _by_id(rows: list[Row], column: str, known: list[str]) -> dict[str, Row]:
-    """The rows of a table by id; each id must be known and may appear once."""
-    ids, found = dict.fromkeys(known, True), dict[str, Row]()
-    for row in rows:
-        row.one_of(column, ids, column.removesuffix("_id"))
-        if row[column] in found:
-            raise InputError(f"{row.where}: {row[column]} appears twice")
-        found[row[column]] = row
-    return found
+def _by_id(table: Table, known: Sequence[str], only: str = "") -> dict[str, list[Any]]:
+    """The values of each row beside its id, which comes first, must be known and may appear once.
+
+    In a table of several kinds, only rows of one.
+    """
+    rows: dict[str, list[Any]] = {}
+    ids = dict.fromkeys(known, True)
+    for row, values in enumerate(table.values()):
+        if only and values.pop(0) != only:
+            continue
+        id = values.pop(0)
+        if id not in ids:
+            what = "id" if only else next(iter(table.texts)).removesuffix("_id")
+            raise InputError(f"{table.where(row)}: unknown {what} {id!r}")
+        if id in rows:
+            raise InputError(f"{table.where(row)}: {id} appears twice")
+        rows[id] = values
+    return rows
 
 
-def _named(kind: str, things: tuple[Named, ...], rows: Rows) -> tuple[Named, ...]:
-    own = [row for row in rows["names.csv"] if row["kind"] == kind]
-    found = _by_id(own, "id", [each.id for each in things])
-    named = []
-    for each in things:
-        row = found.get(each.id)
-        if row is not None:
-            each = replace(each, source=row["source_id"])
-            if not isinstance(each, Trip):
-                each = replace(each, name=row["name"])
-        named.append(each)
-    return tuple(named)
-
-
-def _detailed(trip: Trip, row: Row) -> Trip:
-    return replace(trip, vehicle=row.number("vehicle", int), block=row["block_id"])
-
-
-def _points(row: Row) -> tuple[tuple[float, float], ...]:
-    try:
-        pairs = [point.split(",") for point in row["points"].split()]
-        return tuple((float(x), float(y)) for x, y in pairs)
-    except ValueError:
-        raise InputError(
-            f"{row.where}: points must be {RANGES['road_shapes.csv']['points']}"
-        ) from None
+def _named(kind: str, things: Sequence[Named], tables: Tables) -> Iterator[Named]:
+    names = _by_id(tables["names.csv"], [thing.id for thing in things], kind)
+    for thing in things:
+        if thing.id in names:
+            source, name = names[thing.id]
+            thing = replace(thing, source=source)
+            if not isinstance(thing, Trip):
+                thing = replace(thing, name=name)
+        yield thing
 
 
 def _vehicle_row(vehicle: Vehicle) -> tuple[object, ...]:
@@ -201,13 +199,12 @@ def _vehicle_row(vehicle: Vehicle) -> tuple[object, ...]:
     return tuple(getattr(vehicle, key) for key in VEHICLE)
 
 
-def _vehicle(row: Row) -> Vehicle:
-    """A bus type. A whole number stays whole, because hashes depend on it."""
-    values = {}
-    for key in VEHICLE:
-        number = row.number(key, float)
-        values[key] = int(number) if row[key].isdigit() else number
-    return Vehicle(**values)  # type: ignore[arg-type]
+def _vehicles(table: Table) -> Iterator[Vehicle]:
+    """The bus types. A whole number stays whole, because hashes depend on it."""
+    for row, values in enumerate(table.values()):
+        texts = [table.texts[key][row] for key in VEHICLE]
+        numbers = [int(v) if text.isdigit() else v for v, text in zip(values, texts, strict=True)]
+        yield Vehicle(*numbers)
 
 
 def _slow_ways(city: City) -> Iterator[tuple[Service, list[list[float]]]]:
@@ -218,42 +215,40 @@ def _slow_ways(city: City) -> Iterator[tuple[Service, list[list[float]]]]:
             yield service, city.slowness[start : end - 1].tolist()
 
 
-def _slowness(city: City, rows: list[Row]) -> Floats | None:
-    if not rows:
+def _slowness(city: City, table: Table) -> Floats | None:
+    if not table.rows:
         return None
     first, hours = service_stop_offsets(city).tolist(), hours_of(city)
     services = {service.id: i for i, service in enumerate(city.services)}
     slowness, seen = np.ones((first[-1], hours)), set[tuple[int, int]]()
-    for row in rows:
-        service, hour = row.one_of("service_id", services, "service"), row.number("hour", int)
-        place = first[service] + row.number("stop_sequence", int)
-        if place >= first[service + 1] - 1:
-            raise InputError(
-                f"{row.where}: {row['service_id']} goes nowhere from stop {row['stop_sequence']}"
-            )
+    number = table.one_of("service_id", services, "service")
+    for row, (id, position, hour, factor) in enumerate(table.values()):
+        place = first[number[row]] + position
+        if place >= first[number[row] + 1] - 1:
+            raise InputError(f"{table.where(row)}: {id} goes nowhere from stop {position}")
         if hour >= hours:
-            raise InputError(f"{row.where}: the day has {hours} hours, numbered from 0")
+            raise InputError(f"{table.where(row)}: the day has {hours} hours, numbered from 0")
         if (place, hour) in seen:
-            raise InputError(f"{row.where}: the same stop and hour appear twice")
+            raise InputError(f"{table.where(row)}: the same stop and hour appear twice")
         seen.add((place, hour))
-        slowness[place, hour] = row.number("factor", float)
+        slowness[place, hour] = factor
     return slowness
 
 
-def _schedule(city: City, rows: list[Row]) -> Ints | None:
-    if not rows:
+def _schedule(city: City, table: Table) -> Ints | None:
+    if not table.rows:
         return None
     first = visit_offsets(city).tolist()
     trips = {trip.id: i for i, trip in enumerate(city.trips)}
     due_s = np.full(first[-1], -1, np.int32)
-    for row in rows:
-        trip, position = row.one_of("trip_id", trips, "trip"), row.number("stop_sequence", int)
-        visit = first[trip] + position
-        if not 0 <= position < first[trip + 1] - first[trip]:
-            raise InputError(f"{row.where}: {row['trip_id']} has no stop {position}")
+    number = table.one_of("trip_id", trips, "trip")
+    for row, (id, position, at_s) in enumerate(table.values()):
+        visit = first[number[row]] + position
+        if not 0 <= position < first[number[row] + 1] - first[number[row]]:
+            raise InputError(f"{table.where(row)}: {id} has no stop {position}")
         if due_s[visit] >= 0:
-            raise InputError(f"{row.where}: stop {position} of {row['trip_id']} appears twice")
-        due_s[visit] = row.number("due_s", int)
+            raise InputError(f"{table.where(row)}: stop {position} of {id} appears twice")
+        due_s[visit] = at_s
     if (due_s < 0).any():
         trip = int(np.searchsorted(first, int(np.argmax(due_s < 0)), side="right")) - 1
         raise InputError(f"schedule.csv: {city.trips[trip].id} has no time at one of its stops")

@@ -1,12 +1,13 @@
-"""What each column of a city's tables and each key of its manifest may contain.
+"""What each column of a city's tables and each key of its manifest may contain, and its type.
 
-`RANGES` states it, table by table; `OPTIONAL` are the tables that a city folder need not have.
+`RANGES` states it, table by table. Headers, the values that are read, refusals and the reference in
+the documentation come from there. `OPTIONAL` are the tables that a city folder need not have.
 """
 
 import re
 from dataclasses import dataclass
 
-from evenline.city.operations import KINDS, LEAST_SLOWNESS, MOST_SLOW
+from evenline.city.operations import KINDS, LEAST_SLOWNESS, LONGEST_HOLD_S, MOST_SLOW
 from evenline.support.errors import choice
 
 DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
@@ -16,7 +17,7 @@ MOST_CAPACITY = 32_767
 @dataclass(frozen=True)
 class Range:
     """Numbers between two limits, which are allowed too; `whole` excludes fractions, and `blank`
-    allows nothing in place of a number.
+    allows nothing in place of a number, which is read as None.
     """
 
     low: float
@@ -24,15 +25,43 @@ class Range:
     whole: bool = False
     blank: bool = False
 
-    def allows(self, value: str) -> bool:
-        if not value:
-            return self.blank
-        number = float(value)
+    @property
+    def kind(self) -> type[float]:
+        """The type of its numbers."""
+        return int if self.whole else float
+
+    def read(self, text: str) -> float | None:
+        """The value of a text, which may still be outside the limits; ValueError if it has none."""
+        if not text and self.blank:
+            return None
+        if not text.isascii() or "_" in text:  # Python would read 1_0 as 10
+            raise ValueError
+        return self.kind(text)
+
+    def allows(self, text: str) -> bool:
+        if not text or not text.isascii() or "_" in text:
+            return self.blank and not text
+        try:
+            number = float(text)
+        except ValueError:
+            return False
         return self.low <= number <= self.high and not (self.whole and number % 1)
 
     def __str__(self) -> str:
-        said = f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
-        return f"{said}, or nothing" if self.blank else said
+        limits = f"{'a whole' if self.whole else 'a'} number from {self.low:,} to {self.high:,}"
+        return f"{limits}, or nothing" if self.blank else limits
+
+
+@dataclass(frozen=True)
+class Flag(Range):
+    """Yes or no, as 1 or 0."""
+
+    low: float = 0
+    high: float = 1
+    whole: bool = True
+
+    def read(self, text: str) -> bool:
+        return bool(super().read(text))
 
 
 @dataclass(frozen=True)
@@ -44,8 +73,12 @@ class Words:
     list: bool = False
     path: bool = True  # may become part of a path, so that .. is refused
 
-    def allows(self, value: str) -> bool:
-        words = value.split() if self.list else [value]
+    def read(self, text: str) -> str | tuple[str, ...]:
+        """The text, or the words of a list."""
+        return tuple(text.split()) if self.list else text
+
+    def allows(self, text: str) -> bool:
+        words = text.split() if self.list else [text]
         fits = re.compile(self.pattern).fullmatch
         if self.path and any(".." in word for word in words):
             return False
@@ -53,6 +86,14 @@ class Words:
 
     def __str__(self) -> str:
         return self.described
+
+
+class Points(Words):
+    """Places as `x,y` with spaces between them."""
+
+    def read(self, text: str) -> tuple[tuple[float, float], ...]:  # type: ignore[override]
+        pairs = [point.split(",") for point in text.split()]
+        return tuple((float(x), float(y)) for x, y in pairs)
 
 
 NAME = Words(r"[^/\\]{1,100}", "1 to 100 printable characters without / \\ or ..")
@@ -68,12 +109,13 @@ SLOWNESS = Range(LEAST_SLOWNESS, MOST_SLOW)
 HOUR = Range(0, DAYS_S // 3600 - 1, whole=True)
 KIND = Words("stop|service|trip", "stop, service or trip")
 SAID = Words(r".{0,200}", "at most 200 printable characters", path=False)
-POINTS = Words(
+POINTS = Points(
     r"-?\d{1,7}(\.\d{1,9})?,-?\d{1,7}(\.\d{1,9})?",
     "one or more points such as 12.5,-3 with spaces between them",
     list=True,
 )
-VEHICLE: dict[str, Range | Words] = {
+Column = Range | Words
+VEHICLE: dict[str, Column] = {
     "capacity": Range(1, MOST_CAPACITY, whole=True),
     "min_dwell_s": Range(0, 3_600),
     "exchange_s_per_passenger": Range(0, 600),
@@ -82,7 +124,7 @@ VEHICLE: dict[str, Range | Words] = {
     "accel_mps2": Range(0.01, 20),
     "decel_mps2": Range(0.01, 20),
 }
-RANGES: dict[str, dict[str, Range | Words]] = {
+RANGES: dict[str, dict[str, Column]] = {
     "manifest.json": {
         "name": NAME,
         "horizon_s": Range(1, DAYS_S, whole=True),
@@ -92,7 +134,7 @@ RANGES: dict[str, dict[str, Range | Words]] = {
         "node_id": ID,
         "x_m": COORDINATE_M,
         "y_m": COORDINATE_M,
-        "signal": Range(0, 1, whole=True),
+        "signal": Flag(),
         "offset_s": Range(-86_400, 86_400, whole=True),
     },
     "roads.csv": {
@@ -100,7 +142,7 @@ RANGES: dict[str, dict[str, Range | Words]] = {
         "from_node": ID,
         "to_node": ID,
         "length_m": ROAD_M,
-        "bus_lane": Range(0, 1, whole=True),
+        "bus_lane": Flag(),
     },
     "stops.csv": {
         "stop_id": ID,
@@ -150,7 +192,7 @@ RANGES: dict[str, dict[str, Range | Words]] = {
         "hour": HOUR,
         "factor": SLOWNESS,
     },
-    "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, 60)},
+    "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, int(LONGEST_HOLD_S))},
     "disruptions.csv": {
         "kind": Words("|".join(KINDS), choice(KINDS)),
         "id": ID,

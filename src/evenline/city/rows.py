@@ -1,13 +1,18 @@
-"""Rows of CSV tables with their place, for messages, and files that must match a manifest."""
+"""CSV tables by column, with the file and row of each value for messages; files of a manifest.
+
+A value has the type that `RANGES` states for its column.
+"""
 
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from evenline.city.ranges import COLUMNS
+from evenline.city.ranges import COLUMNS, RANGES, Column, Range
 from evenline.support.errors import InputError
 from evenline.support.files import read_file
 
@@ -15,6 +20,7 @@ T = TypeVar("T")
 
 
 def csv_text(name: str, rows: Iterable[Iterable[object]]) -> str:
+    """A table of a city as text, with its header."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS[name])
@@ -22,51 +28,57 @@ def csv_text(name: str, rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-class Row:
-    """A row with its file and number, for messages. Tables have many: it holds what was read."""
+@dataclass(frozen=True)
+class Table:
+    """A table as it was read: the texts of each column, and their file for messages."""
 
-    __slots__ = ("_columns", "_number", "_path", "_values")
+    path: Path
+    texts: Mapping[str, Sequence[str]]
+    rows: int
 
-    def __init__(self, path: Path, number: int, columns: dict[str, int], values: list[str]) -> None:
-        self._path, self._number = path, number
-        self._columns, self._values = columns, values
+    def where(self, row: int) -> str:
+        return f"{self.path} row {row + 1}"
 
-    def __getitem__(self, column: str) -> str:
-        return self._values[self._columns[column]]
+    def column(self, name: str) -> list[Any]:
+        """The values of a column, of the type that `RANGES` states."""
+        allowed, texts = RANGES[self.path.name][name], self.texts[name]
+        if type(allowed) is Range:  # the same as below, but fast for long tables
+            joined = "".join(texts)
+            if joined.isascii() and "_" not in joined:
+                with suppress(ValueError):
+                    values = list(map(allowed.kind, texts))
+                    if all(-(2**31) < value < 2**31 for value in values):
+                        return values
+        return [self._value(allowed, name, row) for row in range(self.rows)]
 
-    @property
-    def where(self) -> str:
-        return f"{self._path} row {self._number}"
+    def columns(self) -> list[list[Any]]:
+        """The values of every column, in the order of the header."""
+        return [self.column(name) for name in self.texts]
 
-    def number(self, column: str, kind: Callable[[str], T]) -> T:
+    def values(self) -> Iterator[list[Any]]:
+        """The values of each row."""
+        return map(list, zip(*self.columns(), strict=True))
+
+    def _value(self, allowed: Column, name: str, row: int) -> Any:
+        text = self.texts[name][row]
         try:
-            if not self[column].isascii() or "_" in self[column]:  # Python would read 1_0 as 10
-                raise ValueError
-            value = kind(self[column])
+            value: Any = allowed.read(text)
         except ValueError:
-            raise InputError(f"{self.where}: {column} {self[column]!r} is not a number") from None
+            wrong = (
+                f"{text!r} is not a number" if isinstance(allowed, Range) else f"must be {allowed}"
+            )
+            raise InputError(f"{self.where(row)}: {name} {wrong}") from None
         if isinstance(value, int) and abs(value) >= 2**31:
-            raise InputError(f"{self.where}: {column} {self[column]} is too large")
+            raise InputError(f"{self.where(row)}: {name} {text} is too large")
         return value
 
-    def one_of(self, column: str, known: dict[str, T], what: str) -> T:
-        if self[column] not in known:
-            raise InputError(f"{self.where}: unknown {what} {self[column]!r}")
-        return known[self[column]]
-
-
-def numbers(rows: Sequence[Row], column: str, kind: Callable[[str], T]) -> list[T]:
-    """A column as numbers; the same as `number` for every row, but fast for long tables."""
-    texts = [row[column] for row in rows]
-    joined = "".join(texts)
-    if joined.isascii() and "_" not in joined:
-        try:
-            values = list(map(kind, texts))
-        except ValueError:
-            values = []
-        if values and all(-(2**31) < value < 2**31 for value in values):  # type: ignore[operator]
-            return values
-    return [row.number(column, kind) for row in rows]
+    def one_of(self, column: str, known: Mapping[str, T], what: str) -> list[T]:
+        """What each text of a column stands for."""
+        texts = self.texts[column]
+        for row, text in enumerate(texts):
+            if text not in known:
+                raise InputError(f"{self.where(row)}: unknown {what} {text!r}")
+        return [known[text] for text in texts]
 
 
 def read_content(folder: Path, name: str, hashes: dict[str, str]) -> bytes:
@@ -81,21 +93,25 @@ def read_content(folder: Path, name: str, hashes: dict[str, str]) -> bytes:
     return content
 
 
-def read_table(folder: Path, name: str, hashes: dict[str, str]) -> list[Row]:
+def read_table(folder: Path, name: str, hashes: dict[str, str]) -> Table:
+    """The texts of a table with the right header, all rows as wide as that."""
     path, content = folder / name, read_content(folder, name, hashes)
     try:
         reader = csv.reader(io.StringIO(content.decode("utf-8-sig")), strict=True)
-        lines = list(reader)
+        header, *rows = reader
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file ({error})") from None
-    if not lines or tuple(lines[0]) != COLUMNS[name]:
+    except ValueError:
+        header, rows = [], []
+    if tuple(header) != COLUMNS[name]:
         raise InputError(f"{path}: the header must be {','.join(COLUMNS[name])}")
-    columns = {column: i for i, column in enumerate(COLUMNS[name])}
-    rows = []
-    for number, line in enumerate(lines[1:], 1):
-        if len(line) != len(COLUMNS[name]):
-            raise InputError(
-                f"{path} row {number}: has {len(line)} values; expected {len(COLUMNS[name])}"
-            )
-        rows.append(Row(path, number, columns, line))
-    return rows
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(header):
+            raise InputError(f"{path} row {number}: has {len(row)} values; expected {len(header)}")
+    return table_of(path, rows)
+
+
+def table_of(path: Path, rows: Sequence[Sequence[str]] = ()) -> Table:
+    """A table from its rows; without any, a table that a folder need not have."""
+    columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS[path.name])
+    return Table(path, dict(zip(COLUMNS[path.name], columns, strict=True)), len(rows))

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from evenline.city.tables import MANIFEST, manifest_with, network_digest, save_city
+from evenline.city.manifest import MANIFEST
+from evenline.city.tables import manifest_with, network_digest, save_city
 from evenline.figures.document import insert
 from evenline.figures.recorded import audit_pictures
 from evenline.records.audit import (

@@ -17,11 +17,12 @@ import numpy as np
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell, service_stop_offsets
 from evenline.city.details import optional_tables
+from evenline.city.manifest import MANIFEST
 from evenline.city.model import City, Floats, Ints, visit_offsets
 from evenline.city.operations import LEAST_SLOWNESS, USUAL_OPERATIONS
 from evenline.city.schedule import HOUR_S, hours_of, scheduled_s
 from evenline.city.slowness import NOTE, TABLE, can_be_slowed, with_slowness
-from evenline.city.tables import MANIFEST, digest, manifest_with, save_city, seal_city
+from evenline.city.tables import digest, manifest_with, save_city, seal_city
 from evenline.control.visits import read_visits
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor

@@ -12,8 +12,8 @@ from typing import Any
 
 from defusedxml.ElementTree import iterparse
 
+from evenline.city.manifest import NETWORK
 from evenline.city.model import Carried, Origin, Vehicle
-from evenline.city.tables import NETWORK
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.carried import carried_options, write_carried

@@ -15,8 +15,8 @@ from xml.etree.ElementTree import Element, tostring
 from xml.sax.saxutils import quoteattr
 
 from evenline.city.demand import AS_IMPORTED, Cell, carrying, realise
+from evenline.city.manifest import NETWORK
 from evenline.city.model import Carried, City, Service, Stop
-from evenline.city.tables import NETWORK
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.config import (
     OWN_SEED,
