@@ -15,10 +15,10 @@ from evenline.city.tables import digest, load_city, save_city
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.experiments.agreement import compare_with_sumo
+from evenline.importing.configuration import read_configuration
 from evenline.importing.scenario import import_scenario
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.carried import exact_cell
-from evenline.worlds.sumo.config import read_configuration
 from evenline.worlds.sumo.network import check_network
 from evenline.worlds.sumo.world import SumoWorld
 from scenarios import configured, written

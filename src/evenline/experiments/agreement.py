@@ -15,10 +15,10 @@ from defusedxml.ElementTree import iterparse
 
 from evenline.city.model import City
 from evenline.control.visits import Visit
+from evenline.importing.configuration import read_configuration
 from evenline.support.errors import InputError
 from evenline.support.files import ScratchFolder
 from evenline.worlds.sumo.carried import exact_cell
-from evenline.worlds.sumo.config import read_configuration
 from evenline.worlds.sumo.runtime import binary
 from evenline.worlds.sumo.world import SumoWorld
 

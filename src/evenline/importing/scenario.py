@@ -28,6 +28,7 @@ from evenline.city.model import (
     Vehicle,
 )
 from evenline.city.ranges import ROAD_M
+from evenline.importing.configuration import Configuration, packed, read_configuration
 from evenline.importing.demand import NOTE
 from evenline.importing.ids import clean_ids, free_id
 from evenline.importing.imported import Imported
@@ -35,7 +36,7 @@ from evenline.importing.people import Person, extra, levelled
 from evenline.importing.watched import Bus, Halt, Progress, Watched, watch
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.carried import Halts, halts, plan_of, read_plans
-from evenline.worlds.sumo.config import Configuration, packed, parsed, read_configuration
+from evenline.worlds.sumo.config import parsed
 
 FARTHEST_M = 1e9  # of a coordinate from the network's origin
 ROUND_S = 600  # a day without an end is this much rounded up, so that held buses arrive too

@@ -101,12 +101,7 @@ def begin_lanes(seeds: Sequence[int], size: Size) -> Learned:
 
 @partial(jax.jit, static_argnames=("count", "packed"), donate_argnames=("learned",))
 def iql_steps(
-    learned: Learned,
-    replay: Replay,
-    seeds: jax.Array,
-    first: jax.Array,
-    count: int,
-    packed: bool,
+    learned: Learned, replay: Replay, seeds: jax.Array, first: jax.Array, count: int, packed: bool
 ) -> tuple[Learned, Metrics]:
     """Make many IQL updates in one call; return the metrics of each."""
 

@@ -42,13 +42,7 @@ def trunks(lanes: Sequence[Lane], events: int) -> list[int]:
         early = (
             () if frozen else (learner.actor_from, learner.ramp, learner.taper, learner.proximal)
         )
-        return (
-            lane.seed,
-            learner.replay,
-            min(learner.temperature_from, events),
-            rates,
-            early,
-        )
+        return (lane.seed, learner.replay, min(learner.temperature_from, events), rates, early)
 
     stories = [story(lane) for lane in lanes]
     return [stories.index(one) for one in stories]

@@ -16,10 +16,7 @@ from evenline.control.action import MAX_HOLD_S, action_of, hold_of
 from evenline.control.event import TIME
 from evenline.learn import lanes as ln
 from evenline.learn.checkpoint import load_notes, load_tree
-from evenline.learn.data import (
-    Days,
-    Event,
-)
+from evenline.learn.data import Days, Event
 from evenline.learn.lineage import Lane, branches
 from evenline.learn.network import Params
 from evenline.learn.plan import METRIC_EVERY, write_actor

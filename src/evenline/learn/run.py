@@ -34,11 +34,7 @@ from evenline.city.tables import digest
 from evenline.learn import lanes as ln
 from evenline.learn.centre import Baseline, baseline_of, centred_cost
 from evenline.learn.checkpoint import load_notes, load_tree, save_tree
-from evenline.learn.data import (
-    Replay,
-    mean_return,
-    resident,
-)
+from evenline.learn.data import Replay, mean_return, resident
 from evenline.learn.lessons import teach
 from evenline.learn.network import init_actor
 from evenline.learn.plan import IQL_CHUNK, Config, Plan, check_plan, write_actor
@@ -49,9 +45,7 @@ from evenline.support.errors import InputError, choice
 from evenline.support.extras import extra
 from evenline.support.files import to_json, write_table, write_text
 from evenline.support.progress import progress_bar
-from evenline.support.records import (
-    read_record,
-)
+from evenline.support.records import read_record
 from evenline.worlds.calibration import Calibration, calibration_digest
 
 with extra("train"):

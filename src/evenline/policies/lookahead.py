@@ -118,10 +118,7 @@ def _followed(base: RulePolicy | ActorPolicy) -> Base:
 
 
 def forecast_of(
-    city: City,
-    tables: Tables,
-    base: RulePolicy | ActorPolicy = USUAL_BASE,
-    bin_s: int = RATE_BIN_S,
+    city: City, tables: Tables, base: RulePolicy | ActorPolicy = USUAL_BASE, bin_s: int = RATE_BIN_S
 ) -> Forecast:
     """The tables of a bundle, the timetable and the base in the form of the computation."""
     rate = np.ascontiguousarray(tables[RATE])

@@ -13,15 +13,7 @@ from evenline.city.demand import Cell
 from evenline.replay.episode import RecordedRule, read_metadata, writing
 from evenline.support.errors import InputError
 from evenline.support.files import sha256
-from evenline.support.records import (
-    Hashes,
-    Line,
-    Record,
-    Sha256,
-    Word,
-    read_record,
-    write_record,
-)
+from evenline.support.records import Hashes, Line, Record, Sha256, Word, read_record, write_record
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"

@@ -9,7 +9,7 @@ JSON and names its logs.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -402,28 +402,9 @@ def load_calibration(path: Path, city: City) -> Calibration:
         if not content.note:
             raise InputError(f"{path}: note: a fit to records must say what it was fitted to")
         shapes["lateness_s"] = (len(city.services), LATE_QUANTILES)
-    tables = {name: _numbers(path, name, getattr(content, name), s) for name, s in shapes.items()}
-    return Calibration(
-        network=network,
-        start_delay_s=content.start_delay_s,
-        follow=content.follow,
-        sources=content.sources,
-        residuals=content.residuals,
-        note=content.note,
-        close_s=content.close_s,
-        close_within_s=content.close_within_s,
-        recover=content.recover,
-        late_follow=content.late_follow,
-        jam_near=content.jam_near,
-        jam_far=content.jam_far,
-        mean_s=tables["mean_s"],
-        pace_s=tables["pace_s"],
-        phase_s=tables["phase_s"],
-        noise_s=tables["noise_s"],
-        least_s=tables["least_s"],
-        pace=tables["pace"],
-        lateness_s=tables.get("lateness_s"),
-    )
+    values = {field.name: getattr(content, field.name) for field in fields(Calibration)}
+    tables = {name: _numbers(path, name, values[name], shape) for name, shape in shapes.items()}
+    return Calibration(**values | tables | {"network": network})
 
 
 def _numbers(path: Path, name: str, value: Any, shape: tuple[int, ...]) -> Floats:

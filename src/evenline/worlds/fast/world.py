@@ -235,21 +235,8 @@ class FastWorld:
             position = visit - int(static.first_visit[trip])
             if trip in undecided and position == days.fleet.trip[0, trip].position:
                 continue
-            left, load, alighted, boarded, behind, base = table[visit].tolist()
-            rows.append(
-                Visit(
-                    trip,
-                    position,
-                    int(arrived[visit]),
-                    left,
-                    load,
-                    alighted,
-                    boarded,
-                    behind,
-                    base,
-                    float(holds[visit]),
-                )
-            )
+            row = (*table[visit].tolist(), float(holds[visit]))
+            rows.append(Visit(trip, position, int(arrived[visit]), *row))
         return rows
 
     def _next_moment(self) -> Batch | None:

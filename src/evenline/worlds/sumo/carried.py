@@ -103,10 +103,7 @@ def carried_options(
     check_options(carried.options, "carried.options")
     own = {name: value for name, value in carried.options.items() if name not in WHOLE}
     end = carried.options.get("end")
-    lists = {
-        "--additional-files": carried.additional,
-        "--route-files": (*carried.routes, *more),
-    }
+    lists = {"--additional-files": carried.additional, "--route-files": (*carried.routes, *more)}
     files = [(kind, ",".join(str(folder / n) for n in names)) for kind, names in lists.items()]
     return (
         *("--net-file", str(network)),

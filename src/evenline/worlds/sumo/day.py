@@ -301,20 +301,9 @@ class Day:
             service = self._t.service[trip]
             left_behind = self._eligible(service, self._t.stops[service][here.position])
         self.tally.denied += left_behind
-        self.visits.append(
-            Visit(
-                trip,
-                here.position,
-                here.arrival_s,
-                self.tally.now_s,
-                here.load,
-                here.alighting,
-                boarded,
-                left_behind,
-                here.base_dwell_s,
-                here.hold_s,
-            )
-        )
+        arrived = (trip, here.position, here.arrival_s, self.tally.now_s, here.load, here.alighting)
+        exchange = (boarded, left_behind, here.base_dwell_s, here.hold_s)
+        self.visits.append(Visit(*arrived, *exchange))
 
     def _set_speed(self, trip: int, position: int) -> None:
         """Let a bus drive to its next stop as the street's traffic does, which is not simulated;

@@ -5,24 +5,12 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
-from evenline.city.model import (
-    City,
-    Node,
-    Road,
-    Service,
-    Stop,
-    Trip,
-)
-from evenline.worlds.sumo.runtime import (
-    binary,
-)
+from evenline.city.model import City, Node, Road, Service, Stop, Trip
+from evenline.worlds.sumo.runtime import binary
 
 NO_ERROR = ("Quitting", "Warning", "pj_obj_create")  # beginnings of lines beside an error
 # What libsumo says of any error.
-UNEXPLAINED = (
-    "Process Error",
-    "Could not parse commandline options.",
-)
+UNEXPLAINED = ("Process Error", "Could not parse commandline options.")
 
 
 def first_line(text: str) -> str:

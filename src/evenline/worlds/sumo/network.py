@@ -18,13 +18,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from evenline.city.build import SIGNAL_CYCLE_S
-from evenline.city.model import (
-    Carried,
-    City,
-    Node,
-    Road,
-    road_ways,
-)
+from evenline.city.model import Carried, City, Node, Road, road_ways
 from evenline.city.tables import save_city
 from evenline.support.cache import cached_folder
 from evenline.support.errors import InputError

@@ -9,12 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from evenline.city.demand import Cell, realise
-from evenline.city.model import (
-    City,
-    Service,
-    Trip,
-    Vehicle,
-)
+from evenline.city.model import City, Service, Trip, Vehicle
 from evenline.control.operations import running_trips
 from evenline.worlds.sumo.carried import own_options, write_own
 from evenline.worlds.sumo.network import compiled_network, document, element, network_sha256
