@@ -220,8 +220,8 @@ CORRIDOR = """
 import numpy as np
 
 from evenline.importing.corridor import corridor
-from evenline.importing.lines import Line
-from evenline.importing.timetable import Place
+from evenline.importing.lines import Shape
+from evenline.importing.timetable import SourceStop
 from evenline.city.model import City, Trip, Vehicle, no_journeys
 
 def read(source):
@@ -229,8 +229,8 @@ def read(source):
     rows = [row.split(",") for row in open(source).read().splitlines()]
     spots = np.array([[float(x), float(y)] for _, x, y in rows])
     along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(spots, axis=0).T))])
-    places = tuple(Place(name, name.title(), 0.0, 0.0) for name, _, _ in rows)
-    line = Line("1.0", "1", "Line 1", "1", places, spots, spots, along, shaped=False)
+    places = tuple(SourceStop(name, name.title(), 0.0, 0.0) for name, _, _ in rows)
+    line = Shape("1.0", "1", "Line 1", "1", places, spots, spots, along, shaped=False)
     laid = corridor([line])
     trips = tuple(Trip(f"t{n}", 0, 300 + 600 * n) for n in range(6))
     due_s = [trip.departure_s + m / 6 for trip in trips for m in along]

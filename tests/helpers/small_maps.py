@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from evenline.city.geometry import Origin
-from evenline.importing.lines import Line
+from evenline.importing.lines import Shape
 from evenline.importing.matching import Streets
 from evenline.importing.shapes import along_shape
-from evenline.importing.timetable import Place
+from evenline.importing.timetable import SourceStop
 from feeds import small_feed
 
 Floats = npt.NDArray[np.float64]
@@ -79,7 +79,7 @@ def line_along(
     id: str = "L.0",
     noise: Floats | None = None,
     inset_m: float | None = None,
-) -> Line:
+) -> Shape:
     """A line whose shape goes from corner to corner; stops are metres from the origin.
 
     With `inset_m`, its two stops are this far from the ends of the shape.
@@ -96,15 +96,15 @@ def line_along(
     if inset_m is not None:
         length_m = np.hypot(*np.diff(shape, axis=0).T).sum()
         distance_m = np.array([inset_m, length_m - inset_m])
-    places = tuple(Place(key, f"Stop {key}", *degrees(spot)) for key, spot in stops.items())
-    return Line(
+    places = tuple(SourceStop(key, f"Stop {key}", *degrees(spot)) for key, spot in stops.items())
+    return Shape(
         id=id,
         route=id.split(".")[0],
         name="",
         source="",
         places=places,
         spots=spots,
-        shape=shape,
+        points=shape,
         distance_m=distance_m,
         shaped=shaped,
     )

@@ -11,16 +11,16 @@ from evenline.city.model import City, Trip, Vehicle, no_journeys
 from evenline.city.ranges import ID
 from evenline.importing.corridor import CLOSEST_M, corridor
 from evenline.importing.ids import clean_ids
-from evenline.importing.lines import Line
-from evenline.importing.timetable import Place
+from evenline.importing.lines import Shape
+from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
 from evenline.worlds.sumo.network import check_network
 
 
-def line(name: str, stops: str, spots: dict[str, tuple[float, float]], bent: float = 0.0) -> Line:
+def line(name: str, stops: str, spots: dict[str, tuple[float, float]], bent: float = 0.0) -> Shape:
     """A line that serves stops with one letter, bent aside between them."""
     here = np.array([spots[stop] for stop in stops], float)
-    places = tuple(Place(stop, f"Stop {stop}", 0.0, 0.0) for stop in stops)
+    places = tuple(SourceStop(stop, f"Stop {stop}", 0.0, 0.0) for stop in stops)
     points = [here[0]]
     for first, second in pairwise(here):
         east, north = second - first
@@ -28,10 +28,10 @@ def line(name: str, stops: str, spots: dict[str, tuple[float, float]], bent: flo
     shape = np.array(points)
     steps = np.hypot(*np.diff(shape, axis=0).T)
     along = np.concatenate([[0.0], np.cumsum(steps)])[::2]
-    return Line(name, "1", name, name, places, here, shape, along)
+    return Shape(name, "1", name, name, places, here, shape, along)
 
 
-def city_of(*lines: Line) -> City:
+def city_of(*lines: Shape) -> City:
     """The corridor city of lines, with a trip on each; raises if it is inconsistent."""
     found = corridor(lines)
     trips = tuple(Trip(f"t{n}", n, 60) for n in range(len(lines)))
@@ -87,7 +87,7 @@ def test_sumo_accepts_lines_that_turn_back() -> None:
 
 def test_a_line_without_distances_is_refused() -> None:
     made = line("1", "AB", SPOTS)
-    short = Line("1", "1", "", "", made.places, made.spots, made.shape, made.distance_m[:1])
+    short = Shape("1", "1", "", "", made.places, made.spots, made.points, made.distance_m[:1])
     with pytest.raises(InputError, match="line 1: needs at least two stops"):
         corridor([short])
     with pytest.raises(InputError, match="line 1: appears twice"):

@@ -11,7 +11,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from evenline.city.model import City, Clock
-from evenline.importing.demand import Found, demand_from
+from evenline.importing.demand import NewPeople, demand_from
 from evenline.importing.fitting import fitted, rounded
 from evenline.support.errors import InputError
 from on_time import door_counts, timed_cities
@@ -68,7 +68,7 @@ def written(path: Path, rows: Iterable[Row], header: str) -> Path:
 HEADER = "service_id,stop_id,from_s,boardings,alightings"
 
 
-def from_counts(folder: Path, city: City, rows: Iterable[Row], seed: int = 1) -> Found:
+def from_counts(folder: Path, city: City, rows: Iterable[Row], seed: int = 1) -> NewPeople:
     path = written(folder / "counts.csv", rows, HEADER)
     return demand_from(str(path), city, np.random.default_rng(seed))
 

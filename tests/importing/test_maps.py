@@ -182,11 +182,11 @@ def test_a_binary_extract_gives_the_same_network(osm: Path, layout: Layout, tmp_
     with osmium.SimpleWriter(str(pbf)) as writer:
         for thing in osmium.FileProcessor(str(osm)):
             writer.add(thing)
-    assert network_of(pbf, ORIGIN, [LINE.shape], False).content == layout.carried.network  # type: ignore[union-attr]
+    assert network_of(pbf, ORIGIN, [LINE.points], False).content == layout.carried.network  # type: ignore[union-attr]
 
 
 def test_streets_far_from_the_lines_are_left_out(osm: Path) -> None:
-    network = network_of(osm, ORIGIN, [LINE.shape], False)
+    network = network_of(osm, ORIGIN, [LINE.points], False)
     ids = {id.lstrip("-").split("#")[0] for id in read_streets(network.content, network.placed).ids}
     assert "300" not in ids
     assert {"102", "103", "203"} <= ids
@@ -215,7 +215,7 @@ def test_a_network_of_ones_own_stays_as_it_is(osm: Path, layout: Layout, tmp_pat
 
 @pytest.mark.parametrize("lefthand", [False, True])
 def test_lanes_are_on_the_side_that_traffic_keeps_to(osm: Path, lefthand: bool) -> None:
-    network = network_of(osm, ORIGIN, [LINE.shape], lefthand)
+    network = network_of(osm, ORIGIN, [LINE.points], lefthand)
     streets = read_streets(network.content, network.placed)
     assert streets.lefthand == lefthand
     for id, line in zip(streets.ids, streets.lines, strict=True):
@@ -259,7 +259,7 @@ def test_a_file_that_is_no_map_gets_one_line(
 
 
 def test_a_map_of_elsewhere_is_refused(osm: Path) -> None:
-    far = replace(LINE, shape=LINE.shape + 50_000.0)
+    far = replace(LINE, points=LINE.points + 50_000.0)
     with pytest.raises(InputError, match=r"village\.osm: has no street within 200 m of the lines"):
         matched([far], ORIGIN, Map(osm))
     with pytest.raises(InputError, match="no such map"):

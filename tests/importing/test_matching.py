@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenline.importing.lines import Line
+from evenline.importing.lines import Shape
 from evenline.importing.matching import Piece, Streets, match, observations
 from small_maps import (
     BLOCK_M,
@@ -23,8 +23,8 @@ from small_maps import (
 TOWN = grid(streets_between(corners(6, 6)))
 
 
-def pieces_of(streets: Streets, line: Line) -> list[Piece]:
-    seen = observations(line.shape, line.distance_m, line.spots, line.shaped)
+def pieces_of(streets: Streets, line: Shape) -> list[Piece]:
+    seen = observations(line.points, line.distance_m, line.spots, line.shaped)
     return match(streets, seen, line.spots)
 
 
@@ -89,9 +89,9 @@ def test_no_street_is_used_against_its_direction() -> None:
 def test_a_spike_in_a_shape_does_not_end_the_way() -> None:
     way = [(0, 2), (1, 2), (2, 2), (3, 2), (4, 2), (5, 2)]
     line = line_along(way, ends(way))
-    shape = np.insert(line.shape, 3, [2.4 * BLOCK_M, 1.2 * BLOCK_M], axis=0)
+    shape = np.insert(line.points, 3, [2.4 * BLOCK_M, 1.2 * BLOCK_M], axis=0)
     longer_m = np.hypot(*np.diff(shape, axis=0).T).sum() - 5 * BLOCK_M
-    spiked = replace(line, shape=shape, distance_m=line.distance_m + np.array([0.0, longer_m]))
+    spiked = replace(line, points=shape, distance_m=line.distance_m + np.array([0.0, longer_m]))
     pieces = pieces_of(TOWN, spiked)
     assert len(pieces) == 1
     assert ids_of(TOWN, pieces[0])[-1] == edge_id((4, 2), (5, 2))

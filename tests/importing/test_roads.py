@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenline.city.model import Carried, City, Trip, Vehicle, no_journeys
 from evenline.city.tables import load_city, save_city
-from evenline.importing.lines import Layout, Line
+from evenline.importing.lines import Layout, Shape
 from evenline.importing.matching import Streets
 from evenline.importing.roads import laid_out
 from evenline.importing.sections import Gap, Links, Way, refusal, sections_of, whole_way
@@ -23,7 +23,7 @@ TOWN = grid(streets_between(corners(6, 4)))
 ISLANDS = grid(streets_between(c for c in corners(9, 3) if c[0] not in (3, 4, 5)))
 
 
-def layout_of(streets: Streets, *lines: Line) -> Layout:
+def layout_of(streets: Streets, *lines: Shape) -> Layout:
     ways = [whole_way(streets, sections_of(streets, line), Links()) for line in lines]
     return laid_out(streets, lines, ways, set(), Carried(b""))
 
@@ -139,7 +139,7 @@ def test_the_fit_is_the_distance_from_the_shape() -> None:
     line = line_along(EAST, {"a": beside(0.5), "b": beside(4.5)})
     (fit,) = layout_of(TOWN, line).fits
     assert fit.median_m == pytest.approx(2.0, abs=0.1)  # the lane is 2 m from the middle
-    moved = replace(line, shape=line.shape + np.array([0.0, 12.0]))
+    moved = replace(line, points=line.points + np.array([0.0, 12.0]))
     (fit,) = layout_of(TOWN, moved).fits
     assert fit.median_m == pytest.approx(14.0, abs=0.1)
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenline.city.geometry import along_m
+from evenline.city.geometry import along_m, round_m
 from evenline.importing.feed import open_feed
 from evenline.importing.shapes import along_shape, middle, read_shapes
-from evenline.importing.timetable import Place, distance_m
+from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
 
 
 def test_metres_are_those_of_the_great_circle() -> None:
-    here, there = Place("a", "", -30.02, -51.22), Place("b", "", -30.05, -51.19)
-    origin = middle([(here.lat, here.lon), (there.lat, there.lon)])
-    spots = origin.points([(here.lat, here.lon), (there.lat, there.lon)])
-    assert along_m(spots)[-1] == pytest.approx(distance_m(here, there), rel=1e-3)
+    here, there = SourceStop("a", "", -30.02, -51.22), SourceStop("b", "", -30.05, -51.19)
+    origin = middle([here.spot, there.spot])
+    spots = origin.points([here.spot, there.spot])
+    assert along_m(spots)[-1] == pytest.approx(round_m(*here.spot, *there.spot), rel=1e-3)
 
 
 def test_a_street_used_twice_is_used_in_order() -> None:

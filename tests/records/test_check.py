@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenline.records.check import check_folder
-from evenline.records.clean import RULES, Found, _longest_rise
+from evenline.records.clean import RULES, Problem, _longest_rise
 from evenline.records.read import open_records
 from evenline.support.errors import InputError
 from tides_folder import LOCATIONS, TRIPS, VISITS, write_tides
@@ -18,7 +18,7 @@ from tides_folder import LOCATIONS, TRIPS, VISITS, write_tides
 A2 = "2026-03-02,a,2,Y,2026-03-02T08:02:00+01:00,2026-03-02T08:02:10+01:00,1,1,3\n"
 
 
-def problems(folder: Path) -> dict[str, Found]:
+def problems(folder: Path) -> dict[str, Problem]:
     return {found.name: found for found in check_folder(folder).problems}
 
 

@@ -14,7 +14,7 @@ from evenline.support.terminal import stderr
 
 if TYPE_CHECKING:
     from evenline.importing.counts import Residual
-    from evenline.importing.demand import Found, Report
+    from evenline.importing.demand import NewPeople, Report
 
 SHOWN = 10  # pairs of stops that are left out
 
@@ -66,7 +66,7 @@ def people(
     print(out)
 
 
-def show_people(made: "Found") -> None:
+def show_people(made: "NewPeople") -> None:
     """Print what was made, what was not, and the notes."""
     report = made.report
     rows = {

@@ -26,7 +26,7 @@ from evenline.records.audit import (
     verdict,
 )
 from evenline.records.build import Built, build, chosen
-from evenline.records.clean import Found, Records
+from evenline.records.clean import Problem, Records
 from evenline.records.files import (
     ESTIMATES,
     LIMITS,
@@ -64,7 +64,7 @@ class Import:
     """What an import made."""
 
     records: Records
-    found: list[Found]
+    found: list[Problem]
     built: Built
     fitted: Fitted
     left_out: dict[str, int]  # trips of the chosen routes and days that the city is not made from

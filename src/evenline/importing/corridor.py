@@ -15,8 +15,8 @@ import numpy as np
 from evenline.city.geometry import Floats, along_m
 from evenline.city.model import Node, Road, Service, Stop
 from evenline.importing.ids import clean_ids, free_id, said
-from evenline.importing.lines import Layout, Line
-from evenline.importing.timetable import Place
+from evenline.importing.lines import Layout, Shape
+from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
 
 BEFORE_M, AFTER_M = 35.0, 5.0  # of a stop's road; SUMO must see a bus leave its last stop
@@ -27,7 +27,7 @@ Point = tuple[float, float]
 Points = list[Point]
 
 
-def corridor(lines: Sequence[Line]) -> Layout:
+def corridor(lines: Sequence[Shape]) -> Layout:
     """Lay the roads of lines, set the stops beside them, and make a service of each line.
 
     Services come in the order of the lines. A stop that a line serves twice becomes two stops.
@@ -52,7 +52,7 @@ def corridor(lines: Sequence[Line]) -> Layout:
     )
 
 
-def _check(lines: Sequence[Line]) -> None:
+def _check(lines: Sequence[Shape]) -> None:
     names = set()
     for line in lines:
         if line.id in names:
@@ -65,13 +65,13 @@ def _check(lines: Sequence[Line]) -> None:
             )
 
 
-def _gaps(line: Line) -> list[float]:
+def _gaps(line: Shape) -> list[float]:
     """Metres from each stop to the next."""
     steps = np.diff(line.distance_m).tolist()
     return [max(CLOSEST_M, round(step_m, 1)) for step_m in steps]
 
 
-def _approaches(lines: Sequence[Line], gaps: Sequence[Sequence[float]]) -> dict[str, float]:
+def _approaches(lines: Sequence[Shape], gaps: Sequence[Sequence[float]]) -> dict[str, float]:
     """Metres from the start of each stop's road to the stop; half of each way there is a link."""
     found: dict[str, float] = defaultdict(lambda: BEFORE_M)
     for line, metres in zip(lines, gaps, strict=True):
@@ -83,13 +83,13 @@ def _approaches(lines: Sequence[Line], gaps: Sequence[Sequence[float]]) -> dict[
 # -- geometry -------------------------------------------------------------------------------------
 
 
-def _pieces(line: Line) -> list[Points]:
+def _pieces(line: Shape) -> list[Points]:
     """The polyline from each stop to the next."""
     if not line.shaped:
         return [[(x, y), (x2, y2)] for (x, y), (x2, y2) in pairwise(line.spots.tolist())]
-    along = along_m(line.shape)
+    along = along_m(line.points)
     return [
-        _between(line.shape, along, start_m, end_m)
+        _between(line.points, along, start_m, end_m)
         for start_m, end_m in pairwise(line.distance_m.tolist())
     ]
 
@@ -133,7 +133,7 @@ class _Streets:
         self._road_ids: set[str] = set()
         self._places: set[Point] = set()
 
-    def lay_stops(self, line: Line, pieces: Sequence[Points], gaps: Sequence[float]) -> None:
+    def lay_stops(self, line: Shape, pieces: Sequence[Points], gaps: Sequence[float]) -> None:
         """Give each stop of a line its road, if it has none yet."""
         for number, place in enumerate(line.places):
             if place.id in self.of_stop:
@@ -153,7 +153,7 @@ class _Streets:
             self.of_stop[place.id] = self._road(f"{own}-stop", *ends, length_m, points).id
 
     def lay_links(
-        self, line: Line, pieces: Sequence[Points], gaps: Sequence[float]
+        self, line: Shape, pieces: Sequence[Points], gaps: Sequence[float]
     ) -> tuple[str, ...]:
         """The roads of a line; a link is laid unless there is one of about the same length."""
         stops = [place.id for place in line.places]
@@ -197,7 +197,7 @@ def _alike(one_m: float, other_m: float) -> bool:
 
 
 def _stops(
-    lines: Sequence[Line], ids: Mapping[str, str], streets: _Streets
+    lines: Sequence[Shape], ids: Mapping[str, str], streets: _Streets
 ) -> tuple[tuple[Stop, ...], list[tuple[int, ...]]]:
     """The stops, one for each time that some line serves it, and those of each line."""
     taken = set(ids.values())
@@ -221,14 +221,14 @@ def _stops(
     return tuple(stops), visits
 
 
-def _stop(name: str, place: Place, spot: Sequence[float], streets: _Streets) -> Stop:
+def _stop(name: str, place: SourceStop, spot: Sequence[float], streets: _Streets) -> Stop:
     x, y = round(spot[0], 1), round(spot[1], 1)
     road, pos_m = streets.of_stop[place.id], streets.approach_m[place.id]
     return Stop(name, road, pos_m, x, y, place.name, said(place.id))
 
 
 def _service(
-    line: Line, name: str, stops: tuple[int, ...], way: tuple[str, ...], roads: Mapping[str, Road]
+    line: Shape, name: str, stops: tuple[int, ...], way: tuple[str, ...], roads: Mapping[str, Road]
 ) -> Service:
     """The service of a line; every second road of its way is that of a stop."""
     ends_m = [round(end, 1) for end in accumulate(roads[road].length_m for road in way)]

@@ -63,7 +63,7 @@ class Report:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class NewPeople:
     """Journeys, the sentences that every result must repeat, and a report for people."""
 
     journeys: Journeys
@@ -77,7 +77,7 @@ def demand_from(
     rng: np.random.Generator,
     passengers: int | None = None,
     hours: Sequence[float] = (),
-) -> Found:
+) -> NewPeople:
     """Journeys for a city from `gravity`, or from a CSV file, whose header tells its kind.
 
     `passengers`, and `hours` (weights by hour of the city's day), are for gravity only.
@@ -93,7 +93,7 @@ def demand_from(
     return made[table.kind](table, ways, rng)
 
 
-def with_people(city: City, found: Found) -> City:
+def with_people(city: City, found: NewPeople) -> City:
     """A city with these people, and with the notes on its demand replaced by theirs.
 
     How slow its streets must be in SUMO depends on how long buses stand, so it is open again.
@@ -121,7 +121,7 @@ def _synthetic(
     hours: Sequence[float],
     start_s: int,
     rng: np.random.Generator,
-) -> Found:
+) -> NewPeople:
     if passengers is None:
         raise InputError("demand 'gravity': say for how many passengers, with --passengers")
     if not 0 < passengers <= MOST_PEOPLE:
@@ -134,7 +134,7 @@ def _synthetic(
 # -- journeys and matrices ------------------------------------------------------------------------
 
 
-def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
+def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
     wishes = []
     for row in _rows(table):
         at_s = row.second("departure")
@@ -150,7 +150,7 @@ def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
     return _found(people, _more(people, ways, rng), ways, rng, [note], left_out)
 
 
-def _from_matrix(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
+def _from_matrix(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
     bands = []
     for row in _rows(table):
         from_s, to_s = row.second("from"), row.second("to")
@@ -206,7 +206,7 @@ def _check_some(
 # -- stop counts ----------------------------------------------------------------------------------
 
 
-def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> Found:
+def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
     counts, unknown = _read_counts(table, ways)
     _check_total(table, sum(counts.boardings.values()))
     people, left_out = people_of(counts, ways, table.start_s, rng)
@@ -307,7 +307,7 @@ def _found(
     left_out: Sequence[LeftOut] = (),
     boardings: Residual | None = None,
     alightings: Residual | None = None,
-) -> Found:
+) -> NewPeople:
     """The journeys of people and of those that higher levels add."""
     usual = [person for person in people if person.min_demand is None or person.min_demand <= 1]
     transfers = sum(len(person.legs) > 1 for person in usual)
@@ -315,4 +315,4 @@ def _found(
     if report.lost:
         passengers = f"{report.lost:,.0f} passenger{'s' * (report.lost != 1)}"
         notes.append(f"{NOTE}leaves out {passengers} whom no bus can carry")
-    return Found(levelled(people, more, ways.city, rng), tuple(notes), report)
+    return NewPeople(levelled(people, more, ways.city, rng), tuple(notes), report)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from evenline.city.ranges import SECOND, Range, Words
+from evenline.city.ranges import SECOND, Column, Flag, Range, Words
 from evenline.importing.feed import Feed
 from evenline.support.errors import InputError
 
@@ -20,7 +20,7 @@ MOST_PEOPLE = 1_000_000  # of a table
 TIME = Words(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?", "a time such as 08:05 or 08:05:30")
 NAME = Words(r".{1,200}", "1 to 200 printable characters without ..")
 COUNT = Range(0, 100_000)
-COLUMNS: dict[str, Range | Words] = {
+COLUMNS: dict[str, Column] = {
     "departure_s": SECOND,
     "departure_time": TIME,
     "from_s": SECOND,
@@ -33,7 +33,7 @@ COLUMNS: dict[str, Range | Words] = {
     "passengers": Range(0, 1_000_000),
     "service_id": NAME,
     "route_id": NAME,
-    "direction_id": Range(0, 1, whole=True),
+    "direction_id": Flag(),
     "stop_id": NAME,
     "boardings": COUNT,
     "alightings": COUNT,
@@ -74,7 +74,7 @@ class Table:
             where = f"{self.path} row {number}"
             row = Row(where, dict(zip(self.columns, values, strict=True)), self.start_s)
             for column, value in row.values.items():
-                if not _allows(COLUMNS[column], value):
+                if not COLUMNS[column].allows(value):
                     raise InputError(f"{where}: {column} {value!r} must be {COLUMNS[column]}")
             yield row
 
@@ -123,14 +123,3 @@ def headers() -> str:
         columns = [" or ".join(",".join(group) for group in groups) for groups in places]
         said.append(f"{kind} ({'; '.join(columns)})")
     return ", ".join(said)
-
-
-def _allows(allowed: Range | Words, value: str) -> bool:
-    try:
-        return allowed.allows(value) if isinstance(allowed, Words) else _number(allowed, value)
-    except ValueError:
-        return False
-
-
-def _number(allowed: Range, value: str) -> bool:
-    return value.isascii() and "_" not in value and allowed.allows(value)

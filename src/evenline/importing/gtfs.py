@@ -20,7 +20,7 @@ from evenline.importing.feed import Feed, open_feed
 from evenline.importing.fleet import buses
 from evenline.importing.ids import clean_ids, said
 from evenline.importing.imported import Imported
-from evenline.importing.lines import Layout, Line
+from evenline.importing.lines import Layout, Shape
 from evenline.importing.shapes import along_shape, middle, read_shapes
 from evenline.importing.timetable import (
     FARTHEST_M,
@@ -40,7 +40,7 @@ SHARED = "trips of one block share a vehicle, so a late vehicle begins its next 
 FAR_M = 300.0  # a shape that is this far from most stops belongs to something else
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{0,100}")
 
-Lay = Callable[[Sequence[Line], Origin], Layout]
+Lay = Callable[[Sequence[Shape], Origin], Layout]
 
 
 def read_gtfs(
@@ -60,7 +60,7 @@ def read_gtfs(
     timetable = read_timetable(feed, wanted)
     served = tuple(dict.fromkeys(pattern.route for pattern in timetable.patterns))
     vehicles, vehicle_of, fleet = buses(served, timetable.routes, capacities or {})
-    origin = middle([(place.lat, place.lon) for place in timetable.places.values()])
+    origin = middle([place.spot for place in timetable.places.values()])
     lines, unfit = feed_lines(feed, timetable, origin)
     layout = corridor(lines) if lay is None else lay(lines, origin)
     patterns = tuple(
@@ -122,7 +122,7 @@ def time_zone(feed: Feed) -> str:
 
 def feed_lines(
     feed: Feed, timetable: Timetable, origin: Origin
-) -> tuple[tuple[Line, ...], tuple[str, ...]]:
+) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     """A line for each pattern, and what is wrong with shapes that are not used."""
     wanted = {pattern.shape for pattern in timetable.patterns if pattern.shape}
     shapes = read_shapes(feed, wanted) if wanted and feed.has("shapes.txt") else {}
@@ -130,7 +130,7 @@ def feed_lines(
     lines, told = [], []
     for name, pattern in zip(names, timetable.patterns, strict=True):
         places = tuple(timetable.places[stop] for stop in pattern.stops)
-        spots = origin.points((place.lat, place.lon) for place in places)
+        spots = origin.points(place.spot for place in places)
         shape, distance_m, unfit = spots, along_m(spots), ""
         if pattern.shape in shapes:
             points = origin.points(shapes[pattern.shape])
@@ -141,14 +141,14 @@ def feed_lines(
             else:
                 told.append(f"{name}: shape {pattern.shape} is not used: {unfit}")
         lines.append(
-            Line(
+            Shape(
                 id=name,
                 route=name.split(".")[0],
                 name=said(f"{timetable.routes[pattern.route]} to {places[-1].name}"),
                 source=said(pattern.route),
                 places=places,
                 spots=spots,
-                shape=shape,
+                points=shape,
                 distance_m=distance_m,
                 shaped=pattern.shape in shapes and not unfit,
             )
@@ -252,7 +252,7 @@ def left_out(timetable: Timetable) -> tuple[str, ...]:
     return tuple(told)
 
 
-def overtaking(patterns: Sequence[Pattern], lines: Sequence[Line]) -> tuple[str, ...]:
+def overtaking(patterns: Sequence[Pattern], lines: Sequence[Shape]) -> tuple[str, ...]:
     """Trips that are due before the one that started before them."""
     told = []
     for pattern, line in zip(patterns, lines, strict=True):

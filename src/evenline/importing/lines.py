@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 from evenline.city.geometry import Floats
 from evenline.city.model import Carried, Node, Road, Service, Stop
-from evenline.importing.timetable import Place
+from evenline.importing.timetable import SourceStop
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Shape:
     """One pattern: its stops in order and the way it takes, in metres from the city's origin.
 
-    Without a shape in the feed, `shape` joins the stops by straight lines and `shaped` is false.
+    Without a shape in the feed, `points` joins the stops by straight lines and `shaped` is false.
     """
 
     id: str
     route: str
     name: str
     source: str
-    places: tuple[Place, ...]
+    places: tuple[SourceStop, ...]
     spots: Floats  # of the places, one row each
-    shape: Floats  # points of the way
-    distance_m: Floats  # of the places along the shape
+    points: Floats  # of the way
+    distance_m: Floats  # of the places along the way
     shaped: bool = True
 
 

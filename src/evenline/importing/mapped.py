@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evenline.city.geometry import Origin
 from evenline.city.model import Carried
-from evenline.importing.lines import Layout, Line
+from evenline.importing.lines import Layout, Shape
 from evenline.importing.maps import network_of, with_links
 from evenline.importing.roads import laid_out
 from evenline.importing.sections import (
@@ -33,9 +33,9 @@ class Map:
     lefthand: bool = False
 
 
-def matched(lines: Sequence[Line], origin: Origin, source: Map) -> Layout:
+def matched(lines: Sequence[Shape], origin: Origin, source: Map) -> Layout:
     """Lay lines on the streets of a map; their places are metres from the origin."""
-    network = network_of(source.path, origin, [line.shape for line in lines], source.lefthand)
+    network = network_of(source.path, origin, [line.points for line in lines], source.lefthand)
     streets = read_streets(network.content, network.placed, str(source.path))
     sections = [sections_of(streets, line) for line in lines]
     gaps = [gap for own in sections for gap in own if isinstance(gap, Gap)]

@@ -15,10 +15,10 @@ import numpy as np
 from evenline.city.geometry import Floats, along_m, apart_m, points_at
 from evenline.city.model import Carried, Node, Road, Service, Stop
 from evenline.importing.ids import clean_ids, free_id, said
-from evenline.importing.lines import Fit, Layout, Line
+from evenline.importing.lines import Fit, Layout, Shape
 from evenline.importing.matching import Streets
 from evenline.importing.sections import Way
-from evenline.importing.timetable import Place
+from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
 
 FROM_START_M, FROM_END_M = 30.0, 15.0  # of a stop's end, if its road is long enough
@@ -46,14 +46,14 @@ class _Visit:
 
     line: int
     number: int
-    stop: Place
+    stop: SourceStop
     spot: Floats
     places: tuple[_Place, ...]
 
 
 def laid_out(
     streets: Streets,
-    lines: Sequence[Line],
+    lines: Sequence[Shape],
     ways: Sequence[Way],
     bridges: set[str],
     carried: Carried,
@@ -92,7 +92,7 @@ def laid_out(
     return Layout(nodes, roads, tuple(stops), tuple(services), carried, tuple(fits), split, far)
 
 
-def _check_connected(streets: Streets, line: Line, way: Sequence[int]) -> None:
+def _check_connected(streets: Streets, line: Shape, way: Sequence[int]) -> None:
     for one, other in pairwise(way):
         if other not in {after for after, _ in streets.onward[one]}:
             raise InputError(
@@ -144,7 +144,7 @@ def _roads(
 
 def _placed_stops(
     streets: Streets,
-    lines: Sequence[Line],
+    lines: Sequence[Shape],
     numbered: Sequence[Sequence[int]],
     ways: Sequence[Way],
 ) -> tuple[list[Stop], list[list[tuple[int, _Place]]]]:
@@ -219,7 +219,7 @@ def _shared(visits: Sequence[_Visit]) -> list[tuple[_Visit, _Place]]:
 
 
 def _in_order(
-    streets: Streets, way: Sequence[int], line: Line, places: Sequence[_Place]
+    streets: Streets, way: Sequence[int], line: Shape, places: Sequence[_Place]
 ) -> list[_Place]:
     """The places of a line's stops, each behind the one before it."""
     begins = _begins(streets, way)
@@ -289,7 +289,7 @@ def _stop(streets: Streets, id: str, visit: _Visit, place: _Place) -> Stop:
 
 def _fit(
     streets: Streets,
-    line: Line,
+    line: Shape,
     way: Sequence[int],
     at_m: Sequence[float],
     service: Service,
@@ -300,7 +300,7 @@ def _fit(
     # Its polyline crosses junctions, which edges do not.
     longer = along_m(drawn)[-1] / service.length_m
     own = _sampled(drawn, at_m[0] * longer, at_m[-1] * longer)
-    shape = _sampled(line.shape, float(line.distance_m[0]), float(line.distance_m[-1]))
+    shape = _sampled(line.points, float(line.distance_m[0]), float(line.distance_m[-1]))
     off_m = np.concatenate([apart_m(own, shape), apart_m(shape, own)])
     return Fit(
         service.id,

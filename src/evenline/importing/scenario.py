@@ -17,6 +17,7 @@ from statistics import median_low
 import numpy as np
 
 from evenline.city.demand import gathered
+from evenline.city.geometry import along_m, points_at
 from evenline.city.model import (
     Carried,
     City,
@@ -241,9 +242,7 @@ def _along(shape: Sequence[Point], share: float) -> Point:
     if len(shape) < 2:
         return shape[0] if shape else (0.0, 0.0)
     line = np.array(shape)
-    at = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
-    want = min(max(share, 0.0), 1.0) * at[-1]
-    x, y = (float(np.interp(want, at, line[:, i])) for i in (0, 1))
+    x, y = points_at(line, min(max(share, 0.0), 1.0) * along_m(line)[-1]).tolist()
     return round(x, 2), round(y, 2)
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from evenline.city.geometry import Floats, Origin, along_m, points_at
-from evenline.importing.lines import Line
+from evenline.importing.lines import Shape
 from evenline.importing.matching import (
     Observation,
     Piece,
@@ -29,7 +29,7 @@ NAMED_GAPS = 3  # in an error
 class Gap:
     """A part of a line that the map lacks, between two distances, with its stops."""
 
-    line: Line
+    line: Shape
     from_m: float
     to_m: float
     stops: tuple[int, ...]
@@ -45,9 +45,9 @@ class Way:
     stops: tuple[tuple[int, float], ...]
 
 
-def sections_of(streets: Streets, line: Line) -> list[Way | Gap]:
+def sections_of(streets: Streets, line: Shape) -> list[Way | Gap]:
     """A line in order: parts on connected streets, and the gaps between them."""
-    seen = observations(line.shape, line.distance_m, line.spots, line.shaped)
+    seen = observations(line.points, line.distance_m, line.spots, line.shaped)
     pieces = [
         piece for piece in match(streets, seen, line.spots)
         if _end_m(seen, piece) - _start_m(seen, piece) >= SHORTEST_PIECE_M
@@ -81,7 +81,7 @@ def _end_m(seen: Sequence[Observation], piece: Piece) -> float:
 
 def _section(
     streets: Streets,
-    line: Line,
+    line: Shape,
     seen: Sequence[Observation],
     piece: Piece,
     stops: Sequence[int],
@@ -104,7 +104,7 @@ def refusal(gaps: Sequence[Gap], origin: Origin) -> str:
         line, at_m = gap.line, gap.line.distance_m
         before = line.places[max(int(np.searchsorted(at_m, gap.from_m, side="right")) - 1, 0)]
         after = line.places[min(int(np.searchsorted(at_m, gap.to_m)), len(at_m) - 1)]
-        lat, lon = origin.degrees(*points_at(line.shape, gap.from_m).tolist())
+        lat, lon = origin.degrees(*points_at(line.points, gap.from_m).tolist())
         said.append(f"{line.id} from {before.name!r} to {after.name!r} after {lat:.5f}, {lon:.5f}")
     more = f" and {len(gaps) - NAMED_GAPS} more" if len(gaps) > NAMED_GAPS else ""
     return (
@@ -190,11 +190,11 @@ def _bridge(
     return way, places
 
 
-def _step(line: Line, stop: int) -> Floats:
+def _step(line: Shape, stop: int) -> Floats:
     """Half of a stop's link: along the shape, short enough for the stops around it."""
     at_m = line.distance_m[stop]
     near_m = float(np.abs(np.delete(line.distance_m, stop) - at_m).min())
-    around_m = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along_m(line.shape)[-1])
-    step = np.diff(points_at(line.shape, around_m), axis=0)[0]
+    around_m = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along_m(line.points)[-1])
+    step = np.diff(points_at(line.points, around_m), axis=0)[0]
     length = max(float(np.hypot(*step)), 1e-9)
     return np.asarray(step / length * max(min(STOP_LINK_M, 0.8 * near_m) / 2, 1.0))

@@ -40,7 +40,7 @@ SHOWN = 3  # trips at fault that are named
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceStop:
     """A stop of the feed, and its row there."""
 
     id: str
@@ -48,6 +48,11 @@ class Place:
     lat: float
     lon: float
     row: int = 0
+
+    @property
+    def spot(self) -> tuple[float, float]:
+        """Its latitude and longitude."""
+        return self.lat, self.lon
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Timetable:
 
     patterns: tuple[Pattern, ...]
     left_out: tuple[Pattern, ...]
-    places: dict[str, Place]
+    places: dict[str, SourceStop]
     routes: dict[str, str]  # what people call each route
     ids: dict[str, str]  # what the ids of its services begin with
     told: tuple[str, ...] = ()
@@ -266,31 +271,30 @@ def _headers(feed: Feed, routes: Collection[str], active: Collection[str]) -> di
     return found
 
 
-def _places(feed: Feed, used: set[str], others: set[str]) -> dict[str, Place]:
+def _places(feed: Feed, used: set[str], others: set[str]) -> dict[str, SourceStop]:
     """The stops that trips of the day use, and those of other days that can be read."""
-    found: dict[str, Place] = {}
+    found: dict[str, SourceStop] = {}
     for row, (stop, lat, lon, name) in feed.rows(
         "stops.txt", ["stop_id", "stop_lat", "stop_lon"], ["stop_name"]
     ):
         where = f"{feed.path}: stops.txt: row {row} ({stop})"
-        if stop in used:
-            if stop in found:
-                raise InputError(f"{where}: appears twice")
-            found[stop] = Place(stop, said(name or stop), *spot_of(where, lat, lon), row)
-        elif stop in others:
-            with suppress(InputError):
-                found[stop] = Place(stop, said(name or stop), *spot_of(where, lat, lon), row)
+        if stop not in used and stop not in others:
+            continue
+        if stop in used and stop in found:
+            raise InputError(f"{where}: appears twice")
+        with suppress(*(() if stop in used else (InputError,))):
+            found[stop] = SourceStop(stop, said(name or stop), *spot_of(where, lat, lon), row)
     for stop in sorted(used - found.keys()):
         raise InputError(f"{feed.path}: stop_times.txt uses stop {stop!r}, which stops.txt lacks")
     return found
 
 
-def _check_near(feed: Feed, places: Mapping[str, Place]) -> None:
+def _check_near(feed: Feed, places: Mapping[str, SourceStop]) -> None:
     """Refuse a stop that is far from the others, such as one at 0, 0."""
     lat = median(place.lat for place in places.values())
     lon = median(place.lon for place in places.values())
     for place in places.values():
-        away_m = distance_m(Place("", "", lat, lon), place)
+        away_m = round_m(lat, lon, *place.spot)
         if away_m > FARTHEST_M:
             where = f"{feed.path}: stops.txt: row {place.row} ({place.id})"
             raise InputError(
@@ -310,16 +314,11 @@ def spot_of(where: str, lat: str, lon: str) -> tuple[float, float]:
     return here
 
 
-def distance_m(one: Place, other: Place) -> float:
-    """The distance between two places as the crow flies."""
-    return round_m(one.lat, one.lon, other.lat, other.lon)
-
-
 # -- times ----------------------------------------------------------------------------------------
 
 
 def _served(
-    feed: Feed, calls: dict[str, list[Call]], places: Mapping[str, Place]
+    feed: Feed, calls: dict[str, list[Call]], places: Mapping[str, SourceStop]
 ) -> tuple[dict[str, list[Visit]], list[str], int]:
     """The visits of each trip that can be used, what is wrong with the others, and how many trips
     begin again at 00:00. Puts calls in order.
@@ -330,7 +329,9 @@ def _served(
             ordered = in_order(feed, trip, each)
             along = [0.0]
             for first, second in pairwise(ordered):
-                along.append(along[-1] + distance_m(places[first.stop], places[second.stop]))
+                along.append(
+                    along[-1] + round_m(*places[first.stop].spot, *places[second.stop].spot)
+                )
             served[trip], begins_again = visits_of(feed, trip, ordered, along)
         except TripFault as fault:
             faults.append(str(fault))
@@ -412,7 +413,7 @@ def _patterns(
     headers: Mapping[str, _Header],
     served: Mapping[str, Sequence[Visit]],
     runs: Mapping[str, Sequence[Run]],
-    places: Mapping[str, Place],
+    places: Mapping[str, SourceStop],
     ways: Counter[Way],
 ) -> tuple[list[Pattern], list[tuple[str, str]]]:
     """Trips by route, direction and sequence of stops; those with most trips come first. Also the
@@ -423,7 +424,7 @@ def _patterns(
         for trip, header in headers.items()
         if runs[trip]
     }
-    spots = {id: (place.lat, place.lon) for id, place in places.items()}
+    spots = {id: place.spot for id, place in places.items()}
     number = numbered(ways | Counter(set(given.values())), spots)
     members: dict[tuple[str, int, tuple[str, ...]], list[str]] = defaultdict(list)
     for trip, way in given.items():

@@ -14,7 +14,7 @@ import numpy as np
 from evenline.city.model import City
 from evenline.city.slowness import with_slowness
 from evenline.city.tables import load_city, save_city
-from evenline.importing.demand import Found, demand_from, with_people
+from evenline.importing.demand import NewPeople, demand_from, with_people
 from evenline.importing.imported import Imported
 from evenline.support.errors import InputError
 from evenline.support.files import result_folder
@@ -32,7 +32,7 @@ class Demand:
     seed: int = 1
     hours: Sequence[float] = ()
 
-    def of(self, city: City) -> Found:
+    def of(self, city: City) -> NewPeople:
         """The people of a city."""
         rng = np.random.Generator(np.random.PCG64(self.seed))
         return demand_from(self.source, city, rng, self.passengers, self.hours)
@@ -44,7 +44,7 @@ def write_city(
     demand: Demand | None = None,
     variation: float = VARIATION,
     force: bool = False,
-) -> tuple[OpenCity, Found | None]:
+) -> tuple[OpenCity, NewPeople | None]:
     """Write an imported city as a folder; return it, and the people that were made for it."""
     city, people = found.city, None
     if demand is not None:
@@ -59,7 +59,7 @@ def write_city(
     return _written(city, out, calibrated, force), people
 
 
-def write_people(source: str, out: Path, demand: Demand, name: str, force: bool) -> Found:
+def write_people(source: str, out: Path, demand: Demand, name: str, force: bool) -> NewPeople:
     """Write a city with other people under a name; streets and timetable stay."""
     opened = open_city(source)
     people = demand.of(opened.city)

@@ -14,12 +14,12 @@ import numpy as np
 from evenline.importing.calls import seconds_of
 from evenline.importing.feed import Feed, open_feed
 from evenline.importing.gtfs import time_zone
-from evenline.records.clean import Found, Records
+from evenline.records.clean import Problem, Records, problem
 from evenline.records.tides import FEED, feed_beside
 from evenline.support.errors import InputError
 
 
-def with_feed(records: Records, folder: Path) -> tuple[Records, list[Found]]:
+def with_feed(records: Records, folder: Path) -> tuple[Records, list[Problem]]:
     """Records with what the feed of their folder adds, if there is one."""
     path = feed_beside(folder)
     if path is None:
@@ -41,16 +41,15 @@ def with_feed(records: Records, folder: Path) -> tuple[Records, list[Found]]:
         if np.isnan(due_s[row]) and number < len(times):
             due_s[row] = times[number]
     filled = np.isnan(visits.due_s) & np.isfinite(due_s)
-    found = Found(
+    blank = problem(
         "no scheduled time",
         "stop_visits leaves it out",
-        int(np.isnan(visits.due_s).sum()),
-        len(visits),
+        np.isnan(visits.due_s),
         str(path.name),
         f"{int(filled.sum()):,} filled in from {FEED}",
     )
     trips = replace(trips, block=blocks)
-    return replace(records, trips=trips, visits=replace(visits, due_s=due_s)), [found]
+    return replace(records, trips=trips, visits=replace(visits, due_s=due_s)), [blank]
 
 
 def zone_beside(folder: Path) -> ZoneInfo | None:

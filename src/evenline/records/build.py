@@ -15,13 +15,12 @@ import numpy as np
 from evenline.city.model import City, Clock, Floats, Origin, Trip, Vehicle
 from evenline.importing.corridor import corridor
 from evenline.importing.ids import clean_ids, said
-from evenline.importing.lines import Layout
-from evenline.importing.lines import Line as Way
-from evenline.importing.timetable import Place as Spot
+from evenline.importing.lines import Layout, Shape
+from evenline.importing.timetable import SourceStop
 from evenline.records.clean import Records
 from evenline.records.patterns import (
+    Direction,
     Driven,
-    Line,
     Pattern,
     Planned,
     match,
@@ -122,7 +121,9 @@ def patterns_of(city: City, records: Records) -> list[Pattern]:
             source = city.stops[stop].source
             places.append((stop_of.get(source, -1), seen.get(source, 0)))
             seen[source] = seen.get(source, 0) + 1
-        found.append(Pattern(Line(route_of.get(route, route), int(direction[1])), tuple(places), 0))
+        found.append(
+            Pattern(Direction(route_of.get(route, route), int(direction[1])), tuple(places), 0)
+        )
     return found
 
 
@@ -179,14 +180,14 @@ def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
             recorded_m.get(pair) or _straight_m(records, *pair) for pair in pairwise(own.tolist())
         ]
         ways.append(
-            Way(
+            Shape(
                 id=f"{route}-{direction}{letter}",
                 route=routes[route],
                 name=said(f"{stops.name[own[0]]} - {stops.name[own[-1]]}"),
                 source=f"{said(route)} {direction}{letter}",
                 places=tuple(_spot(records, stop) for stop in own),
                 spots=metres[own],
-                shape=metres[own],
+                points=metres[own],
                 distance_m=np.concatenate([[0.0], np.cumsum(steps)]),
                 shaped=False,
             )
@@ -194,10 +195,10 @@ def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
     return corridor(ways)
 
 
-def _spot(records: Records, stop: int) -> Spot:
+def _spot(records: Records, stop: int) -> SourceStop:
     stops = records.stops
     lat, lon = np.nan_to_num(stops.latitude[stop]), np.nan_to_num(stops.longitude[stop])
-    return Spot(str(stops.id[stop]), said(str(stops.name[stop])), float(lat), float(lon))
+    return SourceStop(str(stops.id[stop]), said(str(stops.name[stop])), float(lat), float(lon))
 
 
 def _recorded_m(records: Records) -> dict[tuple[int, int], float]:

@@ -14,7 +14,16 @@ import numpy as np
 
 from evenline.city.geometry import flat_m
 from evenline.records.beside import with_feed
-from evenline.records.clean import FASTEST_MPS, Found, Records, Visits, clean, said
+from evenline.records.clean import (
+    FASTEST_MPS,
+    Problem,
+    Records,
+    Visits,
+    clean,
+    first_row,
+    problem,
+    said,
+)
 from evenline.records.clocks import local_tables
 from evenline.records.kinds import kinds_of
 from evenline.records.read import records_of
@@ -42,7 +51,7 @@ class Checked:
     missing: dict[str, float]  # share of visits without the value
     boarded: float
     alighted: float
-    problems: tuple[Found, ...]
+    problems: tuple[Problem, ...]
     transfers: str = TRANSFERS
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,7 +103,7 @@ def _missing(visits: Visits) -> dict[str, float]:
     }
 
 
-def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Found]:
+def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Problem]:
     """Constraints of the TIDES schemas that rows break."""
     for name in NAMES:
         if (table := tables.get(name)) is None:
@@ -104,7 +113,7 @@ def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Found]:
             if column is not None:
                 yield from _of_field(table, field, column)
         if table.unknown:
-            yield Found(
+            yield Problem(
                 "unknown column",
                 f"{name} has columns that TIDES does not have",
                 len(table.unknown),
@@ -114,12 +123,13 @@ def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Found]:
             )
 
 
-def _of_field(table: Table, field: Field, column: Any) -> Iterator[Found]:
+def _of_field(table: Table, field: Field, column: Any) -> Iterator[Problem]:
     numeric = column.dtype.kind == "f"
     missing = np.isnan(column) if numeric else np.array([each is None for each in column], bool)
     name = f"{table.path.name.split('.')[0]}.{field.name}"
     if field.required and missing.any():
-        yield _found("required value missing", f"{name} is required by TIDES", missing, KEPT)
+        what = f"{name} is required by TIDES"
+        yield problem("required value missing", what, missing, first_row(missing), KEPT)
     wrong = np.zeros(len(column), bool)
     if numeric:
         low = -np.inf if field.least is None else field.least
@@ -132,15 +142,10 @@ def _of_field(table: Table, field: Field, column: Any) -> Iterator[Found]:
     if wrong.any():
         value = column[int(np.argmax(wrong))]
         what = f"{name} has values that TIDES does not allow, such as {value!s:.40}"
-        yield _found("value not allowed", what, wrong, "see the rules above")
+        yield problem("value not allowed", what, wrong, first_row(wrong), "see the rules above")
 
 
-def _found(name: str, wrong: str, mask: Any, done: str) -> Found:
-    first = f"row {int(np.argmax(mask)) + 2}"
-    return Found(name, wrong, int(mask.sum()), len(mask), first, done)
-
-
-def _of_counts(records: Records) -> Iterator[Found]:
+def _of_counts(records: Records) -> Iterator[Problem]:
     """Trips whose counts do not add up."""
     visits, trips = records.visits, len(records.trips)
     on = np.bincount(visits.trip, np.nan_to_num(visits.boarded), trips)
@@ -149,7 +154,7 @@ def _of_counts(records: Records) -> Iterator[Found]:
     drift = ran & (np.abs(on - off) > np.maximum(DRIFT_PEOPLE, DRIFT_SHARE * on))
     if drift.any():
         trip = int(np.argmax(drift))
-        yield Found(
+        yield Problem(
             "boardings against alightings",
             f"they differ by more than {DRIFT_PEOPLE:.0f} people and {DRIFT_SHARE:.0%} on a trip",
             int(drift.sum()),
@@ -159,21 +164,19 @@ def _of_counts(records: Records) -> Iterator[Found]:
         )
     wrong = _drifting(visits)
     if wrong.any():
-        yield Found(
+        yield problem(
             "load that drifts",
             "the load is not the load before plus boardings minus alightings",
-            int(wrong.sum()),
-            len(visits),
+            wrong,
             said(records, int(np.argmax(wrong))),
             "loads are made from counts that are balanced over the trip",
         )
     silent = np.isnan(visits.boarded) | np.isnan(visits.alighted)
     if silent.any():
-        yield Found(
+        yield problem(
             "no counts",
             "boardings or alightings of a visit are missing",
-            int(silent.sum()),
-            len(visits),
+            silent,
             said(records, int(np.argmax(silent))),
             "not used for journeys",
         )
@@ -187,7 +190,7 @@ def _drifting(visits: Visits) -> Any:
     return np.concatenate([[False], off & ~np.isnan(expected) & ~np.isnan(visits.load[1:])])
 
 
-def _of_tables(tables: Mapping[str, Table], raw: Records) -> Iterator[Found]:
+def _of_tables(tables: Mapping[str, Table], raw: Records) -> Iterator[Problem]:
     """Trips without visits, repeated trips, and stops without a place."""
     unseen = np.bincount(raw.visits.trip[raw.visits.trip >= 0], minlength=len(raw.trips)) == 0
     keys = list(zip(raw.trips.day.tolist(), raw.trips.id.tolist(), strict=True))
@@ -200,12 +203,12 @@ def _of_tables(tables: Mapping[str, Table], raw: Records) -> Iterator[Found]:
         ("stop without a place", "no coordinates", nowhere, raw.stops.id, "drawn on a line"),
     ):
         if mask.any():
-            yield Found(name, wrong, int(mask.sum()), len(mask), names[int(np.argmax(mask))], done)
+            yield problem(name, wrong, mask, names[int(np.argmax(mask))], done)
     if (pings := tables.get("vehicle_locations")) is not None:
         yield from _of_locations(pings)
 
 
-def _of_locations(pings: Table) -> Iterator[Found]:
+def _of_locations(pings: Table) -> Iterator[Problem]:
     """Vehicles whose clock goes back, or that are somewhere else at once."""
     fast = np.nan_to_num(pings.numbers("speed")) > FASTEST_MPS
     vehicle = np.array([str(name) for name in pings.texts("vehicle_id")], object)
@@ -225,4 +228,4 @@ def _of_locations(pings: Table) -> Iterator[Found]:
         ("position jump of a vehicle", f"it moves faster than {FASTEST_MPS:.0f} m/s", apart),
     ):
         if mask.any():
-            yield _found(name, wrong, mask, "locations are not used")
+            yield problem(name, wrong, mask, first_row(mask), "locations are not used")

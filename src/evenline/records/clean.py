@@ -122,7 +122,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Found:
+class Problem:
     """What a rule or a check found: how often, out of how many, and the first one."""
 
     name: str
@@ -131,6 +131,16 @@ class Found:
     of: int
     example: str
     done: str
+
+
+def problem(name: str, wrong: str, mask: Mask, example: str, done: str) -> Problem:
+    """What is wrong in the rows of a mask."""
+    return Problem(name, wrong, int(mask.sum()), len(mask), example, done)
+
+
+def first_row(mask: Mask) -> str:
+    """The first row of a mask as a spreadsheet counts it."""
+    return f"row {int(np.argmax(mask)) + 2}"
 
 
 # -- rules ----------------------------------------------------------------------------------------
@@ -343,15 +353,13 @@ RULES = (
 )
 
 
-def clean(records: Records) -> tuple[Records, list[Found]]:
+def clean(records: Records) -> tuple[Records, list[Problem]]:
     """Apply every rule in order; say what each found."""
     all_found = []
     for rule in RULES:
         found = rule.find(records)
         example = said(records, int(np.argmax(found))) if found.any() else ""
-        all_found.append(
-            Found(rule.name, rule.wrong, int(found.sum()), len(found), example, rule.done)
-        )
+        all_found.append(problem(rule.name, rule.wrong, found, example, rule.done))
         if found.any():
             records = replace(records, visits=rule.change(records.visits, found))
     return records, all_found

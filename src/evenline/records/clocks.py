@@ -15,7 +15,7 @@ import numpy as np
 
 from evenline.city.model import Floats, Ints
 from evenline.records.beside import zone_beside
-from evenline.records.clean import Found, Mask
+from evenline.records.clean import Mask, Problem, first_row, problem
 from evenline.records.tides import EPOCH, FEED, Table, read_folder
 from evenline.support.errors import InputError
 
@@ -25,7 +25,7 @@ NOON_S = DAY_S // 2
 TIMED = ("stop_visits", "passenger_events", "vehicle_locations")
 
 
-def local_tables(folder: Path) -> tuple[dict[str, Table], list[Found]]:
+def local_tables(folder: Path) -> tuple[dict[str, Table], list[Problem]]:
     """The tables of a folder by the clock of the street, and what was odd about their clocks."""
     tables, found = read_folder(folder), []
     for name in (each for each in TIMED if each in tables and tables[each].offset_s):
@@ -45,22 +45,21 @@ def local_tables(folder: Path) -> tuple[dict[str, Table], list[Found]]:
     return tables, found
 
 
-def _in_utc(name: str, table: Table, zone: ZoneInfo | None) -> Found:
+def _in_utc(name: str, table: Table, zone: ZoneInfo | None) -> Problem:
     if zone is not None:
         wrong, done = f"{name} has times in UTC", f"turned to {zone.key}, as {FEED} says"
     else:
         wrong = f"{name} has times in UTC, so hours and days are not those of the street"
         done = "taken as the local clock; write times with the local offset, such as +01:00"
-    return Found("times in UTC", wrong, table.rows, table.rows, table.in_utc[0], done)
+    return Problem("times in UTC", wrong, table.rows, table.rows, table.in_utc[0], done)
 
 
-def _change_of_clock(name: str, changed: Mask) -> Found:
-    return Found(
+def _change_of_clock(name: str, changed: Mask) -> Problem:
+    return problem(
         "change of clock",
         f"{name} has times of a service date before and after the clock changes",
-        int(changed.sum()),
-        len(changed),
-        f"row {int(np.argmax(changed)) + 2}",
+        changed,
+        first_row(changed),
         "they go on by the clock of most times of the date",
     )
 

@@ -25,7 +25,7 @@ MATCH_SHARE, MATCH_LEAST_S, MATCH_MOST_S = 1.0, 60.0, 900.0  # of a headway: the
 Place = tuple[int, int]  # a stop of the records, and how often the trip visited it before
 
 
-class Line(NamedTuple):
+class Direction(NamedTuple):
     """A route in one direction."""
 
     route: str
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 class Pattern:
     """The stops of a service in order, and how many trips were seen to drive just them."""
 
-    line: Line
+    line: Direction
     places: tuple[Place, ...]
     trips: int
 
@@ -111,9 +111,9 @@ def sequences(records: Records) -> dict[int, tuple[Place, ...]]:
 
 def patterns(records: Records) -> list[Pattern]:
     """The services of each line: its usual sequences of stops, the most frequent first."""
-    counted: dict[Line, Counter[tuple[Place, ...]]] = defaultdict(Counter)
+    counted: dict[Direction, Counter[tuple[Place, ...]]] = defaultdict(Counter)
     for trip, places in sequences(records).items():
-        counted[Line(*records.line(trip))][places] += 1
+        counted[Direction(*records.line(trip))][places] += 1
     found: list[Pattern] = []
     for line in sorted(counted):
         own: list[Pattern] = []
@@ -159,17 +159,17 @@ def common_places(first: Sequence[Place], second: Sequence[Place]) -> list[tuple
 
 def match(records: Records, services: Sequence[Pattern]) -> Driven:
     """Match every trip to the service that it followed for longest; leave out the others."""
-    of_line: dict[Line, list[int]] = defaultdict(list)
+    of_line: dict[Direction, list[int]] = defaultdict(list)
     for index, pattern in enumerate(services):
         of_line[pattern.line].append(index)
-    known: dict[tuple[Line, tuple[Place, ...]], tuple[int, list[tuple[int, int]]] | None] = {}
+    known: dict[tuple[Direction, tuple[Place, ...]], tuple[int, list[tuple[int, int]]] | None] = {}
     rows: list[int] = []
     service: list[int] = []
     position: list[int] = []
     visits = records.visits
     starts = np.flatnonzero(np.diff(visits.trip, prepend=-1))
     for start, (trip, places) in zip(starts.tolist(), sequences(records).items(), strict=True):
-        key = Line(*records.line(trip)), places
+        key = Direction(*records.line(trip)), places
         if key not in known:
             known[key] = _best(places, of_line[key[0]], services)
         if (found := known[key]) is not None:

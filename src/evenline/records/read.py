@@ -12,7 +12,7 @@ import numpy as np
 
 from evenline.city.model import Floats, Ints
 from evenline.records.beside import with_feed
-from evenline.records.clean import Found, Records, Stops, Trips, Visits, clean
+from evenline.records.clean import Problem, Records, Stops, Trips, Visits, clean
 from evenline.records.clocks import DAY_S, local_tables
 from evenline.records.tides import EPOCH, Table, hashes_of
 from evenline.support.errors import InputError
@@ -20,7 +20,7 @@ from evenline.support.errors import InputError
 PASSENGER = ("Passenger boarded", "Passenger alighted")  # events
 
 
-def open_records(folder: Path) -> tuple[Records, list[Found]]:
+def open_records(folder: Path) -> tuple[Records, list[Problem]]:
     """Read a folder of records and clean it."""
     tables, clocks = local_tables(folder)
     raw, filled = with_feed(records_of(folder, tables), folder)
