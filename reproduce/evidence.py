@@ -20,8 +20,7 @@ from evenline.city.tables import load_city
 from evenline.figures.plots import png
 from evenline.replay.store import open_store
 from evenline.report.data import read_trial
-from evenline.report.figures import forest
-from evenline.report.trial import verdict_lines
+from evenline.report.trial import forest, verdict_lines
 from evenline.report.words import on_record
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, write_bytes, write_text

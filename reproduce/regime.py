@@ -30,14 +30,7 @@ from evenline.cli.options import (
 )
 from evenline.control.visits import read_visits
 from evenline.figures.document import insert
-from evenline.figures.measure import (
-    HOUR_S,
-    Day,
-    measure_day,
-    most_bunched_service,
-    people_setting_out,
-    rides_of,
-)
+from evenline.figures.measure import HOUR_S, most_bunched_service, people_setting_out, rides_of
 from evenline.figures.plots import demand_profile, network_map, png, time_space_diagram
 from evenline.runs.day import evaluator
 from evenline.runs.days import run_days
@@ -46,6 +39,7 @@ from evenline.runs.job import Answer, Job
 from evenline.support.files import write_bytes
 from evenline.support.records import read_record, write_record
 from evenline.worlds.sumo.runtime import installed_version
+from reproduce.day import Day, measure_day
 from reproduce.door import run
 
 Days = dict[float, list[Day]]

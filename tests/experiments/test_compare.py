@@ -33,7 +33,6 @@ from evenline.experiments.compare import (
 from evenline.experiments.simulate import day_notes
 from evenline.figures.measure import (
     Regularity,
-    measure_day,
     regularity,
     unended_said,
     unended_trips,
@@ -46,6 +45,7 @@ from evenline.support.errors import InputError
 from evenline.support.sources import digest_of
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import open_city
+from reproduce.day import measure_day
 from small_actors import save_actor, town
 
 CELL = PURPOSES["development"].cells(1)[1]

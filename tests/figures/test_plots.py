@@ -24,12 +24,11 @@ from evenline.figures.plots import (
     time_space_diagram,
     time_space_grid,
 )
-from evenline.report.figures import pdf
 from small_days import two_services
 
 
 @pytest.mark.parametrize("name", [r"$\frac{1}$", "a$b^{$", "$x$"])
-@pytest.mark.parametrize("make", [png, svg, pdf])
+@pytest.mark.parametrize("make", [png, svg])
 def test_a_name_with_dollars_is_drawn_as_it_is(name: str, make: Callable[[Figure], bytes]) -> None:
     """Matplotlib takes what stands between dollars for mathematics, and may fail to read it."""
 

@@ -8,9 +8,11 @@ import html
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from defusedxml.ElementTree import fromstring
 from typer.testing import CliRunner
 
 from calibrated import calibration_of
+from chromium import chromium
 from evenline.city.cells import PURPOSES
 from evenline.city.model import Clock
 from evenline.city.tables import digest, open_city, save_city
@@ -29,9 +33,10 @@ from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
 from evenline.report.data import read_study
 from evenline.report.days import decision_of
-from evenline.report.figures import holds
-from evenline.report.page import MISSING, REPORT, write_report
+from evenline.report.page import REPORT, write_report
+from evenline.report.policies import RULES, what_it_is
 from evenline.report.words import decision_words, holds_words, verdict
+from evenline.rules.table import RULES as BUILT_IN_RULES
 from evenline.runs.executors import Results
 from evenline.runs.job import Ended, Job
 from evenline.support.errors import InputError
@@ -122,7 +127,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_city(open_city("town"), folder / "city")
     make_training(folder / "train")
     make_audits(folder)
-    assert write_report(folder) == folder / REPORT
+    with chdir(folder.parent):
+        assert write_report(folder) == folder / REPORT
     return folder
 
 
@@ -192,7 +198,7 @@ def test_blocks_that_are_all_alike_have_no_interval_and_are_drawn_without(
     assert (alike / REPORT).exists()
 
 
-def test_a_study_with_a_city_alone_says_what_it_has_not(
+def test_a_study_with_a_city_alone_has_no_sections_of_what_it_has_not(
     browser: str, study: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(study / "city", tmp_path / "bare" / "city")
@@ -200,11 +206,12 @@ def test_a_study_with_a_city_alone_says_what_it_has_not(
     found = opened(browser, page, tmp_path / "profile")
     assert_clean(found)
     assert found["figures"].keys() == {"map"}
-    assert page.read_text().count(f'<p class="missing">{MISSING}</p>') == 8
-    assert "No verdict" in page.read_text()
+    assert re.findall(r'<section id="(\w+)">', page.read_text()) == ["map", "provenance"]
+    assert re.findall(r'<li><a href="#(\w+)">', page.read_text()) == ["map", "provenance"]
+    assert "No verdict yet" in page.read_text() and "failed" not in page.read_text()
 
 
-def test_the_page_prints_and_its_figures_are_vectors(
+def test_the_page_prints_and_its_figures_are_files(
     browser: str, study: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(study, tmp_path / "copy")
@@ -214,15 +221,59 @@ def test_the_page_prints_and_its_figures_are_vectors(
     assert done.exit_code == 0, done.output
     assert done.output.split() == [str(copy / n) for n in (REPORT, "figures", "report.pdf")]
     assert (copy / "report.pdf").read_bytes().startswith(b"%PDF-")
-    names = {path.name for path in (copy / "figures").iterdir()}
-    assert len(names) == 2 * len(FIGURES)
+    assert {path.name for path in (copy / "figures").iterdir()} == {f"{n}.svg" for n in FIGURES}
     for path in (copy / "figures").iterdir():
-        content = path.read_bytes()
-        if path.suffix == ".svg":
-            assert b"<svg" in content
-            assert b"<image" not in content, path.name
-        else:
-            assert content.startswith(b"%PDF-")
+        assert_stands_alone(path)
+    drawn = (copy / "figures" / "map.svg").read_bytes()
+    (copy / "figures" / "map.svg").write_text("mine")
+    with pytest.raises(InputError, match=r"map\.svg has changed since .*--force"):
+        report(copy, figures=True)
+    report(copy, figures=True, force=True)
+    assert (copy / "figures" / "map.svg").read_bytes() == drawn
+
+
+def assert_stands_alone(path: Path) -> None:
+    """An SVG that needs no style sheet, no script and no other file."""
+    root = fromstring(path.read_bytes())
+    inside = list(root.iter())
+    names = {element.tag.rpartition("}")[2] for element in inside}
+    assert names <= {
+        *("svg", "g", "title", "text", "rect", "circle", "line", "path", "polyline", "polygon"),
+        "clipPath",
+    }, path.name
+    assert not any({"class", "style", "href"} & element.attrib.keys() for element in inside)
+    assert "var(" not in path.read_text() and "color-mix" not in path.read_text()
+    assert len(inside) > 10
+
+
+def test_a_click_on_the_button_saves_the_figure_as_it_is_seen(
+    browser: str, study: Path, tmp_path: Path
+) -> None:
+    with chromium(browser, tmp_path / "profile") as page:
+        page.open(study / REPORT)
+        page.downloads(tmp_path)
+        for name in FIGURES:
+            page.click(f'figure[data-figure="{name}"] button.save')
+            page.wait("Browser.downloadProgress", state="completed")
+        assert page.value("problems") == []
+        circles = page.value("figures.forest.box.querySelectorAll('circle').length")
+    for name in FIGURES:
+        assert_stands_alone(tmp_path / f"{name}.svg")
+    root = fromstring((tmp_path / "forest.svg").read_bytes())
+    words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"block 1", "block 6", "candidate minus parent, s per passenger"} <= {*words}
+    marks = list(root.iter("{http://www.w3.org/2000/svg}circle"))
+    assert len(marks) == circles > 0
+    assert marks[0].get("fill") == "rgb(0, 114, 178)"  # as the style sheet says
+
+
+def test_the_page_fits_a_phone(browser: str, study: Path, tmp_path: Path) -> None:
+    with chromium(browser, tmp_path / "profile") as page:
+        page.open(study / REPORT, width=390, height=844)
+        assert page.value("document.documentElement.scrollWidth") == 390
+        widest = "Math.max(...[...document.querySelectorAll('.stack td')].map("
+        widest += "(cell) => cell.getBoundingClientRect().right))"
+        assert page.value(widest) <= 390
 
 
 def test_without_a_browser_the_error_names_the_package(
@@ -245,26 +296,24 @@ def test_the_page_stands_alone(study: Path) -> None:
     assert str(study.parent) not in page
 
 
-def test_the_same_study_gives_the_same_page(study: Path, tmp_path: Path) -> None:
+def test_the_same_study_gives_the_same_page(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     copy = shutil.copytree(study, tmp_path / "town")
     assert write_report(copy).read_text() == (study / REPORT).read_text()
 
 
-def test_a_page_or_figure_that_was_edited_is_replaced_only_by_force(
-    study: Path, tmp_path: Path
-) -> None:
+def test_a_page_that_was_edited_is_replaced_only_by_force(study: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(study / "city", bare / "city")
-    page = write_report(bare, figures=True).read_text()
-    assert write_report(bare, figures=True).read_text() == page
-    for name in (REPORT, "figures/map.svg"):
-        before = (bare / name).read_bytes()
-        (bare / name).write_text("mine")
-        with pytest.raises(InputError, match=rf"{name} has changed since .*--force"):
-            write_report(bare, figures=True)
-        assert (bare / name).read_text() == "mine" and (bare / REPORT).exists()
-        write_report(bare, figures=True, force=True)
-        assert (bare / name).read_bytes() == before
+    page = write_report(bare).read_text()
+    assert write_report(bare).read_text() == page
+    (bare / REPORT).write_text("mine")
+    with pytest.raises(InputError, match=rf"{REPORT} has changed since .*--force"):
+        write_report(bare)
+    assert (bare / REPORT).read_text() == "mine"
+    assert write_report(bare, force=True).read_text() == page
 
 
 def test_the_verdict_says_what_failed_and_what_it_does_not_say(study: Path) -> None:
@@ -374,6 +423,49 @@ def test_no_command_on_the_page_would_be_refused(study: Path, tmp_path: Path) ->
     assert "--from fidelity --until fidelity" in write_report(tmp_path / "town").read_text()
 
 
+def test_commands_on_the_page_run_where_it_was_made(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    copy = shutil.copytree(study, tmp_path / "my results" / "town")
+    commands = re.findall(
+        r"<code(?: class=\"wrap\")?>(evenline .*?)</code>", write_report(copy).read_text()
+    )
+    parts = [shlex.split(html.unescape(command)) for command in commands]
+    assert ["evenline", "report", "my results/town"] in parts
+    assert ["evenline", "trial", "analyse", "my results/town/trial"] in parts
+    for path in {part for command in parts for part in command if "/" in part}:
+        assert Path(path).exists() or path == "my results/town-again"
+
+
+def test_every_rule_is_described_and_so_are_chain_and_setting() -> None:
+    assert RULES.keys() == BUILT_IN_RULES.keys()
+    spec = {"kind": "rule", "rule": "two-way", "constants": {"slack_s": 2.0, "gain": 0.1}}
+    line = what_it_is(spec | {"chain": "raw"})
+    assert line.endswith("(slack 2 s, gain 0.1)") and line.startswith("balances the gaps")
+    assert "60 s, so that more people catch it" in what_it_is(spec | {"chain": "candidate"})
+    actor = {"kind": "actor", "constants": {}, "chain": "raw", "provenance": {"learner": "taught"}}
+    assert what_it_is(actor) == "a neural network, trained as taught on simulated days"
+
+
+def test_the_page_says_what_was_tested_and_what_each_policy_does(study: Path) -> None:
+    page = (study / REPORT).read_text()
+    assert "all its 60 bus trips, on 2 routes in 4 directions" in page
+    assert "24 simulated days under each policy: 6 blocks, 2 levels of demand" in page
+    assert "holds a bus that is closer to the bus ahead than to the bus behind" in page
+    assert "never holds a bus" in page and "buses a day" not in page
+
+
+def test_a_tick_stands_only_where_something_was_checked(study: Path) -> None:
+    found = read_study(study)
+    assert found.trial is not None
+    found.trial["analysis"]["gates"]["stability"] = True
+    assert dict(verdict(found).checks)["stable training: neither policy was trained"] is None
+    found.trial["trained"] = ["reserve"]
+    (passed,) = (passed for words, passed in verdict(found).checks if "is finite" in words)
+    assert passed is True
+
+
 def test_an_unfinished_trial_tells_no_outcome(study: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(study, tmp_path / "town")
     (copy / "trial" / "analysis.json").unlink()
@@ -431,13 +523,6 @@ def test_a_decision_is_told_by_the_clock_of_the_city_and_the_name_of_the_stop() 
 def test_holds_are_drawn_by_the_clock_of_the_city(
     browser: str, study: Path, tmp_path: Path
 ) -> None:
-    city = replace(open_city("town"), clock=Clock("2026-03-02", 30_600, "UTC"))
-    days = {
-        "decisions": [["1E", 0, 40]], "held": "hold", "blocks": [{}],
-        "activations": {"candidate": [["hold", "1E", 0, 5]]},
-    }  # fmt: skip
-    (axes, _) = holds(city, days).axes
-    assert [label.get_text() for label in axes.get_xticklabels()][:2] == ["8:30", "9:30"]
     page, shown = tmp_path / "page.html", (study / REPORT).read_text()
     assert shown.count('"start_s": 0') + shown.count('"start_s":0') == 1
     page.write_text(re.sub(r'"start_s": ?0', '"start_s": 30600', shown))

@@ -7,9 +7,9 @@ import pytest
 
 from door import Door, door
 from evenline.city.model import City, Clock
-from evenline.figures.measure import Day
 from evenline.support.errors import InputError
 from reproduce import regime
+from reproduce.day import Day
 from reproduce.regime import (
     Check,
     beside_the_paper,

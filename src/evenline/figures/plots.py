@@ -71,7 +71,7 @@ def network_map(city: City) -> Figure:
     xs, ys = [node.x_m for node in city.nodes], [node.y_m for node in city.nodes]
     width_m, height_m = max(xs) - min(xs), max(ys) - min(ys)
     width_in = 11.0 if width_m > 10_000 else 8.0
-    figure = _figure(width_in, width_in * height_m / max(width_m, 1.0) + 1.0)
+    figure = new_figure(width_in, width_in * height_m / max(width_m, 1.0) + 1.0)
     axes = figure.add_subplot()
     gap_m = max(width_m, height_m) / 190
     _draw_streets(axes, city)
@@ -205,7 +205,7 @@ def demand_profile(city: City) -> Figure:
     """People who set out through the day at demand 1.00, by the hour or, on a short day, by the
     quarter; and the parts of the line where rides begin and end.
     """
-    figure = _figure(9.0, 3.8)
+    figure = new_figure(9.0, 3.8)
     by_time, along = figure.subplots(1, 2)
     bin_h = 1.0 if city.horizon_s > 3 * 3600 else 0.25
     people, first = people_setting_out(city, int(3600 * bin_h)), LIGHT.policies[0]
@@ -223,7 +223,7 @@ def demand_profile(city: City) -> Figure:
     _clock(by_time, bin_h * len(people), city)
     title = f"{city.name}: when {people.sum():,} people set out"
     often = "an hour" if bin_h == 1.0 else "a quarter of an hour"
-    _label(by_time, LIGHT, title, "time of day (h:mm)", f"people in {often}")
+    label(by_time, LIGHT, title, "time of day (h:mm)", f"people in {often}")
     rides, edges = rides_of(city), np.linspace(0, 1, LINE_PARTS + 1)
     weight = 100 * rides.weight / max(1.0, rides.weight.sum())
     begin, end = (np.histogram(at, edges, weights=weight)[0] for at in (rides.begin, rides.end))
@@ -233,7 +233,7 @@ def demand_profile(city: City) -> Figure:
         label="alight",
     )  # fmt: skip
     along.set_xlim(0, 100)
-    _label(
+    label(
         along,
         LIGHT,
         "where they board and alight",
@@ -259,13 +259,13 @@ def time_space_diagram(
 
     With the city, stops that have names are named. `dots` says what a hold in the tables means.
     """
-    figure = _figure(width_in, 2.9 * len(panels) + 0.5, theme)
+    figure = new_figure(width_in, 2.9 * len(panels) + 0.5, theme)
     all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (title, visits) in zip(all_axes, panels.items(), strict=True):
         _draw_trips(axes, visits, service, theme, city)
-        _label(axes, theme, title=title, y="km along the route")
+        label(axes, theme, title=title, y="km along the route")
         _name_stops(axes, city, service, theme)
-    _label(all_axes[-1], theme, x="time of day (h:mm)")
+    label(all_axes[-1], theme, x="time of day (h:mm)")
     shown = [*panels.values()]
     held = any((column(visits, "hold_s") > 0).any() for visits in shown)
     _legend(figure, theme, _trip_legend(theme, held, dots))
@@ -296,18 +296,18 @@ def time_space_grid(visits: pa.Table, theme: Theme = LIGHT, city: City | None = 
     services = list(dict.fromkeys(column(visits, "service").tolist()))
     columns = 2 if len(services) <= 6 else 3
     rows = max(1, -(-len(services) // columns))
-    figure = _figure(5.2 * columns, 2.7 * rows + 0.5, theme)
+    figure = new_figure(5.2 * columns, 2.7 * rows + 0.5, theme)
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
     for axes in grid.flat[len(services) :]:
         axes.set_axis_off()
     for axes, service in zip(grid.flat, services, strict=False):
         _draw_trips(axes, visits, service, theme, city)
-        _label(axes, theme, title=f"service {service}")
+        label(axes, theme, title=f"service {service}")
         _name_stops(axes, city, service, theme)
     for axes in grid[:, 0]:
-        _label(axes, theme, y="km")
+        label(axes, theme, y="km")
     for axes in grid[-1]:
-        _label(axes, theme, x="time of day (h:mm)")
+        label(axes, theme, x="time of day (h:mm)")
     _legend(figure, theme, _trip_legend(theme, bool((column(visits, "hold_s") > 0).any())))
     return figure
 
@@ -367,7 +367,7 @@ def _trip_legend(theme: Theme, held: bool, dots: str = "held (area: how long)") 
 
 def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Figure:
     """Histogram of headways divided by the timetable's, one outline per policy."""
-    figure = _figure(5.8, 3.3, theme)
+    figure = new_figure(5.8, 3.3, theme)
     axes = figure.add_subplot()
     edges = np.linspace(0, RATIO_SHOWN, 25)
     axes.axvspan(0, BUNCHED, color=theme.faint, alpha=0.7, linewidth=0)
@@ -379,13 +379,16 @@ def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Fig
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda x, _: f"{x:g}+" if x == RATIO_SHOWN else f"{x:g}")
     )
-    _label(axes, theme, x="headway as a multiple of the timetable's", y="% of arrivals")
+    label(axes, theme, x="headway as a multiple of the timetable's", y="% of arrivals")
     axes.annotate(
         "bunched", (BUNCHED / 2, 0.5), xycoords=("data", "axes fraction"), rotation=90,
         ha="center", va="center", fontsize=9, color=theme.muted,
     )  # fmt: skip
     _legend(figure, theme, axes.get_legend_handles_labels()[0])
     return figure
+
+
+# -- house style and bytes ------------------------------------------------------------------------
 
 
 def png(figure: Figure, dpi: int = 130) -> bytes:
@@ -411,13 +414,14 @@ def save(figure: Figure, out: Path | io.BytesIO, **options: Any) -> None:
         figure.savefig(out, **options)
 
 
-def _figure(width_in: float, height_in: float, theme: Theme = LIGHT) -> Figure:
+def new_figure(width_in: float, height_in: float, theme: Theme = LIGHT) -> Figure:
+    """An empty figure in the colours of a theme."""
     figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=theme.paper)
     FigureCanvasAgg(figure)
     return figure
 
 
-def _label(axes: Axes, theme: Theme, title: str = "", x: str = "", y: str = "") -> None:
+def label(axes: Axes, theme: Theme, title: str = "", x: str = "", y: str = "") -> None:
     """Set labels and house style of one panel; labels that are not given stay."""
     axes.set_facecolor(theme.paper)
     axes.tick_params(colors=theme.muted, labelsize=9)

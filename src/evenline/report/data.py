@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evenline.city.clock import clock_text
 from evenline.city.demand import Cell
 from evenline.city.model import City, Service, road_ways, streets_of_routes
 from evenline.city.tables import open_city
 from evenline.control.outcome import Outcome, outcome_from
 from evenline.figures.measure import unended_said, unended_trips
 from evenline.figures.plots import ROUTE_COLOURS
+from evenline.report.policies import is_trained, spec_of, what_it_is
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, sha256
 from evenline.support.records import convert
@@ -62,8 +64,10 @@ class Study:
     replay: Part
 
     @property
-    def name(self) -> str:
-        return self.folder.resolve().name
+    def place(self) -> str:
+        """The folder as one names it where the page is made."""
+        folder, here = self.folder.resolve(), Path.cwd()
+        return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
 
 
 def read_study(folder: Path) -> Study:
@@ -101,7 +105,9 @@ def read_trial(folder: Path) -> Part:
     registered, analysis = read_json(folder / "trial.json"), read_json(folder / "analysis.json")
     with unpacked(folder) as full:
         records = [read_json(path) for path in sorted((full / "records").glob("*.json"))]
-        unended = _unended(full / INPUTS / "city", records)
+        specs = {p["method"]: spec_of(full / INPUTS, p["path"]) for p in registered["policies"]}
+        folder_of_city = full / INPUTS / "city"
+        city = open_city(str(folder_of_city)) if folder_of_city.is_dir() else None
     plan = registered["plan"]
     blocks = sorted(tuple(block) for block in plan["blocks"])
     closeout = _json(folder / "closeout.json")
@@ -116,7 +122,8 @@ def read_trial(folder: Path) -> Part:
         "verified": (folder / "verification.json").is_file(),
         "merkle_root": closeout["merkle_root"] if closeout else None,
         "used_by": _used_by(folder, registered),
-        "unended": unended,
+        "unended": () if city is None else _unended(city, records),
+        "covered": None if city is None else _covered(city),
         "city": registered["city"],
         "claim": plan["claim"],
         "margin": float(Fraction(plan["claim"]["completion_margin"])),
@@ -124,6 +131,8 @@ def read_trial(folder: Path) -> Part:
         "seeds": plan["seeds"],
         "blocks": [list(block) for block in blocks],
         "policies": registered["policies"],
+        "what": {method: what_it_is(spec) for method, spec in specs.items()},
+        "trained": [method for method, spec in specs.items() if is_trained(spec)],
         "gates": registered.get("gates"),
         "analysis": analysis,
         "methods": _methods(records, plan["claim"]),
@@ -141,31 +150,40 @@ def _simulator(registered: Mapping[str, Any]) -> str:
     return f"SUMO {version}" if world == "sumo" else f"the world {world}"
 
 
-def _unended(city_folder: Path, records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def _unended(city: City, records: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """What must be said of trips that did not reach their last stop."""
-    if not city_folder.is_dir():
-        return ()
-    city = open_city(str(city_folder))
     days = [
-        (convert(Cell, each["cell"], "cell"), outcome_from(each["outcome"])) for each in records
+        (convert(Cell, record["cell"], "cell"), outcome_from(record["outcome"]))
+        for record in records
     ]
     return unended_said(len(city.trips), [unended_trips(city, *day) for day in days])
 
 
+def _covered(city: City) -> dict[str, Any]:
+    """What a day of the trial contains, in numbers that a planner knows."""
+    return {
+        "trips": len(city.trips),
+        "routes": len({service.route for service in city.services}),
+        "services": len(city.services),
+        "passengers": int((city.journeys.min_demand <= 1.0).sum()),
+        "hours": [clock_text(city, 0), clock_text(city, city.horizon_s)],
+    }
+
+
 def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
     """Other trials of the same city that share a seed with this one, by name."""
-    study, own = folder.parent, sha256(folder / "trial.json")
+    study, this = folder.parent, sha256(folder / "trial.json")
     seeds = {seed for block in registered["plan"]["blocks"] for seed in block}
-    found = [
+    names = [
         entry.name
         for ledger in (study / LEDGER, *other_used_cells(study))
         for entry in used_by_trials(ledger)
-        if entry.trial != own
+        if entry.trial != this
         and (entry.subject is None or entry.subject != registered.get("subject"))
         and entry.city == registered["city"]["digest"]
         and not seeds.isdisjoint(seed for block in entry.blocks for seed in block)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
 def _methods(records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,8 +220,7 @@ def _pairs(
     if not whole or list(map(float, by_block(pairs, "generalized_s"))) != analysed:
         raise InputError(
             f"{folder}: analysis.json disagrees with the records; "
-            f"run: evenline trial verify "
-            f"{folder}"
+            f"run: evenline trial verify {folder}"
         )
     return dict(
         sorted(pairs.items(), key=lambda item: (item[0].block, item[0].level, item[0].seed))
@@ -222,15 +239,14 @@ def read_training(folder: Path) -> Part:
     learners = config.get("plan", {}).get("learners", [])
     ends, on_the_way = [], []
     for lane, row in (curve or {}).items():
-        if not (found := LANE.fullmatch(lane)):
-            continue
-        entry = {"learner": found["learner"], "seed": int(found["seed"]), **row}
-        if found["at"]:
-            on_the_way.append(entry | {"at": int(found["at"])})
-        else:
-            ends.append(entry)
+        if parts := LANE.fullmatch(lane):
+            entry = {"learner": parts["learner"], "seed": int(parts["seed"]), **row}
+            if parts["at"]:
+                on_the_way.append(entry | {"at": int(parts["at"])})
+            else:
+                ends.append(entry)
     return {
-        "titles": {each["name"]: each.get("title", each["name"]) for each in learners},
+        "titles": {row["name"]: row.get("title", row["name"]) for row in learners},
         "ends": ends,
         "on_the_way": on_the_way,
         "zero": (curve or {}).get("zero"),
@@ -254,15 +270,15 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
     series = []
     for key in dict.fromkeys(keys.tolist()):
         here = keys == key
-        steps = np.unique(update[here])
-        bins = np.array_split(steps, min(CURVE_POINTS, len(steps)))
+        steps_of_all = np.unique(update[here])
+        bins = np.array_split(steps_of_all, min(CURVE_POINTS, len(steps_of_all)))
         phase, learner = key.split("\t")
         for name in QUANTITIES:
             if name not in table.column_names:
                 continue
             values = table.column(name).to_numpy(zero_copy_only=False)[here].astype(float)
             if np.isfinite(values).any():
-                rows = [_summary(values, update[here], each) for each in bins]
+                rows = [_summary(values, update[here], steps) for steps in bins]
                 series.append(
                     {"phase": phase, "learner": learner, "quantity": name, "points": rows}
                 )
@@ -275,8 +291,8 @@ def _summary(values: Any, update: Any, steps: Any) -> list[float | None]:
     chosen = chosen[np.isfinite(chosen)]
     if not len(chosen):
         return [int(steps[-1]), None, None, None]
-    found = (chosen.mean(), chosen.min(), chosen.max())
-    return [int(steps[-1]), *(float(f"{value:.4g}") for value in found)]
+    values = (chosen.mean(), chosen.min(), chosen.max())
+    return [int(steps[-1]), *(float(f"{value:.4g}") for value in values)]
 
 
 # -- the city -------------------------------------------------------------------------------------

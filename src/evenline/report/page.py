@@ -1,7 +1,7 @@
 """The report of a study: one self-contained HTML page.
 
 `write_report` reads the study's folder, simulates a few days in the fast world for the pictures,
-and embeds data, style and script. A section without data says so in one line.
+and embeds data, style and script.
 """
 
 from importlib.resources import files
@@ -20,43 +20,37 @@ from evenline.report.sections import sections
 from evenline.support.files import refuse_changed_files, write_listed
 
 REPORT = "report.html"
-MISSING = "not part of this study"
-SCRIPTS = ("page.js", "trial.js", "days.js", "audits.js")
+SCRIPTS = ("page.js", "save.js", "trial.js", "days.js", "audits.js")
+SERVED = ("policies", "methods", "what", "trained", "covered")  # as text, not to the script
 
 
-def write_report(study: Path, figures: bool = False, force: bool = False) -> Path:
-    """Write the page, and optionally its figures, to the study's folder; return the page's path."""
-    found = read_study(study)
-    refuse_changed_files(study, (REPORT,), force)
+def write_report(folder: Path, force: bool = False) -> Path:
+    """Write the page to the study's folder; return its path."""
+    study = read_study(folder)
+    refuse_changed_files(folder, (REPORT,), force)
     days = None
-    if found.city is not None and found.trial is not None:
-        days = simulated_days(study, found.trial)
-    files = {REPORT: report_page(found, days).encode()}
-    if figures:
-        from evenline.report.figures import figure_files
-
-        files |= figure_files(found, days, None if days is None else _most_changed(days))
-    write_listed(study, files, force)
-    return study / REPORT
+    if study.city is not None and study.trial is not None:
+        days = simulated_days(folder, study.trial)
+    write_listed(folder, {REPORT: report_page(study, days).encode()}, force)
+    return folder / REPORT
 
 
 def report_page(study: Study, days: dict[str, Any] | None) -> str:
     """The whole page as text."""
-    city = study.city.name if study.city is not None else study.name
+    city = study.city.name if study.city is not None else study.folder.resolve().name
     return rendered(
         "report/assets",
         title=f"Bus holding in {city}: what the study found",
         verdict=words.verdict(study),
         sections=sections(study, days),
-        missing=MISSING,
-        made=f"Made by: evenline report {study.name} (evenline {evenline.__version__}).",
+        made=f"Made by: {words.again(study, 'report')} (evenline {evenline.__version__}).",
         data=_embedded(study, days),
-        style=_own("page.css"),
-        script=Markup("\n").join(map(_own, SCRIPTS)),
+        style=_asset("page.css"),
+        script=Markup("\n").join(map(_asset, SCRIPTS)),
     )
 
 
-def _own(name: str) -> Markup:
+def _asset(name: str) -> Markup:
     """A file of ours that the page includes unchanged."""
     return Markup((files("evenline.report") / "assets" / name).read_text(encoding="utf-8"))
 
@@ -66,7 +60,7 @@ def _embedded(study: Study, days: dict[str, Any] | None) -> dict[str, Any]:
     trial = study.trial
     return {
         "city": None if study.city is None else city_data(study.city),
-        "trial": trial and {key: trial[key] for key in trial if key not in ("policies", "methods")},
+        "trial": trial and {key: trial[key] for key in trial if key not in SERVED},
         "days": days,
         "first_service": None if days is None else _most_changed(days),
         "bunched": BUNCHED,

@@ -7,10 +7,12 @@ with the verdict.
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+
 from evenline.figures.document import insert
-from evenline.figures.plots import png
+from evenline.figures.plots import LIGHT, label, new_figure, png
 from evenline.report.data import read_trial
-from evenline.report.figures import forest
 from evenline.report.words import on_record
 from evenline.support.errors import InputError
 from evenline.support.files import write_bytes
@@ -30,7 +32,7 @@ def write_trial(document: Path, folder: Path) -> None:
         *verdict_lines(trial["analysis"]),
         *on_record(trial),
         "",
-        *method_table(trial),
+        *_method_table(trial),
         "",
         f"![Candidate minus parent in each block of {trial['name']}](images/{image.name})",
     ]
@@ -41,23 +43,19 @@ def write_trial(document: Path, folder: Path) -> None:
 def verdict_lines(analysis: dict[str, Any]) -> list[str]:
     """The registered claim, part by part."""
     claim, beyond = analysis["claim"], analysis["beyond_the_claim"]["generalized_s"]["bca_mean"]
-    failed = [name for name, passed in analysis["gates"].items() if not passed]
     lines = [f"**{'Confirmed' if analysis['confirmed'] else 'Not confirmed'}.**"]
-    for name, said in (
+    for name, words in (
         ("primary", "Less generalized time than its parent"),
         ("completion", "Completion not inferior"),
     ):
         row = claim[name]
         lines.append(
-            f"{said} in {row['wins']} of {row['blocks']} blocks"
+            f"{words} in {row['wins']} of {row['blocks']} blocks"
             f" ({row['required_wins']} required, p = {row['p']:.6f})."
         )
-    lines.append(f"Gates that failed: {', '.join(failed) or 'none'}.")
+    lines.append(f"Gates that failed: {_failed(analysis['gates'])}.")
     if beside := analysis.get("robustness"):
-        missed = [name for name, passed in beside.items() if not passed]
-        lines.append(
-            f"Robustness gates, beside the claim, that failed: {', '.join(missed) or 'none'}."
-        )
+        lines.append(f"Robustness gates, beside the claim, that failed: {_failed(beside)}.")
     by_level = [
         f"{row['generalized_s']:+.1f} s at demand {level}"
         for level, row in analysis["by_level"].items()
@@ -71,7 +69,11 @@ def verdict_lines(analysis: dict[str, Any]) -> list[str]:
     return lines
 
 
-def method_table(trial: dict[str, Any]) -> list[str]:
+def _failed(gates: dict[str, bool]) -> str:
+    return ", ".join(name for name, passed in gates.items() if not passed) or "none"
+
+
+def _method_table(trial: dict[str, Any]) -> list[str]:
     """Means of every method, and candidate minus method."""
     analysis, claim = trial["analysis"], trial["claim"]
     primary = analysis["claim"]["primary"]
@@ -104,3 +106,32 @@ def method_table(trial: dict[str, Any]) -> list[str]:
             ]
         lines.append(f"| {name} | {' | '.join([*cells, *[''] * (8 - len(cells))])} |")
     return lines
+
+
+def forest(trial: dict[str, Any]) -> Figure:
+    """Block differences of generalized time, the range of their days, and the mean over blocks."""
+    names = [f"block {block + 1}" for block in range(len(trial["blocks"]))]
+    figure = new_figure(6.0, 0.26 * len(names) + 1.3)
+    axes = figure.add_subplot()
+    for row in range(len(names)):
+        days = [pair["generalized_s"] for pair in trial["pairs"] if pair["block"] == row]
+        mean = float(np.mean(days))
+        colour, shape = (LIGHT.policies[0], "o") if mean < 0 else (LIGHT.policies[1], "s")
+        axes.plot([min(days), max(days)], [row, row], color=LIGHT.muted, linewidth=1)
+        axes.plot(mean, row, shape, color=colour, markersize=6)
+    whole = trial["analysis"]["beyond_the_claim"]["generalized_s"]["bca_mean"]
+    if whole:  # no estimate from one block, or if all are equal
+        axes.errorbar(
+            whole["estimate"], len(names), fmt="D", color=LIGHT.ink, markersize=6,
+            xerr=[[whole["estimate"] - whole["low"]], [whole["high"] - whole["estimate"]]],
+        )  # fmt: skip
+        names.append("mean, 95 %")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    low, high = axes.get_xlim()
+    if low < 0 < high:
+        axes.axvline(0, color=LIGHT.ink, linewidth=1)
+    label(
+        axes, LIGHT, x="generalized time, candidate minus parent, s per passenger (less is better)"
+    )
+    return figure

@@ -6,6 +6,7 @@ Every sentence is a function of the study's data, so that the page says no more 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import evenline
@@ -56,12 +57,16 @@ def called(parent: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The top of the page: the verdict, the finding, the checks, the limits."""
+    """The top of the page: verdict, finding, what was tested, the checks, the limits.
+
+    A check is None where there was nothing to check.
+    """
 
     word: str
     confirmed: bool | None
     lead: str
-    checks: tuple[tuple[str, bool], ...]
+    covers: tuple[str, ...]
+    checks: tuple[tuple[str, bool | None], ...]
     limits: tuple[str, ...]
 
 
@@ -69,19 +74,19 @@ def verdict(study: Study) -> Verdict:
     """The verdict of the trial, or that there is none."""
     trial = study.trial
     if trial is None:
-        return Verdict(
-            "No verdict",
-            None,
-            "A finished trial is not part of this study, so nothing is confirmed or refuted. "
-            "What follows describes its other parts.",
-            (),
-            _said_of(study),
+        lead = (
+            "The trial of this study has not ended, so nothing is confirmed or refuted. What "
+            "follows describes the parts that are done."
         )
+        notes = () if study.city is None else study.city.notes  # a trial has them on record
+        limits = tuple(f"On record: {note}" for note in notes)
+        return Verdict("No verdict yet", None, lead, (), (), limits)
     confirmed = bool(trial["analysis"]["confirmed"])
     return Verdict(
         "Confirmed" if confirmed else "Not confirmed",
         confirmed,
         _lead(trial, confirmed),
+        _covers(trial),
         _checks(trial),
         _limits(study, trial),
     )
@@ -89,21 +94,21 @@ def verdict(study: Study) -> Verdict:
 
 def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
     primary = trial["analysis"]["claim"]["primary"]
-    found = f"{_difference(trial)} {_count(primary)}"
+    finding = f"{_difference(trial)} {_count(primary)}"
     if confirmed:
-        return f"{found} Every condition that was fixed before the trial is met."
+        return f"{finding} Every condition that was fixed before the trial is met."
     if primary["passed"]:
-        found = f"This describes the days of the trial and proves nothing: {_lower(found)}"
+        finding = f"This describes the days of the trial and proves nothing: {_lower(finding)}"
     elif not _is_tie(trial):
-        found = f"The difference may be chance: {_lower(found)}"
+        finding = f"The difference may be chance: {_lower(finding)}"
     if not primary["passed"]:
-        found += (
+        finding += (
             " Two policies that are equally good would give the candidate as many blocks or more "
             f"in {share(primary['p'], 0)} of trials."
         )
     missed = _missed(trial)
     return (
-        f"{found} The claim as registered does not hold, because "
+        f"{finding} The claim as registered does not hold, because "
         f"{'this condition is' if len(missed) == 1 else 'these conditions are'} not met: "
         f"{'; '.join(missed)}."
     )
@@ -112,22 +117,22 @@ def _lead(trial: Mapping[str, Any], confirmed: bool) -> str:
 def _difference(trial: Mapping[str, Any]) -> str:
     """What passengers lost under both policies, on average."""
     claim, analysis = trial["claim"], trial["analysis"]
-    candidate, parent = claim["candidate"], claim["parent"]
     before, after = _means(trial)
-    finished = change(100 * analysis["difference"]["completion"], 2)
-    whom = f"On average over these days, passengers in {trial['city']['name']} lost"
-    with_both = f"with {which(candidate)}{{}} with its parent{called(parent)}"
+    candidate = f"with {which(claim['candidate'])}"
+    parent = f"with its parent{called(claim['parent'])}, the policy that it has to beat"
     if _is_tie(trial):
-        compared = f"as much time {with_both.format(' as')}: {after:,.0f} s each"
+        compared = f"as much time {candidate} as {parent}: {after:,.0f} s each"
     else:
         gain = "less" if after < before else "more"
         compared = (
-            f"{gain} time {with_both.format(' than')}: {after:,.0f} instead of {before:,.0f} s "
-            f"each ({change(100 * (after / before - 1))} %)"
+            f"{gain} time {candidate} than {parent}: {after:,.0f} instead of {before:,.0f} s each "
+            f"({change(100 * (after / before - 1))} %)"
         )
     return (
-        f"{whom} {compared}, and the share of journeys completed changed by {finished} "
-        "percentage points."
+        f"On average over these days, passengers in {trial['city']['name']} lost {compared}. The "
+        "share of journeys completed changed by "
+        f"{change(100 * analysis['difference']['completion'], 2)} percentage points (more is "
+        "better)."
     )
 
 
@@ -153,6 +158,28 @@ def _lower(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 
+def _covers(trial: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the verdict speaks of: a day of the city, how many days, what differs between them."""
+    blocks, levels, seeds = (len(trial[name]) for name in ("blocks", "levels", "seeds"))
+    learned = set(trial["trained"])
+    days, demand = len(trial["pairs"]), ", ".join(f"{level:.2f}" for level in trial["levels"])
+    lines = [
+        f"{days:,} simulated days under each policy: {blocks} blocks, {levels} level"
+        f"{'s' * (levels > 1)} of demand (\u00d7 {demand})"
+        + (f", {seeds} {'training seeds' if learned else 'repeats'}. " if seeds > 1 else ". ")
+        + "A block has passengers, car traffic and signals of its own, the same for every policy.",
+    ]
+    if (day := trial["covered"]) is not None:
+        lines.insert(
+            0,
+            f"A day in {trial['city']['name']}, from {' to '.join(day['hours'])}: all its "
+            f"{day['trips']:,} bus trips, on {day['routes']} route{'s' * (day['routes'] > 1)} in "
+            f"{day['services']} direction{'s' * (day['services'] > 1)}, and "
+            f"{day['passengers']:,} passengers at demand \u00d7 1.00.",
+        )
+    return tuple(lines)
+
+
 def _gate(name: str, trial: Mapping[str, Any]) -> str:
     """A gate in a few words."""
     asked = _asked(name, trial["analysis"]["claim"]["primary"])
@@ -164,6 +191,13 @@ def _gate(name: str, trial: Mapping[str, Any]) -> str:
 
 def _asked(gate: str, primary: Mapping[str, Any]) -> LessTime | None:
     return less_time(gate, primary["required_wins"], primary["blocks"])
+
+
+def rivals(trial: Mapping[str, Any]) -> list[str]:
+    """The controls that the candidate has to beat, too."""
+    primary = trial["analysis"]["claim"]["primary"]
+    asked = [_asked(gate, primary) for gate in trial["claim"]["gates"]]
+    return [gate.control for gate in asked if gate is not None]
 
 
 def _missed(trial: Mapping[str, Any]) -> list[str]:
@@ -179,11 +213,18 @@ def _missed(trial: Mapping[str, Any]) -> list[str]:
     return [words for words, passed in conditions if not passed]
 
 
-def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool | None], ...]:
+    """The conditions of the claim, and gates beside it; None where there was nothing to check."""
     analysis, claim = trial["analysis"], trial["claim"]
     primary, service = analysis["claim"]["primary"], analysis["claim"]["completion"]
-    margin = 100 * trial["margin"]
-    beside = analysis.get("robustness", {})
+    untrained = {claim["candidate"], claim["parent"]}.isdisjoint(trial["trained"])
+    gates: list[tuple[str, bool | None]] = []
+    for name in claim["gates"]:
+        words, passed = _gate(name, trial), bool(analysis["gates"][name])
+        if name == "stability" and passed and untrained:
+            gates.append(("stable training: neither policy was trained", None))
+        else:
+            gates.append((words, passed))
     return (
         (
             f"less passenger time in {primary['wins']} of {primary['blocks']} blocks "
@@ -191,82 +232,62 @@ def _checks(trial: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
             primary["passed"],
         ),
         (
-            f"completion no worse than {margin:g} points below the parent's in "
-            f"{service['wins']} of {service['blocks']} blocks ({service['required_wins']} needed)",
+            f"journeys completed at most {100 * trial['margin']:g} percentage points below the "
+            f"parent's in {service['wins']} of {service['blocks']} blocks "
+            f"({service['required_wins']} needed)",
             service["passed"],
         ),
-        *((_gate(name, trial), bool(analysis["gates"][name])) for name in claim["gates"]),
-        *((f"beside the claim: {_gate(name, trial)}", bool(ok)) for name, ok in beside.items()),
+        *gates,
+        *(
+            (f"beside the claim: {_gate(name, trial)}", bool(passed))
+            for name, passed in analysis.get("robustness", {}).items()
+        ),
     )
 
 
 def _limits(study: Study, trial: Mapping[str, Any]) -> tuple[str, ...]:
-    claim = trial["claim"]
-    days = len(trial["pairs"])
+    claim, others = trial["claim"], rivals(trial)
+    tested_too = (
+        f", and asks for less time than {' and '.join(map(named, others))}. Others are described, "
+        "not tested"
+        if others
+        else " and nothing else. Other methods are described, not tested"
+    )
     limits = [
-        f"These are {days:,} pairs of simulated days ({trial['simulator']}) in one network, "
+        f"These are simulated days ({trial['simulator']}) in one network, "
         f"{trial['city']['name']}. No real bus was held; another city needs its own trial.",
         f"The claim compares {which(claim['candidate'])} with its direct parent"
-        f"{called(claim['parent'])}{_tested_too(trial)}.",
+        f"{called(claim['parent'])}{tested_too}.",
         "Time is generalized passenger time: a second of waiting at a stop counts twice, a second "
         "on board once, for everyone who sets out, including those who never arrive.",
         "The sign test says in how many blocks the candidate is ahead, not by how much; sizes and "
         "their intervals below are descriptive.",
     ]
-    if len(trial["seeds"]) == 1 and study.training is not None:
+    digests = {p["digest"] for p in trial["policies"] if p["method"] == claim["candidate"]}
+    if len(trial["seeds"]) == 1 and claim["candidate"] in trial["trained"]:
         limits.append("The policies were trained once; another training seed may end elsewhere.")
-    elif (
-        len(trial["seeds"]) > 1
-        and len({policy["digest"] for policy in _of(trial, claim["candidate"])}) == 1
-    ):
+    elif len(trial["seeds"]) > 1 and len(digests) == 1:
         limits.append("The candidate is the same under every training seed: seeds add no evidence.")
     if study.fidelity is not None and not study.fidelity["accepted"]:
         limits.append("The fast world in which policies learn did not pass its audit against SUMO.")
     return (*limits, *on_record(trial))
 
 
-def _said_of(study: Study) -> tuple[str, ...]:
-    """What the city says of itself; a trial has it among its notices."""
-    notes = () if study.city is None else study.city.notes
-    return tuple(f"On record: {note}" for note in notes)
-
-
-def _tested_too(trial: Mapping[str, Any]) -> str:
-    """Which other methods the claim says something about."""
-    primary = trial["analysis"]["claim"]["primary"]
-    every = [_asked(gate, primary) for gate in trial["claim"]["gates"]]
-    rivals = [named(asked.control) for asked in every if asked is not None]
-    if not rivals:
-        return " and nothing else. Other methods are described, not tested"
-    return f", and asks for less time than {' and '.join(rivals)}. Others are described, not tested"
-
-
 def on_record(trial: Mapping[str, Any]) -> list[str]:
     """The notices that every display of a verdict must show."""
-    lines = []
-    if missing := _unfinished(trial):
+    lines, steps = [], {"verified by independent code": "verified", "closed": "merkle_root"}
+    if missing := " or ".join(words for words, key in steps.items() if not trial[key]):
         lines.append(
             f"This verdict is not final: the trial has not been {missing}. Until then its files "
             "can still change."
         )
     if others := trial["used_by"]:
         lines.append(
-            f"These days were not fresh: {', '.join(map(named, others))} used some of their "
-            ""
-            "seeds too, and the people who chose the policies may have seen those outcomes."
+            f"These days were not fresh: {', '.join(map(named, others))} used some of their seeds "
+            "too, and the people who chose the policies may have seen those outcomes."
         )
-    lines += [f"{said[:1].upper()}{said[1:]}." for said in trial["unended"]]
+    lines += [f"{note[:1].upper()}{note[1:]}." for note in trial["unended"]]
     return [*lines, *(f"On record: {notice}" for notice in trial["analysis"]["notices"])]
-
-
-def _unfinished(trial: Mapping[str, Any]) -> str:
-    """The steps that an analysed trial still lacks."""
-    steps = {"verified by independent code": trial["verified"], "closed": trial["merkle_root"]}
-    return " or ".join(words for words, done in steps.items() if not done)
-
-
-def _of(trial: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
-    return [policy for policy in trial["policies"] if policy["method"] == method]
 
 
 # -- captions: what a figure shows, said without it -----------------------------------------------
@@ -274,11 +295,11 @@ def _of(trial: Mapping[str, Any], method: str) -> list[dict[str, Any]]:
 
 def forest_words(trial: Mapping[str, Any]) -> str:
     """The block differences of generalized time."""
-    found = trial["analysis"]["claim"]["primary"]["block_differences"]
+    changes = trial["analysis"]["claim"]["primary"]["block_differences"]
     return (
-        f"Candidate minus parent in {len(found)} blocks: generalized time changed by "
-        f"{change(min(found))} to {change(max(found))} s per passenger, and fell in "
-        f"{sum(value < 0 for value in found)} of them."
+        f"Candidate minus parent in {len(changes)} blocks: generalized time changed by "
+        f"{change(min(changes))} to {change(max(changes))} s per passenger (less is better), and "
+        f"fell in {sum(value < 0 for value in changes)} of them."
     )
 
 
@@ -291,7 +312,7 @@ def effects_words(trial: Mapping[str, Any]) -> str:
     seeds = [row["generalized_s"] for row in trial["analysis"]["by_seed"].values()]
     low, high = change(min(seeds)), change(max(seeds))
     by_seed = f"; by training seed {low} to {high} s" if low != high else ""
-    return f"Mean change of generalized time per passenger: {levels}{by_seed}."
+    return f"Mean change of generalized time per passenger (less is better): {levels}{by_seed}."
 
 
 def holds_words(days: Mapping[str, Any], candidate: str) -> str:
@@ -393,7 +414,7 @@ MADE = {
     "trial/matrix.json": ("trial days", "trial"),
     "trial/analysis.json": ("analysis", "analyse"),
     "trial/verification.json": ("verification", "verify"),
-    "trial/closeout.json": ("closeout", "closeout"),
+    "trial/closeout.json": ("closeout", "close"),
 }
 
 
@@ -411,12 +432,14 @@ def again(study: Study, step: str) -> str:
 
     Once there are outcomes, earlier steps run again in a separate folder.
     """
-    name = study.name
-    if step in ("analyse", "verify", "closeout"):
-        return f"evenline trial {step} {name}/trial"
+    folder = quote(study.place)
+    if step == "report":
+        return f"evenline report {folder}"
+    if step in ("analyse", "verify", "close"):
+        return f"evenline trial {step} {folder}/trial"
     if step == "trial":
-        return f"evenline trial run {name}/trial"
-    command = f"evenline study run {name}/plan.toml --out {name}"
+        return f"evenline trial run {folder}/trial"
+    command = f"evenline study run {folder}/plan.toml --out {folder}"
     if step == "register":
         return f"{command} --until register"
     if step and has_outcomes(study.folder):
@@ -426,9 +449,9 @@ def again(study: Study, step: str) -> str:
 
 def facts(study: Study) -> list[tuple[str, str]]:
     """Hashes and versions that identify the study as a whole."""
-    found = [("evenline", evenline.__version__)]
+    rows = [("evenline", evenline.__version__)]
     if (trial := study.trial) is not None:
-        found += [
+        rows += [
             ("simulator", trial["simulator"]),
             ("registered at", trial["registered_at"]),
             ("trial", trial["sha256"]),
@@ -436,5 +459,5 @@ def facts(study: Study) -> list[tuple[str, str]]:
             ("city", trial["city"]["digest"]),
         ]
         if trial["merkle_root"]:
-            found.append(("Merkle root at closeout", trial["merkle_root"]))
-    return found
+            rows.append(("Merkle root at closeout", trial["merkle_root"]))
+    return rows

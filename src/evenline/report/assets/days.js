@@ -130,7 +130,7 @@ figure("map", ["service"], (box) => {
   const picked = service();
   return {
     finding: picked ? `Service ${picked.id} of route ${picked.route} stands out: ${picked.stops.length} stops, ` +
-      `${number(picked.km.at(-1))} km, ${picked.trips.length} buses a day.` : "",
+      `${number(picked.km.at(-1))} km, ${picked.trips.length} trips a day.` : "",
     rows: [["service", "route", "stop_sequence", "stop", "x_m", "y_m", "km"],
       ...services.flatMap((s) => s.stops.map((stop, i) => [s.id, s.route, i, ...city.stops[stop], s.km[i]]))],
   };
@@ -153,14 +153,14 @@ function drawBuses(chart, rows, x, y, here) {
       `${x(rows.d[i])},${y(here.km[rows.q[i]])}`]).join(" ");
     const held = places.reduce((sum, i) => sum + rows.h[i], 0);
     layer.append(svg("polyline", { class: "hit", points, "data-tip":
-      `Bus ${here.trips[trip]}, due ${clock(here.starts[trip])}\nheld ${number(held, 0)} s in all` }),
+      `Trip ${here.trips[trip]}, due ${clock(here.starts[trip])}\nheld ${number(held, 0)} s in all` }),
     svg("polyline", { class: "bus", points }));
   }
   rows.h.forEach((hold, i) => {
     if (hold <= 0) return;
     const why = data.days.changes[rows.c[i]];
     layer.append(mark("dot", x(rows.d[i]), y(here.km[rows.q[i]]), Math.sqrt(hold) * 0.75, { class: "held",
-      "data-tip": `Bus ${here.trips[rows.t[i]]} held ${number(hold, 0)} s\nat stop ` +
+      "data-tip": `Trip ${here.trips[rows.t[i]]} held ${number(hold, 0)} s\nat stop ` +
         `${data.city.stops[here.stops[rows.q[i]]][0]}, ${clock(rows.d[i])}` +
         (why ? `\nset by the ${why}` : "") }));
   });
@@ -254,7 +254,7 @@ figure("timespace", ["service", "block"], (box) => {
       rows.h[i], rows.r[i], data.days.changes[rows.c[i]]]));
   }
   legend(box, [
-    [svg("line", { class: "bus", x1: 2, x2: 24, y1: 12, y2: 2 }), "a bus"],
+    [svg("line", { class: "bus", x1: 2, x2: 24, y1: 12, y2: 2 }), "a bus trip"],
     [mark("dot", 13, 7, 5, { class: "held" }), "held (area: how long, up to 60 s)"],
     [svg("path", { class: "bunch", d: "M10,4l6,6m0,-6l-6,6" }),
       `bunched: under ${100 * data.bunched} % of the scheduled headway`],
@@ -286,7 +286,7 @@ figure("headways", ["service", "block"], (box) => {
       if (ratio === null) return;
       root.append(svg("rect", { x: inner.left + trip * wide, y: inner.top + rows.q[i] * tall,
         width: wide * 0.96, height: tall * 0.94, style: diverging(ratio - 1, "--bunched", "--gap"),
-        "data-tip": `Bus ${here.trips[trip]} at stop ${stop}\nheadway ${number(100 * ratio, 0)} % of the scheduled` }));
+        "data-tip": `Trip ${here.trips[trip]} at stop ${stop}\nheadway ${number(100 * ratio, 0)} % of the scheduled` }));
     });
     const every = Math.ceil(count / Math.max(2, inner.width / 60));
     here.starts.forEach((start, trip) => {
@@ -297,7 +297,7 @@ figure("headways", ["service", "block"], (box) => {
       y: inner.top + (stop + 0.5) * tall + 4, "text-anchor": "end" }, stop + 1));
     root.append(svg("text", { class: "ink", x: inner.left, y: inner.top - 7 }, "stop"));
     if (role === "parent") root.append(svg("text", { class: "ink", x: (inner.left + inner.right) / 2,
-      y: inner.bottom + 33, "text-anchor": "middle" }, "bus, by its scheduled start"));
+      y: inner.bottom + 33, "text-anchor": "middle" }, "trip, by its scheduled start"));
   }
   const swatch = (value) => svg("rect", { x: 2, y: 1, width: 22, height: 12,
     style: diverging(value, "--bunched", "--gap") });
@@ -307,7 +307,7 @@ figure("headways", ["service", "block"], (box) => {
     const known = day(role).r.filter((ratio) => ratio !== null);
     const share = known.filter((ratio) => ratio < data.bunched).length / (known.length || 1);
     return `${number(100 * share, 0)} % of headways are bunched under the ${roleName(role)}`;
-  }).join(", ") + ` (under ${100 * data.bunched} % of the scheduled one).`;
+  }).join(", ") + ` (under ${100 * data.bunched} % of the scheduled one; fewer is better).`;
   return { finding, rows: table };
 });
 
@@ -341,7 +341,7 @@ figure("load", ["service", "block"], (box) => {
       const stop = data.city.stops[here.stops[i]][0];
       table.push([data.trial.claim[role], stop, f.mean, f.high]);
       root.append(mark(n ? "diamond" : "dot", x(i + 1), y(f.mean), 4, { class: tone, "data-tip":
-        `${roleName(role)}, stop ${i + 1} (${stop})\nmean ${number(f.mean)}; one bus in ten has more than ${f.high}` }));
+        `${roleName(role)}, stop ${i + 1} (${stop})\nmean ${number(f.mean)}; one trip in ten has more than ${f.high}` }));
     });
   });
   legend(box, [
@@ -349,7 +349,7 @@ figure("load", ["service", "block"], (box) => {
       `mean, ${roleName("candidate")}`],
     [[svg("line", { class: "two line dashed", x1: 1, x2: 25, y1: 7, y2: 7 }),
       mark("diamond", 13, 7, 4, { class: "two" })], `mean, ${roleName("parent")}`],
-    [svg("line", { class: "grey line thin", x1: 1, x2: 25, y1: 7, y2: 7 }), "nine buses in ten have at most this"],
+    [svg("line", { class: "grey line thin", x1: 1, x2: 25, y1: 7, y2: 7 }), "nine trips in ten have at most this"],
     [svg("line", { class: "limit", x1: 1, x2: 25, y1: 7, y2: 7 }), `capacity, ${capacity}`],
   ]);
   const finding = `${where()}: ` + ROLES.map((role) => {
@@ -428,7 +428,7 @@ figure("decision", [], (box) => {
   const x = scale([0, Math.max(...found.holds_s)], [inner.left + 8, inner.right - 8]);
   const y = scale(spread(costs), [inner.bottom, inner.top]);
   xAxis(chart, x, { label: "hold that is tried, s" });
-  yAxis(chart, y, { label: "change of all passengers' time, s, against no hold" });
+  yAxis(chart, y, { label: "change of passengers' time, s (less is better)" });
   root.append(svg("line", { class: "zero", x1: inner.left, x2: inner.right, y1: y(0), y2: y(0) }));
   root.append(svg("polyline", { class: "one line", style: "fill: none",
     points: found.holds_s.map((hold, i) => `${x(hold)},${y(costs[i])}`).join(" ") }));

@@ -181,6 +181,7 @@ function figure(id, uses, paint, controls) {
   const link = holder.querySelector("a.csv");
   const fill = () => { link.href = "data:text/csv;charset=utf-8," + encodeURIComponent(csv(id)); };
   for (const event of ["click", "focus", "pointerenter"]) link.addEventListener(event, fill);
+  holder.querySelector("button.save").addEventListener("click", () => save(id));
 }
 
 function draw(id) {
@@ -265,7 +266,7 @@ function inSight(mark) {
 for (const event of ["pointermove", "pointerdown"]) document.addEventListener(event, point);
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
-// -- the page's own check: open it with ?check ---------------------------------------------------
+// -- the page's check of itself: open it with ?check ---------------------------------------------------
 
 /* Every choice taken, every button pressed, one mark pointed at, two reached by keys. Deaf is a figure that shows
    something else and says the same. */
@@ -284,7 +285,7 @@ function exercise() {
     }
     for (const [id, , heard] of told) if (heard.size < select.options.length) deaf.push(id);
   }
-  for (const each of document.querySelectorAll("button")) each.click();
+  for (const each of document.querySelectorAll("button:not(.save)")) each.click();
   const target = document.querySelector("[data-tip]");
   target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 9, clientY: 9 }));
   const pointed = !tip.hidden && tip.textContent === target.getAttribute("data-tip");
@@ -302,26 +303,26 @@ function exercise() {
 
 function check() {
   const marks = (id) => figures[id].box.querySelectorAll("circle,path,rect,line,polyline").length;
-  const found = { figures: {}, csv: {} };
+  const seen = { figures: {}, csv: {} };
   for (const id of Object.keys(figures)) {
-    found.figures[id] = marks(id);
-    found.csv[id] = csv(id).split("\n").length - 2;
+    seen.figures[id] = marks(id);
+    seen.csv[id] = csv(id).split("\n").length - 2;
   }
   const select = document.querySelector('select[data-key="service"]');
   if (select && select.options.length > 1) {
     const before = figures.timespace.box.innerHTML;
     select.value = [...select.options].find((each) => each.value !== chosen.service).value;
     select.dispatchEvent(new Event("change"));
-    found.service = chosen.service;
-    found.redrawn = figures.timespace.box.innerHTML !== before && marks("timespace") > 0;
+    seen.service = chosen.service;
+    seen.redrawn = figures.timespace.box.innerHTML !== before && marks("timespace") > 0;
   }
-  Object.assign(found, exercise());
-  found.nameless = [...document.querySelectorAll(".plot > svg")]
+  Object.assign(seen, exercise());
+  seen.nameless = [...document.querySelectorAll(".plot > svg")]
     .filter((each) => !each.getAttribute("aria-label") || !each.querySelector("desc").textContent).length;
-  found.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  found.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
-  found.problems = problems;
-  document.body.append(html("pre", { id: "check", hidden: "" }, JSON.stringify(found)));
+  seen.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
+  seen.problems = problems;
+  document.body.append(html("pre", { id: "check", hidden: "" }, JSON.stringify(seen)));
 }
 
 function begin() {
@@ -334,4 +335,6 @@ function begin() {
     later = setTimeout(() => { for (const id of Object.keys(figures)) draw(id); }, 150);
   });
   if (location.search === "?check") check();
+  if (location.search === "?figures") document.body.append(html("pre", { id: "figures", hidden: "" },
+    JSON.stringify(Object.fromEntries(Object.entries(figures).map(([id, { box }]) => [id, asSvg(box)])))));
 }

@@ -11,6 +11,8 @@ const ENDPOINTS = {
 const endpointChooser = () => [chooser("endpoint", "Show",
   Object.entries(ENDPOINTS).map(([key, each]) => [key, each.name]))];
 
+const direction = (end) => end.better < 0 ? "less is better" : "more is better";
+
 function spread(values, around = []) {
   const every = [...values, ...around, 0];
   const low = Math.min(...every), high = Math.max(...every), pad = (high - low || 1) * 0.06;
@@ -95,8 +97,8 @@ figure("forest", ["endpoint"], (box) => {
   ]);
   const blocks = rows.filter((r) => !r.strong).map((r) => r.value);
   const finding = `Candidate minus parent in ${blocks.length} blocks: ${end.name} changed by ` +
-    `${signed(Math.min(...blocks), end.digits)} to ${signed(Math.max(...blocks), end.digits)} ${end.unit}, and ` +
-    `${end.better < 0 ? "fell" : "rose"} in ${blocks.filter((v) => v * end.better > 0).length} of them.`;
+    `${signed(Math.min(...blocks), end.digits)} to ${signed(Math.max(...blocks), end.digits)} ${end.unit} ` +
+    `(${direction(end)}), and ${end.better < 0 ? "fell" : "rose"} in ${blocks.filter((v) => v * end.better > 0).length} of them.`;
   return { finding, rows: [["row", "sumo_seed", "demand_seed", `mean_${end.unit}`, "low", "high"],
     ...rows.map((r) => [r.name, ...r.seeds, r.value, r.low, r.high])] };
 }, endpointChooser);
@@ -132,7 +134,7 @@ figure("effects", ["endpoint"], (box) => {
   ]);
   const levels = rows.slice(0, data.trial.levels.length), seeds = rows.slice(levels.length).map((r) => r.value);
   const [low, high] = [Math.min(...seeds), Math.max(...seeds)].map((v) => signed(v, end.digits));
-  const finding = `Mean change of ${end.name}, ${end.unit}: ` +
+  const finding = `Mean change of ${end.name}, ${end.unit} (${direction(end)}): ` +
     levels.map((r) => `${signed(r.value, end.digits)} at ${r.name}`).join(", ") +
     (low === high || !seeds.length ? "." : `; by training seed ${low} to ${high}.`);
   return { finding, rows: [["group", "mean", ...data.trial.blocks.map((_, i) => `block_${i + 1}`)],

@@ -1,0 +1,119 @@
+"""A real browser for tests: opens a page, sees it, clicks where a person would, and downloads.
+
+Speaks the DevTools protocol over two pipes, so that no library and no port is needed.
+"""
+
+import base64
+import fcntl
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evenline.cli.report import headless
+
+FIRST = 20  # number of a pipe in this process, clear of 3 and 4, which Chromium reads and writes
+
+
+class Chromium:
+    """One page of a running browser."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands, self._answers = commands, answers
+        self._session: str | None = None
+        self._number, self._rest, self._events = 0, b"", list[dict[str, Any]]()
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
+        self.ask("Page.enable")
+
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        message |= {"sessionId": self._session} if self._session else {}
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return dict(answer["result"])
+            self._events.append(answer)
+
+    def wait(self, event: str, **having: Any) -> None:
+        """Wait for an event, also one that came before."""
+        while True:
+            seen = self._events.pop(0) if self._events else self._next()
+            if seen.get("method") == event and having.items() <= seen["params"].items():
+                return
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            part = os.read(self._answers, 1 << 20)
+            assert part, "the browser has ended"
+            self._rest += part
+        message, _, self._rest = self._rest.partition(b"\0")
+        return dict(json.loads(message))
+
+    def open(self, page: Path, width: int = 1200, height: int = 900) -> None:
+        """Open a page in a window of this size."""
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                 deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
+        self.ask("Page.navigate", url=page.resolve().as_uri())
+        self.wait("Page.loadEventFired")
+
+    def value(self, script: str) -> Any:
+        """What an expression gives on the page."""
+        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        return answer["result"].get("value")
+
+    def click(self, selector: str) -> None:
+        """Press and release the mouse on the middle of an element."""
+        x, y = self.value(
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)});"
+            " it.scrollIntoView({block: 'center', behavior: 'instant'});"
+            " const r = it.getBoundingClientRect();"
+            " return [r.left + r.width / 2, r.top + r.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def downloads(self, folder: Path) -> None:
+        """Keep what is downloaded from now on in a folder."""
+        self.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder),
+                 eventsEnabled=True)  # fmt: skip
+
+    def picture(self, to: Path) -> None:
+        """Take a picture of the whole page."""
+        taken = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+        to.write_bytes(base64.b64decode(taken["data"]))
+
+
+@contextmanager
+def chromium(browser: str, profile: Path) -> Iterator[Chromium]:
+    """Run a browser, and end it."""
+    theirs, commands = os.pipe()
+    answers, back = os.pipe()
+    theirs, back = (fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, FIRST) for pipe in (theirs, back))
+
+    def connect() -> None:
+        os.dup2(theirs, 3)
+        os.dup2(back, 4)
+
+    process = subprocess.Popen(
+        [*headless(browser, profile), "--remote-debugging-pipe", "--hide-scrollbars"],
+        preexec_fn=connect,
+        close_fds=False,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield Chromium(commands, answers)
+    finally:
+        process.terminate()
+        process.wait(30)
+        time.sleep(0.1)
