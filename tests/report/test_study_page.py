@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from defusedxml.ElementTree import fromstring
+from msgspec.structs import replace as changed
 from typer.testing import CliRunner
 
 from calibrated import calibration_of
@@ -31,6 +32,7 @@ from evenline.city.model import Clock
 from evenline.city.tables import digest, open_city, save_city
 from evenline.cli.report import BROWSERS, headless, report
 from evenline.policies.bundle import export_bundle, open_policy
+from evenline.policies.kinds import Spec
 from evenline.report.data import read_study
 from evenline.report.days import decision_of
 from evenline.report.page import REPORT, write_report
@@ -440,12 +442,12 @@ def test_commands_on_the_page_run_where_it_was_made(
 
 def test_every_rule_is_described_and_so_are_chain_and_setting() -> None:
     assert RULES.keys() == BUILT_IN_RULES.keys()
-    spec = {"kind": "rule", "rule": "two-way", "constants": {"slack_s": 2.0, "gain": 0.1}}
-    line = what_it_is(spec | {"chain": "raw"})
+    spec = Spec(kind="rule", rule="two-way", constants={"slack_s": 2.0, "gain": 0.1}, chain="raw")
+    line = what_it_is(spec)
     assert line.endswith("(slack 2 s, gain 0.1)") and line.startswith("balances the gaps")
-    assert "60 s, so that more people catch it" in what_it_is(spec | {"chain": "candidate"})
-    actor = {"kind": "actor", "constants": {}, "chain": "raw", "provenance": {"learner": "taught"}}
-    assert what_it_is(actor) == "a neural network, trained as taught on simulated days"
+    assert "60 s, so that more people catch it" in what_it_is(changed(spec, chain="candidate"))
+    actor = Spec(kind="actor", constants={}, chain="raw", provenance={"learner": "taught"})
+    assert what_it_is(actor) == "asks a neural network, trained as taught on simulated days"
 
 
 def test_the_page_says_what_was_tested_and_what_each_policy_does(study: Path) -> None:

@@ -1,17 +1,14 @@
 """What a policy is, in one line for a reader who does not know its name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from evenline.policies.bundle import ACTOR, POLICY, read_policy
-from evenline.policies.lookahead import LOOKAHEAD
+from evenline.policies.bundle import read_policy
+from evenline.policies.kinds import FORMAT, KINDS, Spec, follows_actor
+from evenline.policies.names import POLICY
 from evenline.rules.chain import CALIBRATE, COMPLETION_RESERVE, TAIL_FLOOR, chain_code
-from evenline.support.files import read_json
 from evenline.support.own import is_own
-from evenline.support.records import plain
-
-Spec = Mapping[str, Any]
+from evenline.support.records import read_record
 
 RULES = {
     "zero": "never holds a bus",
@@ -36,38 +33,43 @@ _CORRECTIONS = {
 def spec_of(inputs: Path, path: str) -> Spec:
     """The specification of a registered policy; runs no code and opens no tensors of a folder."""
     if (inputs / path / POLICY).is_file():
-        return dict(read_json(inputs / path / POLICY))
-    if is_own(path.partition("+")[0]):
-        return {"kind": "own", "rule": path, "constants": {}, "chain": "raw"}
-    return dict(plain(read_policy(path).spec))
+        return read_record(inputs / path / POLICY, Spec, FORMAT)
+    name = path.partition("+")[0]
+    if is_own(name):
+        return Spec(kind="own", rule=Path(name).name, constants={}, chain="raw")
+    return read_policy(path).spec
 
 
 def is_trained(spec: Spec) -> bool:
     """Whether a policy, or the base of its forecast, was trained."""
-    return spec["kind"] == ACTOR or str(spec.get("base", "")).startswith(ACTOR)
+    return KINDS[spec.kind].trained or follows_actor(spec)
 
 
 def what_it_is(spec: Spec) -> str:
     """A policy in one line: what it does, its constants, the corrections behind it."""
-    kind, settings = spec["kind"], dict(spec["constants"])
-    if kind == LOOKAHEAD:
-        line = (
-            "forecasts for holds from 0 to 60 s what the rest of the day would cost the passengers "
-            f"of the line, and takes the cheapest; buses in its forecast follow {spec['base']}"
-        )
-        settings = {}  # of the forecast: of use to nobody here
-    elif kind == ACTOR:
-        learner = spec.get("provenance", {}).get("learner")
-        line = f"a neural network, trained{f' as {learner}' if learner else ''} on simulated days"
-    elif kind == "own":
-        line = f"a rule of your own: {Path(spec['rule']).name}"
-    else:
-        line = RULES[spec["rule"]]
-    if settings:
-        line += f" ({', '.join(_setting(name, value) for name, value in settings.items())})"
-    code = chain_code(spec["chain"])
+    line, constants = _ACTS[spec.kind](spec), spec.constants
+    if constants and not KINDS[spec.kind].forecasts:  # a forecast's constants tell nobody anything
+        line += f" ({', '.join(_setting(name, value) for name, value in constants.items())})"
+    code = chain_code(spec.chain)
     acts = [words for element, words in _CORRECTIONS.items() if code & element]
-    return line if not acts else f"{line}; then chain {spec['chain']} {', '.join(acts)}"
+    return line if not acts else f"{line}; then chain {spec.chain} {', '.join(acts)}"
+
+
+def _network(spec: Spec) -> str:
+    origin = spec.provenance if isinstance(spec.provenance, dict) else {}
+    learner = f" as {origin['learner']}" if "learner" in origin else ""
+    return f"asks a neural network, trained{learner} on simulated days"
+
+
+_ACTS: dict[str, Callable[[Spec], str]] = {
+    "rule": lambda spec: RULES[str(spec.rule)],
+    "own": lambda spec: f"asks a rule of your own, {spec.rule}",
+    "actor": _network,
+    "lookahead": lambda spec: (
+        "forecasts for holds from 0 to 60 s what the rest of the day would cost the passengers of "
+        f"the line, and takes the cheapest; buses in its forecast follow {spec.base}"
+    ),
+}
 
 
 def _setting(name: str, value: float) -> str:
