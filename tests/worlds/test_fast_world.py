@@ -27,7 +27,6 @@ from evenline.control.state import CANONICAL_WIDTH, canonical, contract_of, pack
 from evenline.control.world import run_episode
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
-from evenline.worlds.fast import kernel
 from evenline.worlds.fast.world import FastWorld, Fleet
 from random_cities import Day, Person, cells, days, restless, small_city, steady
 from side_by_side import CELL, assert_same_day, examples, fast_world
@@ -291,11 +290,8 @@ def test_a_rule_inside_the_kernel_writes_the_states_it_passes(day: Day) -> None:
         last = canonical(pack(batch, len(taken), taken), contract)
         batch = outside.step(decided)
     written = blank.copy()
-    inside._days.begin(0, day.cell)
-    kernel.run_day(
-        inside._days.static, inside._days.fleet, 0, rule.rule.address, rule.constants, rule.chain,
-        rule.due_s, written, True,
-    )  # fmt: skip
+    inside._state = written
+    inside.run_day(day.cell, rule, write_states=True)
     assert np.array_equal(written, last)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
+from scipy.special import stdtrit
 
 import evenline
 from evenline.city.cells import PURPOSES
@@ -135,7 +135,8 @@ def difference(cells: Sequence[Cell], here: Floats, there: Floats) -> Difference
     means = np.array([np.mean(deltas) for deltas in blocks.values()])
     if len(means) < 2:
         return Difference(float(means.mean()), None, None)
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, len(means) - 1) * stats.sem(means)
+    error = means.std(ddof=1) / np.sqrt(len(means))
+    half = stdtrit(len(means) - 1, 0.5 + CONFIDENCE / 2) * error  # the quantile of Student's t
     return Difference(float(means.mean()), float(means.mean() - half), float(means.mean() + half))
 
 

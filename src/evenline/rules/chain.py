@@ -121,7 +121,8 @@ def chained_holds(chain: int, raw: Array, proposals_s: Array, horizon_s: float, 
 def apply_chain(chain: int, raw: Array, proposals_s: Array, horizon_s: float) -> Array:
     """Holds of a chain for the rows of a raw array."""
     holds = np.array(proposals_s, np.float64)
-    chained_holds(chain, raw, holds, float(horizon_s), holds)
+    if chain:  # compiling it takes as long as many days
+        chained_holds(chain, raw, holds, float(horizon_s), holds)
     return holds
 
 

@@ -15,7 +15,6 @@ import traceback
 from typing import BinaryIO
 
 from evenline.city.tables import save_city
-from evenline.importing.scenario import import_scenario
 from evenline.policies.actor import ActorPolicy
 from evenline.runs.day import Opened, open_job, run_job, run_together
 from evenline.runs.job import Answer, Failure, Job, Reading, from_line, to_line
@@ -62,6 +61,8 @@ def read_scenario(wanted: Reading, out: BinaryIO) -> Said:
 
     def progress(now_s: int, left: int, end_s: int | None) -> None:
         _write(out, Said(now_s=now_s, left=left, end_s=end_s))
+
+    from evenline.importing.scenario import import_scenario  # most workers run days only
 
     made = import_scenario(wanted.config, wanted.name, wanted.end_s, progress)
     save_city(made.city, wanted.out)

@@ -1,10 +1,12 @@
 """Compilation of our hot functions: cached, without reference counts, with helpers inlined.
 
 Nothing compiled here allocates, so counting references only costs time (five times the work, in the
-fast world's kernel). Helpers are inlined because a call passes every array header by value. A
-cached function is compiled again when its file, or a file that it imports, changes.
+fast world's kernel). Helpers are inlined because a call passes every array header by value; only
+the functions that inline them are optimised and become machine code. A cached function is compiled
+again when its file, or a file that it imports, changes.
 """
 
+import gc
 import hashlib
 import pickle
 import threading
@@ -14,10 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numba._dynfunc
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.ccallback import CFunc
-from numba.extending import intrinsic, register_jitable
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_jitable, register_model
 
 from evenline.support.notice import note, note_once
 from evenline.support.sources import closure
@@ -128,20 +134,73 @@ def _kept(function: Any) -> Any:
     return function
 
 
+def _without_collector(compile_it: Callable[..., Any]) -> Callable[..., Any]:
+    """Pause Python's garbage collector while Numba compiles.
+
+    Numba makes millions of objects that stay until it is done; looking through them again and again
+    took an eighth of the time.
+    """
+
+    def paused(*args: Any, **keywords: Any) -> Any:
+        if not gc.isenabled():
+            return compile_it(*args, **keywords)
+        gc.disable()
+        try:
+            return compile_it(*args, **keywords)
+        finally:
+            gc.enable()
+
+    return paused
+
+
 def compiled(function: F) -> F:
     """Compile a function that Python calls; other Python threads can run meanwhile."""
     options = {"_nrt": False, "nogil": True, "no_cfunc_wrapper": True}
-    return cast(F, _kept(_njit(cache=True, **options)(function)))
+    made = _kept(_njit(cache=True, **options)(function))
+    if made is not function:  # compilation is not disabled
+        made._compile_for_args = _without_collector(made._compile_for_args)
+    return cast(F, made)
+
+
+class _Uncompiled(cast(Any, JITCodeLibrary)):  # type: ignore[misc]
+    """The code of a helper as it was lowered: it is optimised where it is inlined, not here too."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+def _no_machine_code(library: Any, described: Any, environment: Any) -> Any:
+    """What Numba knows a helper by, in place of its entry point."""
+    module, name = described.lookup_module(), described.qualname
+    return cast(Any, numba)._dynfunc.make_function(module, name, name, 0, environment, (library,))
+
+
+class _ToInline(cast(Any, Compiler)):  # type: ignore[misc]
+    """Numba's compiler for helpers, which goes only as far as inlining needs."""
+
+    def __init__(self, typing: Any, target: Any, _library: Any, *rest: Any) -> None:
+        super().__init__(typing, target, _Uncompiled(target.codegen(), "inlined"), *rest)
+        self.state.targetctx.get_executable = _no_machine_code  # this context is a copy of `target`
+
+
+_INLINED = {
+    "_nrt": False,
+    "forceinline": True,
+    "no_cfunc_wrapper": True,
+    "no_cpython_wrapper": True,
+    "pipeline_class": _ToInline,
+}
 
 
 def inlined(function: F) -> F:
     """Compile a function that is inlined into the compiled functions that call it.
 
-    Python cannot call it. The code by which it could, which unpacks every array of its arguments,
-    took half of the time that our functions take to compile.
+    Python cannot call it.
     """
-    options = {"_nrt": False, "forceinline": True, "no_cfunc_wrapper": True}
-    made = _kept(_njit(cache=True, no_cpython_wrapper=True, **options)(function))
+    made = _njit(**_INLINED)(function)
     if made is not function:  # compilation is not disabled
         made._insert = lambda *_: None  # Python must not find what it would jump to: nothing
         made._compile_for_args = _refuse_call
@@ -160,7 +219,30 @@ def inlined_or_called(function: F) -> F:
 
 def shared(function: F) -> F:
     """Inline a function in compiled code; elsewhere it is plain Python and also accepts lists."""
-    return register_jitable(_nrt=False, forceinline=True)(function)
+    return register_jitable(**_INLINED)(function)
+
+
+class _Whole(cast(Any, models.TupleModel)):  # type: ignore[misc]
+    """A tuple of tables that is one argument. Numba makes one of each of its hundreds of numbers,
+    and half of the time that our functions took to compile went into them.
+    """
+
+    def get_argument_type(self) -> Any:
+        return self.get_value_type()
+
+    def as_argument(self, _builder: Any, value: Any) -> Any:
+        return value
+
+    def from_argument(self, _builder: Any, value: Any) -> Any:
+        return value
+
+
+def _tuple_model(manager: Any, kind: Any) -> Any:
+    ours = kind.instance_class.__module__.partition(".")[0] == "evenline"
+    return (_Whole if ours else models.TupleModel)(manager, kind)
+
+
+register_model(types.NamedTuple)(_tuple_model)
 
 
 # A formula of an event: raw features, constants and lateness in, seconds of hold out.

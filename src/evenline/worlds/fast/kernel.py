@@ -7,6 +7,8 @@ once when the day is made. Counts change through per-second differences, so the 
 helper is inlined into its callers.
 """
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -136,7 +138,7 @@ def _late_s(s: Static, key: int, trip: int, service: int) -> int:
         x, before = bits(key, 2 * (s.start_s.shape[0] + trip) + 1), s.before[trip]
         if int(x & np.uint64(COINS - 1)) < s.late_coins and before >= 0:
             x = bits(key, 2 * (s.start_s.shape[0] + before) + 1)
-        late_s = int(np.floor(quantile(s.lateness[service], fraction(x)) + 0.5))
+        late_s = math.floor(quantile(s.lateness[service], fraction(x)) + 0.5)
     return late_s
 
 
@@ -497,7 +499,7 @@ def serve(s: Static, d: Day, i: int, hold_s: float) -> float:
     """
     trip, num = d.batch[i], d.num[0]
     bus = d.trip[trip]
-    stop = bus.position
+    stop = int(np.int64(bus.position))  # another type would compile what takes it once more
     if s.limits.cap_s.shape[0]:
         visit = bus.first_visit + stop
         hold_s = executed_s(s.limits, visit, d.raw[i], hold_s, d.luck[visit])
@@ -632,7 +634,7 @@ def _exchange(s: Static, d: Day, trip: int, stop: int, base_s: int, hold_s: floa
         elif holding:
             break
         else:
-            holding, leaves = True, done + int(np.ceil(hold_s))
+            holding, leaves = True, done + math.ceil(hold_s)
             continue
         if free_ms <= 1000 * (at - 1):
             free_ms = 1000 * at
@@ -800,10 +802,14 @@ def controlled_hold(
 
 
 @compiled
-def run_day(
+def run(
     s: Static,
     fleet: Day,
     w: int,
+    first: int,
+    holds_s: F64,
+    goes_on: bool,
+    to_end: bool,
     address: int,
     constants: F64,
     chain: int,
@@ -811,41 +817,40 @@ def run_day(
     state: F32,
     write: bool,
 ) -> int:
-    """Run a whole day under a rule and its chain, in compiled code.
+    """Apply the holds of part of a moment, in order, and go on to the next moment or to the end.
 
-    `due_s` is the due time of each visit, or empty. With `write`, the state of every decision is
-    written to `state`. A hold outside the range ends the day; returns its bus, or -1.
+    `holds_s` becomes the holds that happened. To the end, a compiled rule and its chain decide:
+    `due_s` is the due time of each visit, or empty; with `write`, the state of every decision is
+    written to `state`. Returns the number of buses of the next moment; 0 if the day is over, or
+    does not go on. A hold of the rule outside the range ends the day: -1 less the bus.
+
+    This is one function because each that contains a day takes seconds to compile.
     """
-    d = row(fleet, w)
+    d, count = row(fleet, w), holds_s.shape[0]
+    asked = count > 0
     while True:
+        for i in range(first, first + count):
+            if asked:
+                hold = holds_s[i - first]
+            else:
+                if write:
+                    if i % MAX_SLOTS == 0:
+                        d.num[0].shown = 0
+                    write_state(s, d, i, state)
+                hold = controlled_hold(s, d, i, address, constants, chain, due_s)
+                if not 0.0 <= hold <= MAX_HOLD_S:
+                    d.hold_s[0] = hold
+                    return -1 - int(d.batch[i])
+                d.hold_s[1 + i] = hold
+            hold = serve(s, d, i, hold)
+            if asked:
+                holds_s[i - first] = hold
+        if not goes_on:
+            return 0
         count = advance(s, d)
-        if count == 0:
-            return -1
-        for i in range(count):
-            if write:
-                if i % MAX_SLOTS == 0:
-                    d.num[0].shown = 0
-                write_state(s, d, i, state)
-            hold = controlled_hold(s, d, i, address, constants, chain, due_s)
-            if not 0.0 <= hold <= MAX_HOLD_S:
-                d.hold_s[0] = hold
-                return int(d.batch[i])
-            d.hold_s[1 + i] = hold
-            serve(s, d, i, hold)
-
-
-@compiled
-def next_batch(s: Static, fleet: Day, w: int) -> int:
-    """Advance one world to its next moment."""
-    return advance(s, row(fleet, w))
-
-
-@compiled
-def serve_batch(s: Static, fleet: Day, w: int, first: int, holds_s: F64) -> None:
-    """Apply the holds of part of a moment, in order; `holds_s` becomes those that happened."""
-    d = row(fleet, w)
-    for i in range(holds_s.shape[0]):
-        holds_s[i] = serve(s, d, first + i, holds_s[i])
+        if count == 0 or not to_end:
+            return count
+        first, asked = 0, False
 
 
 @compiled

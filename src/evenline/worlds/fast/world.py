@@ -37,6 +37,7 @@ from evenline.worlds.fast.layout import PASSED, plain
 from evenline.worlds.fast.tables import disrupted_rows, new_fleet, static_tables
 
 assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
+NO_HOLDS = np.zeros(0)
 
 
 class Days:
@@ -170,14 +171,13 @@ class FastWorld:
             raise InputError("the day is over; call reset before the next step")
         values = check_holds(holds_s, len(batch.trips), partial(place, self.city, batch))
         holds = np.array(values)
-        days = self._days
-        k.serve_batch(days.static, days.fleet, 0, self._first, holds)
-        self._first += len(holds)
+        served = self._first + len(holds)
         self.executed_s = holds
-        if self._first < self._shown:
-            self.charged = 0
+        if served < self._shown:
+            self._run(holds, goes_on=False)
+            self._first, self.charged = served, 0
             return self._show()
-        return self._next_moment()
+        return self._next_moment(holds)
 
     def outcome(self) -> Outcome:
         return self._days.outcome(0)
@@ -196,13 +196,10 @@ class FastWorld:
         """Run a whole day under a policy; a compiled rule runs inside the kernel."""
         if not (isinstance(policy, RulePolicy) and policy.rule.compiled):
             return run_episode(self, cell, policy)
-        days, p = self._days, policy
-        self._current = None
+        days = self._days
+        self._current, self._first = None, 0
         days.begin(0, cell)
-        bus = k.run_day(
-            days.static, days.fleet, 0, p.rule.address, p.constants, p.chain, p.due_s,
-            self._state, write_states,
-        )  # fmt: skip
+        bus = -1 - self._run(NO_HOLDS, True, policy, write_states)
         if bus >= 0:
             stop = int(days.fleet.trip[0, bus].position)
             service = self.city.services[self.city.trips[bus].service]
@@ -239,11 +236,28 @@ class FastWorld:
             rows.append(Visit(trip, position, int(arrived[visit]), *row))
         return rows
 
-    def _next_moment(self) -> Batch | None:
-        days = self._days
-        self._shown = int(k.next_batch(days.static, days.fleet, 0))
+    def _run(
+        self,
+        holds_s: npt.NDArray[np.float64],
+        goes_on: bool,
+        rule: RulePolicy | None = None,
+        write: bool = False,
+    ) -> int:
+        """Apply holds, and go on to the next moment or, with a rule, to the end of the day."""
+        decides = (0, NO_HOLDS, 0, NO_HOLDS)
+        if rule is not None:
+            decides = (rule.rule.address, rule.constants, rule.chain, rule.due_s)
+        return int(
+            k.run(
+                self._days.static, self._days.fleet, 0, self._first, holds_s, goes_on,
+                rule is not None, *decides, self._state, write,
+            )
+        )  # fmt: skip
+
+    def _next_moment(self, holds_s: npt.NDArray[np.float64] = NO_HOLDS) -> Batch | None:
+        self._shown = self._run(holds_s, goes_on=True)
         self._first = 0
-        self.charged = int(days.fleet.num[0].cost)
+        self.charged = int(self._days.fleet.num[0].cost)
         if self._shown == 0:
             self._current = None
             return None

@@ -10,7 +10,6 @@ from typing import Any
 from xml.sax import SAXException
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from evenline.city.model import City, Floats
 from evenline.support.errors import InputError
@@ -52,6 +51,8 @@ def background(city: City, near_m: float = 400.0) -> list[Floats]:
     if placed is None or not lanes:
         return []
     ends = [(node.x_m, node.y_m) for node in city.nodes]
+    from scipy.spatial import cKDTree  # which takes long to import
+
     tree = cKDTree(np.array(ends + [point for road in city.roads for point in road.shape]))
     return [line for line in placed_lines(lanes, placed) if tree.query(line)[0].min() <= near_m]
 
