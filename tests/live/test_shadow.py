@@ -374,11 +374,11 @@ def test_the_look_ahead_expects_a_bus_that_is_not_advised_to_drive_on() -> None:
     for lines, least_hold_s in (((), 10.0), (("1E",), 1e3)):
         shadow = Shadow(opened, "lookahead", lines, Rules(lead_s=45, least_hold_s=least_hold_s))
         played(shadow, Road(opened.city, LATE_S), end=600.0, every=30.0)
-        policy, asked = shadow.controller.policy, question(shadow)
+        policy, asked = shadow.policy.policy, question(shadow)
         assert isinstance(policy, Lookahead)
         due_s.append(policy._seen.due_s.copy())
         met = policy._seen.met.copy()
-        shadow.controller.again(shadow.now_s, asked.trip, shadow.situation.raw([asked])[0])
+        shadow.policy.again(shadow.now_s, asked.trip, shadow.situation.raw([asked])[0])
         np.testing.assert_array_equal(policy._seen.met, met)
         np.testing.assert_array_equal(policy._seen.due_s, due_s[-1])
     np.testing.assert_allclose(due_s[0], due_s[1], atol=1.0)
@@ -440,7 +440,7 @@ def test_ten_thousand_damaged_messages_go_through_and_the_log_opens_again(
 def test_the_look_ahead_does_not_count_on_a_cancelled_trip() -> None:
     opened = open_city("town")
     shadow, road = Shadow(opened, "lookahead"), Road(opened.city)
-    policy, trip, due_s = shadow.controller.policy, 9, []
+    policy, trip, due_s = shadow.policy.policy, 9, []
     assert isinstance(policy, Lookahead)
     for second, off in ((20.0, {(opened.city.trips[trip].id, "")}), (40.0, set())):
         snapshot = road.snapshot(second)._replace(cancelled=frozenset(off))
@@ -459,7 +459,7 @@ def tell(shadow: Shadow, **said: float) -> None:
 
     told_raw, shadow.situation.raw = shadow.situation.raw, raw  # type: ignore[method-assign]
     asked, again = (lambda *said: [Answer(40.0) for _ in said[1]]), (lambda *said: 40.0)
-    shadow.controller.ask, shadow.controller.again = asked, again  # type: ignore[method-assign]
+    shadow.policy.ask, shadow.policy.again = asked, again  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     saves_s: float | None = None
 
 
-class Controller:
+class LivePolicy:
     """A policy that follows a day through live events. A bus is asked about once at each stop."""
 
     def __init__(self, policy: ChainedPolicy, city: City) -> None:
@@ -48,21 +48,14 @@ class Controller:
         self.asked: dict[int, int] = {}  # the last stop of each trip that was asked about
         self._limits, self._first_visit = limits_of(city), visit_offsets(city)
         self._now_s = -1
-        self._cancelled: frozenset[int] = frozenset()
 
     def cancel(self, trips: frozenset[int]) -> None:
-        """Count on all trips but these."""
-        if isinstance(self.policy, Lookahead):
-            for trip in trips ^ self._cancelled:
-                self.policy.expect(trip, trip not in trips)
-        self._cancelled = trips
+        """Count on all trips but these, if the policy has a forecast."""
 
     def ask(
         self, now_s: float, trips: Sequence[int], raw: Array, may_hold: Sequence[bool]
     ) -> list[Answer]:
-        """The holds of some buses. The forecast counts on a hold only where one may be advised."""
-        if isinstance(self.policy, Lookahead):
-            return self._looked(self.policy, self._batch(now_s, trips, raw), may_hold)
+        """The holds of some buses. A forecast counts on a hold only where one may be advised."""
         answers: list[Answer] = []
         for first in range(0, len(trips), MAX_SLOTS):
             part = slice(first, first + MAX_SLOTS)
@@ -72,10 +65,7 @@ class Controller:
         return answers
 
     def _batch(self, now_s: float, trips: Sequence[int], raw: Array) -> Batch:
-        second = max(int(now_s), self._now_s, 0)
-        if self._now_s < 0 and isinstance(self.policy, Lookahead):
-            self.policy.join(second)
-        self._now_s = second
+        self._now_s = second = max(int(now_s), self._now_s, 0)
         for trip, row in zip(trips, raw, strict=True):
             self.asked[trip] = int(row[STOP])
         return Batch(second, np.array(trips, np.int32), np.ascontiguousarray(raw))
@@ -87,28 +77,58 @@ class Controller:
             hold_s = allowed_s(self._limits, visit, raw, hold_s)
         return float(hold_s)
 
-    def _looked(self, policy: Lookahead, batch: Batch, may_hold: Sequence[bool]) -> list[Answer]:
-        """The decision of the look-ahead, with what it saves by the costs that it compared."""
-        decision, costs = policy.weigh(batch, np.array(may_hold, np.bool_))
-        answers = []
-        for asked_s, hold_s, row in zip(*decision, costs, strict=True):
-            saves_s = float(row[0] - row[np.searchsorted(policy.holds_s, asked_s)])
-            answers.append(Answer(float(hold_s), saves_s))
-        return answers
-
     def again(self, now_s: float, trip: int, raw: Array) -> float:
         """The hold of a bus by what is known now; the policy keeps nothing of this question."""
-        if isinstance(self.policy, Lookahead):
-            best = int(np.argmin(self.policy.costs(trip, raw)))
-            return float(self.policy.kept_s[best])
         second = max(int(now_s), self._now_s, 0)
         alone = Batch(second, np.array([trip], np.int32), raw[None])
         return self._allowed_s(trip, raw, float(self.policy.decide(alone).holds_s[0]))
 
     def settle(self, trip: int, raw: Array, kept_s: float, advised_s: float) -> None:
-        """Let the forecast count on the hold that is advised, not on the one of the answer."""
-        if kept_s != advised_s and isinstance(self.policy, Lookahead):
+        """Let a forecast count on the hold that is advised, not on the one of the answer."""
+
+
+class _LiveForecast(LivePolicy):
+    """A look-ahead that follows a day: its forecast counts on trips and on advice."""
+
+    policy: Lookahead
+
+    def __init__(self, policy: Lookahead, city: City) -> None:
+        super().__init__(policy, city)
+        self._cancelled: frozenset[int] = frozenset()
+
+    def cancel(self, trips: frozenset[int]) -> None:
+        for trip in trips ^ self._cancelled:
+            self.policy.expect(trip, trip not in trips)
+        self._cancelled = trips
+
+    def ask(
+        self, now_s: float, trips: Sequence[int], raw: Array, may_hold: Sequence[bool]
+    ) -> list[Answer]:
+        """The decision of the look-ahead, with what it saves by the costs that it compared."""
+        joins, batch = self._now_s < 0, self._batch(now_s, trips, raw)
+        if joins:
+            self.policy.join(batch.time_s)
+        decision, costs = self.policy.weigh(batch, np.array(may_hold, np.bool_))
+        answers = []
+        for proposal_s, hold_s, row in zip(*decision, costs, strict=True):
+            saves_s = float(row[0] - row[np.searchsorted(self.policy.holds_s, proposal_s)])
+            answers.append(Answer(float(hold_s), saves_s))
+        return answers
+
+    def again(self, now_s: float, trip: int, raw: Array) -> float:
+        best = int(np.argmin(self.policy.costs(trip, raw)))
+        return float(self.policy.kept_s[best])
+
+    def settle(self, trip: int, raw: Array, kept_s: float, advised_s: float) -> None:
+        if kept_s != advised_s:
             self.policy.change(trip, raw, advised_s)
+
+
+def live_policy(policy: ChainedPolicy, city: City) -> LivePolicy:
+    """A policy that is asked through live events."""
+    if isinstance(policy, Lookahead):
+        return _LiveForecast(policy, city)
+    return LivePolicy(policy, city)
 
 
 @dataclass

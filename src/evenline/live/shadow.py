@@ -20,7 +20,7 @@ import evenline
 from evenline.city.tables import digest
 from evenline.control.event import BUS_AHEAD, BUS_BEHIND, TARGET_AHEAD, Array
 from evenline.live import advice as a
-from evenline.live.advice import Advice, Controller
+from evenline.live.advice import Advice, live_policy
 from evenline.live.entries import (
     FORMAT,
     AdviceEntry,
@@ -84,7 +84,7 @@ class Shadow:
         self.frame = self.situation.frame
         self.rules = rules or Rules()
         bundle = read_policy(policy) if isinstance(policy, str) else policy
-        self.controller = Controller(open_policy(bundle, city, opened.calibration), city)
+        self.policy = live_policy(open_policy(bundle, city, opened.calibration), city)
         self.on: set[int] = set()
         self.advice: dict[int, Advice] = {}
         self._current: dict[int, list[Advice]] = {}  # what still applies, by trip
@@ -191,7 +191,7 @@ class Shadow:
     def _hear(self, snapshot: Snapshot) -> tuple[list[Event], dict[str, Place]]:
         self.dropped = snapshot.dropped
         events, places = self.situation.take(snapshot)
-        self.controller.cancel(self.situation.tracks.matcher.cancelled)
+        self.policy.cancel(self.situation.tracks.matcher.cancelled)
         return events, places
 
     def _event(self, event: Event) -> None:
@@ -234,7 +234,7 @@ class Shadow:
         questions.sort(key=lambda q: (self.city.trips[q.trip].service, q.trip))
         raw = self.situation.raw(questions)
         may = [self._may(q.track, q.stop) for q in questions]
-        answers = self.controller.ask(self.now_s, [q.trip for q in questions], raw, may)
+        answers = self.policy.ask(self.now_s, [q.trip for q in questions], raw, may)
         new = []
         for question, row, answer, allowed in zip(questions, raw, answers, may, strict=True):
             advised = allowed and self._worth(question, row, answer)
@@ -243,7 +243,7 @@ class Shadow:
             if advised:
                 new.append(self._advise(question, row, answer))
             kept_s = answer.hold_s if allowed else 0.0
-            self.controller.settle(question.trip, row, kept_s, advised_s)
+            self.policy.settle(question.trip, row, kept_s, advised_s)
         return new
 
     def _question(self, track: Track) -> Question | None:
@@ -252,7 +252,7 @@ class Shadow:
         if track.sure < 0.4 or self.now_s - track.fix.at_s > self.rules.fresh_s:
             return None
         last = day.lines[self.city.trips[trip].service].last
-        before = self.controller.asked.get(trip, -1)
+        before = self.policy.asked.get(trip, -1)
         if track.standing > before:
             seen_s = day.reached_s(trip, track.standing) if track.standing < last else -1.0
             return Question(trip, track.standing, seen_s, track) if seen_s >= 0 else None
@@ -375,7 +375,7 @@ class Shadow:
         if at_s < 0 or self.now_s <= advice.made_s:
             return ""
         (raw,) = day.raw([Question(advice.trip, stop, at_s, track)])
-        hold_s = self.controller.again(self.now_s, advice.trip, raw)
+        hold_s = self.policy.again(self.now_s, advice.trip, raw)
         good = hold_s >= self.rules.least_hold_s / 2 and a.has_reason(raw)
         return "" if good else "the headways have changed"
 
@@ -500,10 +500,10 @@ class Shadow:
         trips = [self._trip[entry.trip] for entry in asked]
         raw = np.array([entry.raw for entry in asked])
         may = [entry.may for entry in asked]
-        answers = self.controller.ask(asked[0].now_s, trips, raw, may)
+        answers = self.policy.ask(asked[0].now_s, trips, raw, may)
         for entry, trip, row, answer in zip(asked, trips, raw, answers, strict=True):
             self.situation.expect(trip, entry.stop, entry.expected_s)
-            self.controller.settle(trip, row, answer.hold_s if entry.may else 0.0, entry.noted_s)
+            self.policy.settle(trip, row, answer.hold_s if entry.may else 0.0, entry.noted_s)
 
 
 def one_line(text: str, most: int) -> str:

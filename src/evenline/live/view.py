@@ -34,7 +34,7 @@ def fixed_view(shadow: Shadow) -> dict[str, Any]:
     second = round(shadow.frame.begin_s)
     return {
         "city": city.name,
-        "policy": shadow.controller.policy.name,
+        "policy": shadow.policy.policy.name,
         "services": services,
         "midnight": shadow.frame.start_s,
         "begin": second,
