@@ -67,7 +67,7 @@ def test_headways_and_forecasts_are_those_of_the_street(town: City, log: Path) -
     planned_s = town.trips[1].departure_s - town.trips[0].departure_s
     found = [gap for gap, target in gaps(town, seen.arrived, 0) if target == planned_s]
     assert np.median(found) == pytest.approx(planned_s - 170, abs=15)
-    errors = forecast_errors(seen, town)
+    errors = forecast_errors(seen)
     assert np.median(np.abs(errors["ours"])) < 15
     assert np.median(errors["the feed's"]) == pytest.approx(33.0, abs=12)
 

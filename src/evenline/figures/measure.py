@@ -32,8 +32,8 @@ HOUR_S = 3600
 
 def column(visits: pa.Table, name: str) -> npt.NDArray[Any]:
     """One column as an array; names become an array of strings."""
-    found: npt.NDArray[Any] = visits.column(name).combine_chunks().to_numpy(zero_copy_only=False)
-    return found
+    values: npt.NDArray[Any] = visits.column(name).combine_chunks().to_numpy(zero_copy_only=False)
+    return values
 
 
 def headway_ratios(visits: pa.Table) -> Floats:
@@ -63,8 +63,8 @@ def _headways(visits: pa.Table) -> tuple[Floats, Floats, Floats]:
     trips, trip = np.unique(np.stack([service, start_s]), axis=1, return_inverse=True)
     expected = np.full(trips.shape[1], np.nan)
     for index in np.unique(trips[0]):
-        own = np.flatnonzero(trips[0] == index)
-        expected[own[1:]] = expected_s(trips[1, own].astype(float))
+        of_service = np.flatnonzero(trips[0] == index)
+        expected[of_service[1:]] = expected_s(trips[1, of_service].astype(float))
     return gap, _steps(trips[1], trips[0])[trip.ravel()], expected[trip.ravel()]
 
 
@@ -100,14 +100,16 @@ def regularity(city: City, arrivals_s: Ints) -> Regularity:
         arrived = np.where(np.array(rows) >= 0, rows, np.nan)[:, 1:]
         order = np.argsort(arrived, axis=0, kind="stable")
         gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
-        plan, expected = (each[np.array(trips)][order][1:] for each in (plan_s, expected_of))
+        plan, expected = (of[np.array(trips)][order][1:] for of in (plan_s, expected_of))
         known = np.isfinite(gap) & (expected > 0)
         ratios.append(gap[known] / expected[known])
         deviations.append((gap[known] - plan[known]) / expected[known])
         gap, plan = np.where(known, gap, 0.0), np.where(known, plan, 0.0)
         served = (gap.sum(axis=0) > 0) & (plan.sum(axis=0) > 0)
         excess.append(random_wait_s(gap[:, served]) - random_wait_s(plan[:, served]))
-    ratio, deviation, wait = (np.concatenate([[], *each]) for each in (ratios, deviations, excess))
+    ratio, deviation, wait = (
+        np.concatenate([[], *parts]) for parts in (ratios, deviations, excess)
+    )
     excess_wait_s = float(wait.mean()) if len(wait) else 0.0
     return Regularity(headway_cv(deviation), bunched_share(ratio), excess_wait_s)
 
@@ -118,7 +120,7 @@ def unended_trips(city: City, cell: Cell, outcome: Outcome) -> int:
     Trips that were cancelled or broke down, or whose vehicle was lost before, are not counted.
     """
     gone = max(int(cancelled_trips(city, cell).sum()), outcome.lost_trips or 0)
-    gone += sum(each.kind == BREAKDOWN for each in disruptions_of(city, cell))
+    gone += sum(event.kind == BREAKDOWN for event in disruptions_of(city, cell))
     return max(len(city.trips) - gone - outcome.trips_completed, 0)
 
 
@@ -126,7 +128,7 @@ def unended_said(trips: int, unended: Sequence[int]) -> tuple[str, ...]:
     """What a result must say of trips that did not reach their last stop, given their number on
     each of its days.
     """
-    days = sum(each > 0 for each in unended)
+    days = sum(count > 0 for count in unended)
     if not days:
         return ()
     many = f"{max(unended)} of {trips:,} trips did not reach the last stop before the day ended"

@@ -34,10 +34,10 @@ from evenline.figures.measure import (
 from evenline.worlds.sumo.streets import background
 
 ROUTE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES = ("-", (0, (4, 1.5)))
-LINE_PARTS = 12  # of a line, in the picture of where people board
-NAMES_SHOWN = 12  # of stops along a service
-RATIO_SHOWN = 3.0  # longest headway in the histogram; longer ones count in the last bar
+_DASHES = ("-", (0, (4, 1.5)))
+_LINE_PARTS = 12  # of a line, in the picture of where people board
+_NAMES_SHOWN = 12  # of stops along a service
+_RATIO_SHOWN = 3.0  # longest headway in the histogram; longer ones count in the last bar
 
 
 @dataclass(frozen=True)
@@ -224,12 +224,12 @@ def demand_profile(city: City) -> Figure:
     title = f"{city.name}: when {people.sum():,} people set out"
     often = "an hour" if bin_h == 1.0 else "a quarter of an hour"
     label(by_time, LIGHT, title, "time of day (h:mm)", f"people in {often}")
-    rides, edges = rides_of(city), np.linspace(0, 1, LINE_PARTS + 1)
+    rides, edges = rides_of(city), np.linspace(0, 1, _LINE_PARTS + 1)
     weight = 100 * rides.weight / max(1.0, rides.weight.sum())
     begin, end = (np.histogram(at, edges, weights=weight)[0] for at in (rides.begin, rides.end))
     along.stairs(begin, 100 * edges, fill=True, color=first, label="board")
     along.stairs(
-        end, 100 * edges, color=LIGHT.policies[1], linestyle=DASHES[1], linewidth=1.8,
+        end, 100 * edges, color=LIGHT.policies[1], linestyle=_DASHES[1], linewidth=1.8,
         label="alight",
     )  # fmt: skip
     along.set_xlim(0, 100)
@@ -280,7 +280,7 @@ def _name_stops(axes: Axes, city: City | None, service: str, theme: Theme) -> No
     shown: list[int] = []
     for position in (len(here.stops) - 1, *range(len(here.stops) - 1)):
         at_m = here.distance_m[position]
-        if all(abs(at_m - here.distance_m[p]) > here.length_m / NAMES_SHOWN for p in shown):
+        if all(abs(at_m - here.distance_m[p]) > here.length_m / _NAMES_SHOWN for p in shown):
             shown.append(position)
     beside = axes.secondary_yaxis("right")
     beside.set_yticks(
@@ -369,15 +369,15 @@ def headway_histogram(ratios: Mapping[str, Floats], theme: Theme = LIGHT) -> Fig
     """Histogram of headways divided by the timetable's, one outline per policy."""
     figure = new_figure(5.8, 3.3, theme)
     axes = figure.add_subplot()
-    edges = np.linspace(0, RATIO_SHOWN, 25)
+    edges = np.linspace(0, _RATIO_SHOWN, 25)
     axes.axvspan(0, BUNCHED, color=theme.faint, alpha=0.7, linewidth=0)
-    for (name, values), colour, dash in zip(ratios.items(), theme.policies, DASHES, strict=False):
-        counts, _ = np.histogram(np.clip(values, 0, RATIO_SHOWN - 1e-9), edges)
+    for (name, values), colour, dash in zip(ratios.items(), theme.policies, _DASHES, strict=False):
+        counts, _ = np.histogram(np.clip(values, 0, _RATIO_SHOWN - 1e-9), edges)
         share = 100 * counts / max(1, counts.sum())
         axes.stairs(share, edges, color=colour, linestyle=dash, linewidth=1.8, label=name)
-    axes.set_xlim(0, RATIO_SHOWN)
+    axes.set_xlim(0, _RATIO_SHOWN)
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda x, _: f"{x:g}+" if x == RATIO_SHOWN else f"{x:g}")
+        FuncFormatter(lambda x, _: f"{x:g}+" if x == _RATIO_SHOWN else f"{x:g}")
     )
     label(axes, theme, x="headway as a multiple of the timetable's", y="% of arrivals")
     axes.annotate(

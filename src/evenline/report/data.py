@@ -35,8 +35,8 @@ from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
 from evenline.worlds.sumo.streets import background
 
 Part = dict[str, Any] | None
-LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
-QUANTITIES = {
+_LANE = re.compile(r"(?P<learner>.+?)-(?P<seed>\d+)(?:(?:@|-at-)(?P<at>\d+))?")
+_QUANTITIES = {
     "critic_loss": "critic loss",
     "actor_loss": "actor loss",
     "q_mean": "mean value of the critics",
@@ -45,8 +45,8 @@ QUANTITIES = {
     "gate": "share of positive holds",
     "gradient": "norm of the gradient",
 }
-CURVE_POINTS = 60
-MEASURED = (
+_CURVE_POINTS = 60
+_MEASURED = (
     *("generalized_s", "waiting_each_s", "riding_each_s", "completion", "unfinished"),
     *("mean_hold_s", "denied_boardings", "trip_duration_s"),
 )
@@ -79,7 +79,7 @@ def read_study(folder: Path) -> Study:
         folder,
         city,
         read_trial(folder / "trial"),
-        read_training(folder / "train"),
+        _read_training(folder / "train"),
         _json(folder / "fidelity" / "fidelity.json"),
         _json(folder / "replay-audit" / "replay.json"),
     )
@@ -194,7 +194,7 @@ def _methods(records: Iterable[Mapping[str, Any]], claim: Mapping[str, Any]) -> 
     first = [claim["candidate"], claim["parent"]]
     return {
         method: {
-            name: float(np.mean([getattr(day, name) for day in days[method]])) for name in MEASURED
+            name: float(np.mean([getattr(day, name) for day in days[method]])) for name in _MEASURED
         }
         | {"days": len(days[method])}
         for method in [*first, *sorted(days.keys() - set(first))]
@@ -230,7 +230,7 @@ def _pairs(
 # -- training -------------------------------------------------------------------------------------
 
 
-def read_training(folder: Path) -> Part:
+def _read_training(folder: Path) -> Part:
     """The final and intermediate actors, and the metrics of their updates."""
     curve, metrics = _json(folder / "curve.json"), folder / "metrics.parquet"
     if curve is None and not metrics.is_file():
@@ -239,7 +239,7 @@ def read_training(folder: Path) -> Part:
     learners = config.get("plan", {}).get("learners", [])
     ends, on_the_way = [], []
     for lane, row in (curve or {}).items():
-        if parts := LANE.fullmatch(lane):
+        if parts := _LANE.fullmatch(lane):
             entry = {"learner": parts["learner"], "seed": int(parts["seed"]), **row}
             if parts["at"]:
                 on_the_way.append(entry | {"at": int(parts["at"])})
@@ -250,7 +250,7 @@ def read_training(folder: Path) -> Part:
         "ends": ends,
         "on_the_way": on_the_way,
         "zero": (curve or {}).get("zero"),
-        "quantities": QUANTITIES,
+        "quantities": _QUANTITIES,
         "metrics": _metrics(metrics) if metrics.is_file() else [],
     }
 
@@ -264,16 +264,16 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: not a whole Parquet file ({error})") from None
     lanes, phases = (table.column(n).to_pylist() for n in ("lane", "phase"))
-    learners = [match["learner"] if (match := LANE.fullmatch(s)) else s for s in lanes]
+    learners = [match["learner"] if (match := _LANE.fullmatch(s)) else s for s in lanes]
     keys = np.array(["\t".join(pair) for pair in zip(phases, learners, strict=True)])
     update = table.column("update").to_numpy()
     series = []
     for key in dict.fromkeys(keys.tolist()):
         here = keys == key
         steps_of_all = np.unique(update[here])
-        bins = np.array_split(steps_of_all, min(CURVE_POINTS, len(steps_of_all)))
+        bins = np.array_split(steps_of_all, min(_CURVE_POINTS, len(steps_of_all)))
         phase, learner = key.split("\t")
-        for name in QUANTITIES:
+        for name in _QUANTITIES:
             if name not in table.column_names:
                 continue
             values = table.column(name).to_numpy(zero_copy_only=False)[here].astype(float)

@@ -26,17 +26,17 @@ from evenline.rules.explain import HOUR_S, Witness, changes
 from evenline.support.own import is_own
 from evenline.worlds.open import CALIBRATION, OpenCity, open_city
 
-VISITS = 60_000  # the most stop visits on a page, but at least one block
-ROLES = ("candidate", "parent")
-CHANGES = ("", *ELEMENTS.values())
-HELD = "hold"  # the whole decision, beside the elements of the chain that changed it
+_VISITS = 60_000  # the most stop visits on a page, but at least one block
+_ROLES = ("candidate", "parent")
+_CHANGES = ("", *ELEMENTS.values())
+_HELD = "hold"  # the whole decision, beside the elements of the chain that changed it
 
 
-def study_city(study: Path) -> OpenCity:
+def _study_city(study: Path) -> OpenCity:
     """The study's city, with the study's own calibration or the one that its trial registered."""
     places = (study / "calibration", study / "trial" / "inputs" / "city")
-    found = [place / CALIBRATION for place in places if (place / CALIBRATION).is_file()]
-    return open_city(str(study / "city"), found[0] if found else None)
+    files = [place / CALIBRATION for place in places if (place / CALIBRATION).is_file()]
+    return open_city(str(study / "city"), files[0] if files else None)
 
 
 def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
@@ -45,18 +45,18 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
     None where there is no calibration to simulate them with, and for rules of the user's own: a
     page runs no code from a folder.
     """
-    opened = study_city(study)
-    own = any(is_own(parse_source(p["path"]).place) for p in trial["policies"])
-    if opened.calibration is None or own:
+    opened = _study_city(study)
+    of_the_user = any(is_own(parse_source(p["path"]).place) for p in trial["policies"])
+    if opened.calibration is None or of_the_user:
         return None
     city, world = opened.city, opened.fast_world(keep_visits=True)
     level, seed = sorted(trial["levels"])[len(trial["levels"]) // 2], trial["seeds"][0]
-    sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in ROLES}
+    sources = {role: source_of(study, trial, trial["claim"][role], seed) for role in _ROLES}
     visits = sum(len(city.services[trip.service].stops) for trip in city.trips)
-    count = max(1, min(len(trial["blocks"]), VISITS // (2 * visits)))
+    count = max(1, min(len(trial["blocks"]), _VISITS // (2 * visits)))
     first = Cell(trial["blocks"][0][0], trial["blocks"][0][1], level)
     blocks = []
-    changed: dict[str, Counter[tuple[str, str, int]]] = {role: Counter() for role in ROLES}
+    changed: dict[str, Counter[tuple[str, str, int]]] = {role: Counter() for role in _ROLES}
     decided: Counter[tuple[str, int]] = Counter()
     for number, (sumo_seed, demand_seed) in enumerate(trial["blocks"][:count]):
         days: dict[str, Any] = {}
@@ -79,12 +79,12 @@ def simulated_days(study: Path, trial: dict[str, Any]) -> dict[str, Any] | None:
         "level": level,
         "seed": seed,
         "blocks": blocks,
-        "changes": list(CHANGES),
-        "held": HELD,
+        "changes": list(_CHANGES),
+        "held": _HELD,
         "decision": decision_of(opened, sources["candidate"], first),
         "activations": {
-            role: [[*key, times] for key, times in sorted(found.items())]
-            for role, found in changed.items()
+            role: [[*key, times] for key, times in sorted(counts.items())]
+            for role, counts in changed.items()
         },
         "decisions": [[*key, times] for key, times in sorted(decided.items())],
     }
@@ -107,7 +107,7 @@ def decision_of(opened: OpenCity, source: str, cell: Cell) -> dict[str, Any] | N
     policy = open_policy(source, opened.city, opened.calibration)
     if not isinstance(policy, Lookahead):
         return None
-    world, most, found = opened.fast_world(), 0.0, None
+    world, most, shown = opened.fast_world(), 0.0, None
     batch = world.reset(cell)
     while batch is not None:
         policy.follow(batch)
@@ -120,15 +120,15 @@ def decision_of(opened: OpenCity, source: str, cell: Cell) -> dict[str, Any] | N
             between = raw[event.BUS_AHEAD] == raw[event.BUS_BEHIND] == 1.0
             if between and costs[0] - costs[best] > most:
                 most = float(costs[0] - costs[best])
-                found = _told(opened.city, policy, batch, i) | {
+                shown = _situation(opened.city, policy, batch, i) | {
                     "costs": np.round(costs - costs[0]).tolist(),
                     "chosen_s": holds_s[-1],
                 }
         batch = world.step(holds_s)
-    return found
+    return shown
 
 
-def _told(city: City, policy: Lookahead, batch: event.Batch, i: int) -> dict[str, Any]:
+def _situation(city: City, policy: Lookahead, batch: event.Batch, i: int) -> dict[str, Any]:
     """What is known of a bus that decides: where and when, its neighbours, its passengers."""
     raw, (trip, stop) = batch.raw[i], event.place(city, batch, i)
     numbers = {
@@ -137,7 +137,7 @@ def _told(city: City, policy: Lookahead, batch: event.Batch, i: int) -> dict[str
     }  # fmt: skip
     return {
         "trip": trip,
-        "stop": called(next(each for each in city.stops if each.id == stop)),
+        "stop": called(next(s for s in city.stops if s.id == stop)),
         "service": city.services[int(raw[event.SERVICE])].id,
         "clock": clock_text(city, batch.time_s, seconds=True),
         "holds_s": policy.holds_s.tolist(),
@@ -149,7 +149,7 @@ def _held(table: pa.Table) -> Counter[tuple[str, str, int]]:
     """How many buses were held, by service and hour."""
     names = ("hold_s", "service", "arrival_s")
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
-    return Counter((HELD, service, at // HOUR_S) for hold, service, at in rows if hold)
+    return Counter((_HELD, service, at // HOUR_S) for hold, service, at in rows if hold)
 
 
 def _by_service(city: City, table: pa.Table) -> dict[str, dict[str, list[Any]]]:
@@ -160,7 +160,7 @@ def _by_service(city: City, table: pa.Table) -> dict[str, dict[str, list[Any]]]:
         city.trips[trip].id: place for trips in city.trips_of for place, trip in enumerate(trips)
     }
     load = column(table, "load") - column(table, "alighted") + column(table, "boarded")
-    change = [CHANGES.index(name or "") for name in table.column("changed_by").to_pylist()]
+    change = [_CHANGES.index(name or "") for name in table.column("changed_by").to_pylist()]
     columns: dict[str, list[Any]] = {
         "t": [numbers[name] for name in column(table, "trip").tolist()],
         "q": column(table, "stop_sequence").tolist(),
@@ -171,11 +171,11 @@ def _by_service(city: City, table: pa.Table) -> dict[str, dict[str, list[Any]]]:
         "r": [round(float(r), 2) if np.isfinite(r) else None for r in ratio],
         "c": change,
     }
-    found: dict[str, dict[str, list[Any]]] = {}
-    for each in city.services:
-        rows = np.flatnonzero(service == each.id).tolist()
-        found[each.id] = {name: [values[i] for i in rows] for name, values in columns.items()}
-    return found
+    parts: dict[str, dict[str, list[Any]]] = {}
+    for name in (s.id for s in city.services):
+        rows = np.flatnonzero(service == name).tolist()
+        parts[name] = {key: [values[i] for i in rows] for key, values in columns.items()}
+    return parts
 
 
 def _decisions(table: pa.Table) -> Counter[tuple[str, int]]:

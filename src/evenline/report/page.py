@@ -20,8 +20,8 @@ from evenline.report.sections import sections
 from evenline.support.files import refuse_changed_files, write_listed
 
 REPORT = "report.html"
-SCRIPTS = ("page.js", "save.js", "trial.js", "days.js", "audits.js")
-SERVED = ("policies", "methods", "what", "trained", "covered")  # as text, not to the script
+_SCRIPTS = ("page.js", "save.js", "trial.js", "days.js", "audits.js")
+_SERVED = ("policies", "methods", "what", "trained", "covered")  # as text, not to the script
 
 
 def write_report(folder: Path, force: bool = False) -> Path:
@@ -46,7 +46,7 @@ def report_page(study: Study, days: dict[str, Any] | None) -> str:
         made=f"Made by: {words.again(study, 'report')} (evenline {evenline.__version__}).",
         data=_embedded(study, days),
         style=_asset("page.css"),
-        script=Markup("\n").join(map(_asset, SCRIPTS)),
+        script=Markup("\n").join(map(_asset, _SCRIPTS)),
     )
 
 
@@ -60,7 +60,7 @@ def _embedded(study: Study, days: dict[str, Any] | None) -> dict[str, Any]:
     trial = study.trial
     return {
         "city": None if study.city is None else city_data(study.city),
-        "trial": trial and {key: trial[key] for key in trial if key not in SERVED},
+        "trial": trial and {key: trial[key] for key in trial if key not in _SERVED},
         "days": days,
         "first_service": None if days is None else _most_changed(days),
         "bunched": BUNCHED,

@@ -1,6 +1,6 @@
 """The page for an agency: waiting today by the records alone, and what holding would change.
 
-The first part has no model. The second simulates each controller in the city that was fitted to the
+The first part has no model. The second simulates each policy in the city that was fitted to the
 records, on several days and with several calibrations that the records might have given.
 """
 
@@ -16,7 +16,7 @@ from evenline.city.model import Floats
 from evenline.experiments.compare import MEASURES, measure
 from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
-from evenline.figures.plots import LIGHT, Theme, png
+from evenline.figures.plots import LIGHT, Theme, label, new_figure, png
 from evenline.policies.bundle import open_policy
 from evenline.records.audit import recorded_days
 from evenline.records.build import build, chosen
@@ -29,14 +29,14 @@ from evenline.support.files import write_bytes, write_text
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity, open_city
 
-PURPOSE = "development"
-SEED = 2_323
-SHOWN = ("waiting_s", "excess_wait_s", "riding_s", "generalized_s", "headway_cv", "bunched_share")
+_PURPOSE = "development"
+_SEED = 2_323
+_SHOWN = ("waiting_s", "excess_wait_s", "riding_s", "generalized_s", "headway_cv", "bunched_share")
 
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """A measure under a controller minus without holding: calibration, day."""
+    """A measure under a policy minus without holding: calibration, day."""
 
     policy: str
     name: str
@@ -70,16 +70,19 @@ def write_records_page(
     records, _ = open_records(folder)
     days = recorded_days(opened.city, records, fitted_to, records.days)
     today = [
-        each for day, driven in days.items() for each in waiting_today(opened.city, day, driven)
+        wait for day, driven in days.items() for wait in waiting_today(opened.city, day, driven)
     ]
-    found = _simulate(opened, fitted_to, folder, policies, blocks, calibrations)
-    write_text(out, _page(opened, fitted_to, today, found, city, blocks, calibrations))
+    changes = _simulate(opened, fitted_to, folder, policies, blocks, calibrations)
+    tables = [_today_table(opened, today), _model_table(changes)]
+    name = f"evenline city report {Path(city).name}"
+    made = f"{name}, {blocks} simulated days, {calibrations} more fits"
+    write_text(out, _page(opened, today, tables, made))
     if document is not None:
         made = (
-            f"evenline city report {Path(city).name} --records {folder.name} --out "
-            f"{out.name} --policies {','.join(policies)} --blocks {blocks} --fits {calibrations}"
+            f"{name} --records {folder.name} --out {out.name} --policies {','.join(policies)} "
+            f"--blocks {blocks} --fits {calibrations}"
         )
-        _write_document(document, opened, today, found, made)
+        _write_document(document, opened, today, tables, made)
     return out
 
 
@@ -87,13 +90,13 @@ def _write_document(
     document: Path,
     opened: OpenCity,
     today: Sequence[Waiting],
-    found: Sequence[Simulated],
+    tables: Sequence[Numbers],
     made: str,
 ) -> None:
     picture = f"{document.stem}-{opened.name}-excess.png"
-    write_bytes(document.parent / "images" / picture, png(excess_figure(opened, today, LIGHT)))
+    write_bytes(document.parent / "images" / picture, png(_excess_figure(opened, today, LIGHT)))
     parts = [f"Made by `{made}`. {_lead(opened)}"]
-    for table in (_today_table(opened, today), _model_table(found)):
+    for table in tables:
         parts.append(f"{table.caption}:")
         rows = [table.head, ["---", *["---:"] * (len(table.head) - 1)], *table.rows]
         parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
@@ -114,17 +117,17 @@ def _simulate(
     blocks: int,
     calibrations: int,
 ) -> list[Simulated]:
-    """Every controller on the same days, with the fit and with fits to trips drawn again."""
+    """Every policy on the same days, with the fit and with fits to trips drawn again."""
     records, _ = open_records(folder)
     hours = (fitted_to.first_hour, fitted_to.last_hour)
     taken = chosen(records, fitted_to.routes, fitted_to.days, hours)
     built = build(taken, opened.name, fitted_to.days, hours)
     seen = observe(built, fitted_to.stamp)
-    rng = np.random.Generator(np.random.PCG64(SEED))
+    rng = np.random.Generator(np.random.PCG64(_SEED))
     fits = [(opened.city, opened.fitted())]
     fits += [resampled(built, seen, opened.fitted(), rng) for _ in range(calibrations)]
-    cells = PURPOSES[PURPOSE].cells(blocks, (1.0,))
-    table = np.zeros((len(policies), len(fits), len(cells), len(SHOWN)))
+    cells = PURPOSES[_PURPOSE].cells(blocks, (1.0,))
+    table = np.zeros((len(policies), len(fits), len(cells), len(_SHOWN)))
     for f, (city, calibration) in enumerate(fits):
         world = FastWorld(city, calibration)
         for p, source in enumerate(policies):
@@ -132,7 +135,7 @@ def _simulate(
             for c, cell in enumerate(cells):
                 outcome = world.run_day(cell, policy)
                 values = measure(city, cell, outcome, world.arrivals_s)
-                table[p, f, c] = [values[name] for name in SHOWN]
+                table[p, f, c] = [values[name] for name in _SHOWN]
     zero = policies.index("zero")
     return [
         Simulated(
@@ -140,13 +143,13 @@ def _simulate(
         )
         for p, source in enumerate(policies)
         if source != "zero"
-        for m, name in enumerate(SHOWN)
+        for m, name in enumerate(_SHOWN)
     ]
 
 
 # -- the page -------------------------------------------------------------------------------------
 
-EXPLAINED = (
+_EXPLAINED = (
     "The first table comes from the records alone. The wait is that of people who come at random "
     "times; its excess is what they wait beyond the mean headways of the same buses around each. "
     "A gap of more than an hour and three usual headways is a break in service and does not count. "
@@ -159,31 +162,19 @@ EXPLAINED = (
 )
 
 
-def _page(
-    opened: OpenCity,
-    fitted_to: FittedTo,
-    today: Sequence[Waiting],
-    found: Sequence[Simulated],
-    city: str,
-    blocks: int,
-    calibrations: int,
-) -> str:
-    made = (
-        f"evenline city report {Path(city).name}, {blocks} simulated days, {calibrations} more fits"
-    )
-    picture = Picture(
+def _page(opened: OpenCity, today: Sequence[Waiting], tables: Sequence[Numbers], made: str) -> str:
+    title, caption, alt = (
         "Excess waiting today",
-        "Each dot is a recorded day of a line in one direction.",
+        "Each dot is a recorded day of a line in one direction; less is better.",
         "Excess waiting of every line, recorded",
-        lambda theme: excess_figure(opened, today, theme),
     )
     return simple_page(
         f"Waiting and holding in {opened.name}",
         _lead(opened),
-        [_today_table(opened, today), _model_table(found)],
-        [picture],
+        tables,
+        [Picture(title, caption, alt, lambda theme: _excess_figure(opened, today, theme))],
         made,
-        explained=EXPLAINED,
+        explained=_EXPLAINED,
     )
 
 
@@ -195,55 +186,48 @@ def _called(line: str) -> str:
 def _today_table(opened: OpenCity, today: Sequence[Waiting]) -> Numbers:
     rows = []
     for line in lines_of(opened.city)[0]:
-        own = [each for each in today if each.line == line]
-        if own:
-            wait = [each.wait_s for each in own]
-            excess = [each.excess_s for each in own]
+        of_line = [wait for wait in today if wait.line == line]
+        if of_line:
             rows.append(
                 [
                     _called(line),
-                    f"{np.mean([e.mean_s for e in own]) / 60:.1f}",
-                    f"{np.mean([e.cv for e in own]):.2f}",
-                    f"{100 * np.mean([e.bunched for e in own]):.1f}",
-                    f"{np.mean(wait):.0f} ({min(wait):.0f} to {max(wait):.0f})",
-                    f"{np.mean(excess):.0f} ({min(excess):.0f} to {max(excess):.0f})",
+                    f"{np.mean([wait.mean_s for wait in of_line]) / 60:.1f}",
+                    f"{np.mean([wait.cv for wait in of_line]):.2f}",
+                    f"{100 * np.mean([wait.bunched for wait in of_line]):.1f}",
+                    _with_range([wait.wait_s for wait in of_line]),
+                    _with_range([wait.excess_s for wait in of_line]),
                 ]
             )
     head = ["Line", "Headway, min", "Headway CV", "Bunched, %", "Wait, s", "Excess wait, s"]
-    days = len({each.day for each in today})
+    days = len({wait.day for wait in today})
     return Numbers(f"Today, by the records of {days} days (range over days)", head, rows)
 
 
-def _model_table(found: Sequence[Simulated]) -> Numbers:
-    known = {each.name: each for each in MEASURES}
-    rows = [
-        [
-            each.policy,
-            known[each.name].heading,
-            *each.row(known[each.name].form, known[each.name].scale),
-        ]
-        for each in found
-    ]
-    head = ["Controller", "Measure", "Without holding", "Change", "Range over days", "Over fits"]
-    return Numbers("What holding would change, by the model", head, rows)
+def _with_range(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.0f} ({min(values):.0f} to {max(values):.0f})"
 
 
-def excess_figure(opened: OpenCity, today: Sequence[Waiting], theme: Theme) -> Figure:
+def _model_table(changes: Sequence[Simulated]) -> Numbers:
+    measures = {measure.name: measure for measure in MEASURES}
+    rows = []
+    for change in changes:
+        shown = measures[change.name]
+        rows.append([change.policy, shown.heading, *change.row(shown.form, shown.scale)])
+    head = ["Policy", "Measure", "Without holding", "Change", "Range over days", "Over fits"]
+    return Numbers("What holding would change, by the model (less is better)", head, rows)
+
+
+def _excess_figure(opened: OpenCity, today: Sequence[Waiting], theme: Theme) -> Figure:
     """Excess waiting of every line, a dot a day."""
-    names = [line for line in lines_of(opened.city)[0] if any(e.line == line for e in today)]
-    figure = Figure(figsize=(7.5, 1.2 + 0.24 * len(names)), layout="constrained")
-    figure.set_facecolor(theme.paper)
+    names = [line for line in lines_of(opened.city)[0] if any(w.line == line for w in today)]
+    figure = new_figure(7.5, 1.2 + 0.24 * len(names), theme)
     axes = figure.add_subplot()
-    axes.set_facecolor(theme.paper)
-    for each in today:
-        at = len(names) - 1 - names.index(each.line)
-        axes.plot(each.excess_s, at, "o", ms=4, color=theme.policies[0], alpha=0.8)
+    rows = [len(names) - 1 - names.index(wait.line) for wait in today]
+    axes.plot(
+        [wait.excess_s for wait in today], rows, "o", ms=4, color=theme.policies[0], alpha=0.8
+    )
     axes.set_yticks(range(len(names)), [_called(name) for name in reversed(names)])
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlim(left=0)
-    axes.set_xlabel("excess wait, s", color=theme.ink)
-    axes.tick_params(colors=theme.ink, labelsize=8)
-    axes.grid(axis="x", color=theme.faint, lw=0.6)
-    for side in axes.spines.values():
-        side.set_color(theme.faint)
+    label(axes, theme, x="excess wait, s (less is better)")
     return figure

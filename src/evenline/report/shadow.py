@@ -39,14 +39,15 @@ from evenline.support.errors import InputError
 from evenline.support.files import write_text
 from evenline.worlds.open import OpenCity
 
-MOST_ROWS = 200
+_MOST_ROWS = 200
 Call = tuple[int, int]  # trip and stop
 
 
 @dataclass
 class Seen:
-    """What a log contains, by kind."""
+    """What a log contains, by kind; the numbers of the city's trips by name."""
 
+    trips: Mapping[str, int] = field(default_factory=dict)
     begun: list[Begun] = field(default_factory=list)
     polls: list[PollEntry] = field(default_factory=list)
     arrived: dict[Call, float] = field(default_factory=dict)
@@ -59,12 +60,12 @@ class Seen:
 
 def read_seen(path: Path, city: City) -> Seen:
     """Read a log of a city, or refuse it."""
-    seen, trips = Seen(), {trip.id: number for number, trip in enumerate(city.trips)}
+    seen = Seen({trip.id: number for number, trip in enumerate(city.trips)})
     try:
         entries = list(checked((entry for _, entry in read_log(path, Entry, torn=True)), city))
     except InputError as error:
-        said = str(error)
-        raise InputError(said if str(path) in said else f"{path}: {said}") from None
+        line = str(error)
+        raise InputError(line if str(path) in line else f"{path}: {line}") from None
     for entry in entries:
         if isinstance(entry, Begun):
             seen.begun.append(entry)
@@ -72,7 +73,7 @@ def read_seen(path: Path, city: City) -> Seen:
             seen.polls.append(entry)
         elif isinstance(entry, EventEntry):
             visits = seen.arrived if entry.what == "arrives" else seen.left
-            visits[trips[entry.trip], entry.stop] = entry.at_s
+            visits[seen.trips[entry.trip], entry.stop] = entry.at_s
             seen.sure.append(entry.sure)
         elif isinstance(entry, AskedEntry):
             seen.asked.append(entry)
@@ -96,18 +97,18 @@ def write_shadow_report(log: Path, opened: OpenCity, out: Path, force: bool = Fa
     page = simple_page(
         f"Shadow of {city.name}: what {' and then '.join(policies)} would have done",
         lead(seen),
-        [quality(seen), headways(city, seen), forecasts(seen, city), decisions(seen)],
-        pictures(city, frame, seen),
+        [_quality(seen), headways(city, seen), _forecasts(seen), decisions(seen)],
+        _pictures(city, frame, seen),
         f"Made by: evenline shadow report {log.name} --city {city.name} (evenline "
         f"{evenline.__version__}; policy {hashes}).",
-        explained=" ".join((EXPLAINED, *map(_sentence, seen.begun[-1].notes))),
-        last=[advice_table(city, frame, seen)],
+        explained=" ".join((_EXPLAINED, *map(_sentence, seen.begun[-1].notes))),
+        last=[_advice_table(city, frame, seen)],
     )
     write_text(out, page)
     return out
 
 
-EXPLAINED = (
+_EXPLAINED = (
     "Nobody was held by this program. A headway is the time between two buses of a line at a stop. "
     "Headways with the advised holds are those as they were, with every advised bus later by its "
     "hold from the next stop on and all other buses unchanged; accepted holds are in both. "
@@ -142,7 +143,7 @@ def lead(seen: Seen) -> str:
     )
 
 
-def quality(seen: Seen) -> Numbers:
+def _quality(seen: Seen) -> Numbers:
     """The state of the feed."""
     states: Counter[str] = Counter()
     for poll in seen.polls:
@@ -176,9 +177,8 @@ def _two(values: Sequence[float], low: float, high: float, form: str = ".0f") ->
 
 def with_holds(city: City, seen: Seen) -> dict[Call, float]:
     """The arrivals if every advised bus had been held: it comes later from the next stop on."""
-    trips = {trip.id: number for number, trip in enumerate(city.trips)}
     held = [
-        (trips[given.trip], given.stop, given.hold_s)
+        (seen.trips[given.trip], given.stop, given.hold_s)
         for given in seen.advice.values()
         if state_of(seen, given.number) != "accepted"  # its hold is in the arrivals
     ]
@@ -197,35 +197,35 @@ def gaps(city: City, arrived: Mapping[Call, float], service: int) -> list[tuple[
         if city.trips[trip].service == service:
             at_stop[stop].append((second, trip))
     target_s = city.headway_targets()[0]
-    found = []
+    headways = []
     for stop, rows in at_stop.items():
         if stop == len(city.services[service].stops) - 1:
             continue
         rows.sort()
         for (before, _), (after, trip) in pairwise(rows):
             if target_s[trip] > 0:
-                found.append((after - before, float(target_s[trip])))
-    return found
+                headways.append((after - before, float(target_s[trip])))
+    return headways
 
 
 def headways(city: City, seen: Seen) -> Numbers:
     """Headways by line: how many, how even, how many bunched and gapped."""
     rows, held = [], with_holds(city, seen)
     for index, service in enumerate(city.services):
-        found = gaps(city, seen.arrived, index)
-        if len(found) < 2:
+        pairs = gaps(city, seen.arrived, index)
+        if len(pairs) < 2:
             continue
-        observed = [gap for gap, _ in found]
+        observed = [gap for gap, _ in pairs]
         rows.append(
             [
                 service.name or service.id,
-                f"{len(found):,}",
+                f"{len(pairs):,}",
                 f"{statistics.mean(observed) / 60:.1f}",
-                f"{statistics.mean(t for _, t in found) / 60:.1f}",
+                f"{statistics.mean(target for _, target in pairs) / 60:.1f}",
                 _variation(observed),
                 _variation([gap for gap, _ in gaps(city, held, index)]),
-                _share(sum(gap < BUNCHED * target for gap, target in found), len(found)),
-                _share(sum(gap > GAPPED * target for gap, target in found), len(found)),
+                _share(sum(gap < BUNCHED * target for gap, target in pairs), len(pairs)),
+                _share(sum(gap > GAPPED * target for gap, target in pairs), len(pairs)),
             ]
         )
     head = [
@@ -245,24 +245,23 @@ def _variation(observed: Sequence[float]) -> str:
     return f"{statistics.pstdev(observed) / mean:.2f}" if mean > 0 else "-"
 
 
-def forecast_errors(seen: Seen, city: City) -> dict[str, list[float]]:
+def forecast_errors(seen: Seen) -> dict[str, list[float]]:
     """Expected against real arrivals in seconds, of ours and of the feed's predictions."""
-    trips = {trip.id: number for number, trip in enumerate(city.trips)}
-    found: dict[str, list[float]] = {"ours": [], "the feed's": []}
+    errors: dict[str, list[float]] = {"ours": [], "the feed's": []}
     for asked in seen.asked:
-        came_s = seen.arrived.get((trips.get(asked.trip, -1), asked.stop))
+        came_s = seen.arrived.get((seen.trips.get(asked.trip, -1), asked.stop))
         if came_s is None or came_s <= asked.now_s or asked.stop == 0:
             continue  # it was there when it was asked about
-        found["ours"].append(asked.expected_s - came_s)
+        errors["ours"].append(asked.expected_s - came_s)
         if asked.feed_s is not UNSET:
-            found["the feed's"].append(asked.feed_s - came_s)
-    return found
+            errors["the feed's"].append(asked.feed_s - came_s)
+    return errors
 
 
-def forecasts(seen: Seen, city: City) -> Numbers:
+def _forecasts(seen: Seen) -> Numbers:
     """How good the forecasts of arrivals were."""
     rows = []
-    for name, errors in forecast_errors(seen, city).items():
+    for name, errors in forecast_errors(seen).items():
         if errors:
             sizes = [abs(error) for error in errors]
             late = statistics.mean(errors)
@@ -310,10 +309,10 @@ def savings(seen: Seen) -> dict[int, float]:
     return {a.number: float(worth[a.trip, a.stop]) for a in given}
 
 
-def advice_table(city: City, frame: Frame, seen: Seen) -> Numbers:
+def _advice_table(city: City, frame: Frame, seen: Seen) -> Numbers:
     """The advice, one a row."""
     trips, rows = {trip.id: trip for trip in city.trips}, []
-    for given in list(seen.advice.values())[-MOST_ROWS:]:
+    for given in list(seen.advice.values())[-_MOST_ROWS:]:
         service = city.services[trips[given.trip].service]
         stop = city.stops[service.stops[given.stop]]
         why = "; ".join(answer.why for answer in seen.became[given.number] if answer.why)
@@ -335,20 +334,19 @@ def advice_table(city: City, frame: Frame, seen: Seen) -> Numbers:
 # -- figures --------------------------------------------------------------------------------------
 
 
-def pictures(city: City, frame: Frame, seen: Seen) -> list[Picture]:
+def _pictures(city: City, frame: Frame, seen: Seen) -> list[Picture]:
     """The ladder of the line with most advice, or else most arrivals, and all headways."""
-    trips = {trip.id: trip.service for trip in city.trips}
-    advised = Counter(trips[given.trip] for given in seen.advice.values())
+    services = {trip.id: trip.service for trip in city.trips}
+    advised = Counter(services[given.trip] for given in seen.advice.values())
     count = advised or Counter(city.trips[trip].service for trip, _ in seen.arrived)
     if not count or not seen.arrived:
         return []
     service = city.services[count.most_common(1)[0][0]]
     name = service.name or service.id
     begin_s = min(seen.arrived.values())
-    numbers = {trip.id: number for number, trip in enumerate(city.trips)}
-    visits = visit_table(city, _visits(seen, begin_s, numbers))
+    visits = visit_table(city, _visits(seen, begin_s))
     every = [gaps(city, seen.arrived, i) for i in range(len(city.services))]
-    found = [gap / target for rows in every for gap, target in rows]
+    ratios = np.array([gap / target for pairs in every for gap, target in pairs])
     return [
         Picture(
             f"Ladder of {name}",
@@ -362,15 +360,15 @@ def pictures(city: City, frame: Frame, seen: Seen) -> list[Picture]:
         Picture(
             "Headways",
             "Headways at stops against those of the timetable, all lines.",
-            f"Histogram of {len(found)} headways as multiples of the timetable's.",
-            lambda theme: headway_histogram({"as they were": np.array(found)}, theme),
+            f"Histogram of {len(ratios)} headways as multiples of the timetable's.",
+            lambda theme: headway_histogram({"as they were": ratios}, theme),
         ),
     ]
 
 
-def _visits(seen: Seen, begin_s: float, trips: dict[str, int]) -> list[Visit]:
+def _visits(seen: Seen, begin_s: float) -> list[Visit]:
     """The arrivals as stop visits, with the advised hold in place of a hold."""
-    advised = {(trips[a.trip], a.stop): a.hold_s for a in seen.advice.values()}
+    advised = {(seen.trips[a.trip], a.stop): a.hold_s for a in seen.advice.values()}
     rows = []
     for (trip, stop), at_s in seen.arrived.items():
         arrival_s = round(at_s - begin_s)

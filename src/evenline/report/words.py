@@ -17,12 +17,12 @@ from evenline.trial.plan import GATES, LessTime, less_time
 from evenline.trial.used import has_outcomes
 
 # What two gates checked when a registration did not say it.
-EARLIER_GATES = {
+_EARLIER_GATES = {
     "artifacts": "no registered file that is there was changed",
     "stability": "the training of the compared policies was recorded as stable",
 }
 
-TIE_S = 0.05  # a difference of generalized time that no figure on the page would show
+_TIE_S = 0.05  # a difference of generalized time that no figure on the page would show
 
 
 def change(value: float, digits: int = 1) -> str:
@@ -144,7 +144,7 @@ def _means(trial: Mapping[str, Any]) -> tuple[float, float]:
 
 def _is_tie(trial: Mapping[str, Any]) -> bool:
     before, after = _means(trial)
-    return abs(after - before) < TIE_S
+    return abs(after - before) < _TIE_S
 
 
 def _count(primary: Mapping[str, Any]) -> str:
@@ -185,7 +185,7 @@ def _gate(name: str, trial: Mapping[str, Any]) -> str:
     asked = _asked(name, trial["analysis"]["claim"]["primary"])
     if asked is not None:
         return f"less passenger time than {named(asked.control)} in at least {asked.wins} blocks"
-    meanings: Mapping[str, str] = trial["gates"] or GATES | EARLIER_GATES
+    meanings: Mapping[str, str] = trial["gates"] or GATES | _EARLIER_GATES
     return meanings[name]
 
 
@@ -400,7 +400,7 @@ class Origin:
     redo: str
 
 
-MADE = {
+_MADE = {
     "plan.toml": ("plan", ""),
     "city/manifest.json": ("city", "city"),
     "replay/manifest.json": ("replay", "replay"),
@@ -422,7 +422,7 @@ def origins(study: Study) -> list[Origin]:
     """Every existing file, with the step of the study that makes it."""
     return [
         Origin(what, file, sha256(study.folder / Path(file)), again(study, step))
-        for file, (what, step) in MADE.items()
+        for file, (what, step) in _MADE.items()
         if (study.folder / Path(file)).is_file()
     ]
 

@@ -38,7 +38,7 @@ from evenline.support.records import (  # fmt: skip
 
 _FORMAT = "evenline-study-2"
 _PLAN, _STATE = "plan.toml", "state.json"
-TO_DO, CONTINUES = "to do", "continues where it stopped"
+_TO_DO, _CONTINUES = "to do", "continues where it stopped"
 Say = Callable[[str], None]
 
 
@@ -180,10 +180,10 @@ def _standing(study: Study, step: Step, state: State) -> Standing:
     """Whether a step has to run, and why."""
     inputs, memory = _inputs(study, step, state), state.steps.get(step.name)
     if memory is None or not memory.inputs:  # never started, or to be forgotten
-        return Standing(step, TO_DO)
+        return Standing(step, _TO_DO)
     now = Standing(step, took_s=memory.seconds)
     if memory.outputs is None:
-        return replace(now, reason=CONTINUES if memory.inputs == inputs else TO_DO)
+        return replace(now, reason=_CONTINUES if memory.inputs == inputs else _TO_DO)
     for name in dict.fromkeys([*memory.inputs, *inputs]):
         before, after = memory.inputs.get(name), inputs.get(name)
         if before != after:
@@ -203,7 +203,7 @@ def _left_s(study: Study, now: Standing) -> float:
     """How long a step will take, less what it took before it was stopped."""
     if now.reason is None:
         return 0.0
-    return max(now.step.about_s(study) - now.took_s * (now.reason == CONTINUES), 0.0)
+    return max(now.step.about_s(study) - now.took_s * (now.reason == _CONTINUES), 0.0)
 
 
 def _inputs(study: Study, step: Step, state: State) -> dict[str, str]:
@@ -351,7 +351,7 @@ def _run_step(study: Study, now: Standing, state: State) -> str:
         state.steps[step.name] = Memory(inputs=inputs, outputs=outputs or None, seconds=seconds)
         write_record(folder / _STATE, state)
 
-    spent_s = now.took_s if now.reason == CONTINUES else 0.0
+    spent_s = now.took_s if now.reason == _CONTINUES else 0.0
     remember(spent_s)
     shutil.rmtree(aside, ignore_errors=True)
     began, outputs = time.monotonic() - spent_s, Hashes()

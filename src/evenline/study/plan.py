@@ -46,7 +46,7 @@ from evenline.trial.used import check_fresh
 from evenline.worlds.open import check_world_name
 
 CALIBRATION = "calibration/calibration.json"  # in a study's folder
-MOST_UPDATES = 1_000_000_000
+_MOST_UPDATES = 1_000_000_000
 Width = Annotated[int, Meta(ge=1, le=65_536)]
 Some = Annotated[int, Meta(ge=0, le=100_000)]  # blocks; `city/cells.py` says how many there are
 
@@ -76,8 +76,8 @@ class Training(Record):
     """Learner, budget, network widths and device."""
 
     learner: Line = "v14"
-    iql_updates: Annotated[int, Meta(ge=0, le=MOST_UPDATES)] = 50_000
-    events: Annotated[int, Meta(ge=1, le=MOST_UPDATES)] = 25_000
+    iql_updates: Annotated[int, Meta(ge=0, le=_MOST_UPDATES)] = 50_000
+    events: Annotated[int, Meta(ge=1, le=_MOST_UPDATES)] = 25_000
     widths: tuple[Width, Width, Width] = (128, 256, 256)
     device: Word = "cpu"
     centred: bool = False

@@ -30,7 +30,7 @@ from evenline.trial.used import check_fresh, other_used_cells
 from evenline.worlds.open import open_city as open_calibrated
 from evenline.worlds.sumo.runtime import installed_version
 
-BEHAVIOURS, LEVELS = 8, 3  # of the replay, per block
+_BEHAVIOURS, _LEVELS = 8, 3  # of the replay, per block
 
 
 # -- city, replay, calibration --------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _replay_s(study: Study) -> float:
     """The time to collect the replay, or to check and copy the one that the plan reuses."""
     if _reused(study) is not None:
         return 5.0
-    return _day_s(study) * BEHAVIOURS * LEVELS * study.plan.replay.blocks
+    return _day_s(study) * _BEHAVIOURS * _LEVELS * study.plan.replay.blocks
 
 
 def _train_s(study: Study) -> float:
@@ -342,7 +342,7 @@ STEPS = (
         ("report.html",), _report, _report_settings, lambda study: 20.0,
     ),
 )  # fmt: skip
-LEARNING = ("replay", "replay-audit", "fidelity", "train")
+_LEARNING = ("replay", "replay-audit", "fidelity", "train")
 
 
 def steps_of(plan: StudyPlan) -> tuple[Step, ...]:
@@ -350,7 +350,7 @@ def steps_of(plan: StudyPlan) -> tuple[Step, ...]:
     if plan.learners:
         return STEPS
     return tuple(
-        dataclasses.replace(step, needs=tuple(n for n in step.needs if n not in LEARNING))
+        dataclasses.replace(step, needs=tuple(n for n in step.needs if n not in _LEARNING))
         for step in STEPS
-        if step.name not in LEARNING
+        if step.name not in _LEARNING
     )

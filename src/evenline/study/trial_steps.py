@@ -32,8 +32,8 @@ from evenline.trial.used import (
 )
 from evenline.worlds.sumo.runtime import installed_version
 
-TRIAL, EARLIER, TRIAL_PLAN = "trial", "earlier", "trial.toml"
-FRESH = "name fresh seeds under [trial] in the plan"
+_TRIAL, _EARLIER, _TRIAL_PLAN = "trial", "earlier", "trial.toml"
+_FRESH = "name fresh seeds under [trial] in the plan"
 
 
 def refuse_used(study: Study) -> None:
@@ -43,16 +43,16 @@ def refuse_used(study: Study) -> None:
         lists = other_used_cells(study.folder)
         check_fresh(blocks, city, *lists, subject=study.plan.subject)
     except InputError as error:
-        raise InputError(f"{study.folder}: {error}; {FRESH}") from None
+        raise InputError(f"{study.folder}: {error}; {_FRESH}") from None
 
 
 def seen(study: Study) -> str | None:
     """Once a trial has outcomes, its cells cannot test policies that are made later."""
     if not has_outcomes(study.folder):
         return None
-    blocks = read_registered(study.folder / TRIAL).plan.blocks
+    blocks = read_registered(study.folder / _TRIAL).plan.blocks
     shared = _seeds(blocks) & _seeds(study.plan.checked_trial().blocks)
-    return f"the trial already has outcomes of seed {min(shared)}; {FRESH}" if shared else None
+    return f"the trial already has outcomes of seed {min(shared)}; {_FRESH}" if shared else None
 
 
 def _seeds(blocks: Blocks) -> set[int]:
@@ -64,7 +64,7 @@ def register_trial(study: Study) -> str:
     from evenline.trial.registration import register
     from evenline.trial.used import Ledger, registering
 
-    folder, trial = study.folder, study.folder / TRIAL
+    folder, trial = study.folder, study.folder / _TRIAL
     if (trial / "trial.json").exists() and _is_registered(study):
         return f"already registered as {sha256(trial / 'trial.json')}"
     places = {folder.resolve().parent, *(p.resolve() for p in (Path("results"),) if p.is_dir())}
@@ -75,14 +75,14 @@ def register_trial(study: Study) -> str:
         check_fresh(blocks, city, folder / LEDGER)  # outcomes of this study are known here
         check_fresh(blocks, city, *others, subject=subject)
         _retire(study)
-        write_text(folder / TRIAL_PLAN, trial_toml(study.plan.registration(folder)))
-        made = register(folder / TRIAL_PLAN, trial, folder / LEDGER, others, subject)
+        write_text(folder / _TRIAL_PLAN, trial_toml(study.plan.registration(folder)))
+        made = register(folder / _TRIAL_PLAN, trial, folder / LEDGER, others, subject)
     return f"{made.registered.jobs:,} jobs, registered as {made.sha256}"
 
 
 def _is_registered(study: Study) -> bool:
     """Whether the existing trial tests the same claim about the same policies."""
-    registered = read_registered(study.folder / TRIAL)
+    registered = read_registered(study.folder / _TRIAL)
     places = {n: getattr(registered.plan, n) for n in ("city", "methods", "calibration")}
     same = registered.plan == replace(study.plan.checked_trial(), **places)  # wherever they lie
     methods = plan_of(study.plan.registration(study.folder), "trial").methods
@@ -98,7 +98,7 @@ def overtaken(study: Study) -> str | None:
     """
     from evenline.trial.registration import Trial, changed_source
 
-    path = study.folder / TRIAL / "trial.json"
+    path = study.folder / _TRIAL / "trial.json"
     if not path.exists() or has_outcomes(study.folder):
         return None
     registered, sumo = read_registered(path.parent), installed_version()
@@ -119,17 +119,17 @@ def _earlier(folder: Path) -> tuple[Used, ...]:
     """The outcomes of this study's trials: the replaced ones and the current one."""
     from evenline.trial.registration import read_trial
 
-    places = [*sorted((folder / EARLIER).glob("*")), folder / TRIAL]
+    places = [*sorted((folder / _EARLIER).glob("*")), folder / _TRIAL]
     return tuple(read_trial(place).used for place in places if any(place.glob("records/*.json")))
 
 
 def _retire(study: Study) -> None:
     """Keep a trial that has outcomes under another name; delete one that has none."""
-    trial = study.folder / TRIAL
+    trial = study.folder / _TRIAL
     if not trial.exists():
         return
     if has_outcomes(study.folder):
-        aside = study.folder / EARLIER / f"trial-{sha256(trial / 'trial.json')[:12]}"
+        aside = study.folder / _EARLIER / f"trial-{sha256(trial / 'trial.json')[:12]}"
         aside.parent.mkdir(exist_ok=True)
         os.replace(trial, aside)
     else:
@@ -140,7 +140,7 @@ def run_trial(study: Study) -> str:
     from evenline.trial import matrix
     from evenline.trial.registration import open_trial
 
-    folder = study.folder / TRIAL
+    folder = study.folder / _TRIAL
     trial = open_trial(folder)
     before = len(matrix.standing(trial).done)
     with progress_bar() as bar:
@@ -159,7 +159,7 @@ def run_trial(study: Study) -> str:
 def analyse(study: Study) -> str:
     from evenline.trial.evidence import write_analysis
 
-    analysis = write_analysis(study.folder / TRIAL)
+    analysis = write_analysis(study.folder / _TRIAL)
     primary = analysis.claim.primary
     return (
         f"{'confirmed' if analysis.confirmed else 'not confirmed'}: lower generalized time in "
@@ -171,7 +171,7 @@ def verify_trial(study: Study) -> str:
     from evenline.trial.journal import CLOSEOUT
     from evenline.trial.verify import VERIFICATION, verify
 
-    folder = study.folder / TRIAL
+    folder = study.folder / _TRIAL
     opinion = verify(folder)
     if opinion.problems:
         raise InputError(f"{folder}: {opinion.problems[0]} ({len(opinion.problems)} problems)")
@@ -183,4 +183,4 @@ def verify_trial(study: Study) -> str:
 def close_trial(study: Study) -> str:
     from evenline.trial.closeout import closeout
 
-    return f"root {closeout(study.folder / TRIAL).merkle_root}"
+    return f"root {closeout(study.folder / _TRIAL).merkle_root}"
