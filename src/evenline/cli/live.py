@@ -104,7 +104,7 @@ def feed_serve(
     import numpy as np
 
     from evenline.city.cells import demo_cell
-    from evenline.live.serve import serve_street
+    from evenline.live.serve import refuse_other_hosts, serve_street
     from evenline.live.street import StreetFeed, open_street
     from evenline.worlds.open import open_city
 
@@ -115,6 +115,7 @@ def feed_serve(
         silent=_span(silent),
         occupancy=occupancy,
     )
+    refuse_other_hosts(host)  # before a world is made, which may take a minute
     street = open_street(world, open_city(city, calibration), demo_cell(seed))
     feed = StreetFeed(street, faults, np.random.default_rng(seed))
     serve_street(feed, host, port, speed, begin, token, _say)

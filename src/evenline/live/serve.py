@@ -90,6 +90,12 @@ def serve_shadow(
         raise running.error
 
 
+def refuse_other_hosts(host: str) -> None:
+    """Refuse to serve a simulated street to other machines."""
+    if host not in LOOPBACK:
+        raise InputError(f"host {host}: a simulated street is served on this machine only")
+
+
 def serve_street(
     feed: StreetFeed,
     host: str,
@@ -102,8 +108,7 @@ def serve_street(
     """Serve a simulated street; its time runs from the first request on."""
     from evenline.live.server import street_app
 
-    if host not in LOOPBACK:
-        raise InputError(f"host {host}: a simulated street is served on this machine only")
+    refuse_other_hosts(host)
     token = token or secrets.token_urlsafe(16)
     server = server_of(street_app(feed, street_clock(speed, begin_s), token), host, port)
     told(f"http://{host}:{port}/vehicle_positions.pb")
