@@ -75,6 +75,16 @@ class Seen(NamedTuple):
     unseen: I32  # stops that each trip has passed without a report
 
 
+class Search(NamedTuple):
+    """How a look-ahead chooses: its constants, its chain, and the holds that it tries."""
+
+    prior: float
+    price_s: float
+    behind: int
+    chain: int
+    holds_s: Array
+
+
 class Stops(NamedTuple):
     """The same at the stops of one service, as the forecast goes on."""
 
@@ -346,27 +356,25 @@ def _costs(
     trip: int,
     raw: Array,
     scale: float,
-    price_s: float,
-    behind: int,
-    holds_s: Array,
+    search: Search,
     costs: Array,
 ) -> None:
-    """What the passengers of a service pay from now on, for each hold of one of its buses."""
+    """What the passengers of a service pay from now on, for each of the kept holds of one bus."""
     service, stop, now = int(raw[event.SERVICE]), int(raw[event.STOP]), raw[event.TIME]
     first = f.first_place[service]
     last, place = f.first_place[service + 1] - first - 1, first + stop
     room.raw[event.SERVICE] = service
     room.raw[event.SYSTEM_WAITING] = raw[event.SYSTEM_WAITING]
     room.raw[event.SYSTEM_ON_BOARD] = raw[event.SYSTEM_ON_BOARD]
-    count = _before(f, seen, room, service, trip, stop, now, scale, behind + 1)
+    count = _before(f, seen, room, service, trip, stop, now, scale, search.behind + 1)
     off, on, free = _exchanged(f, trip, raw, place)
-    for n in range(holds_s.shape[0]):
+    for n in range(room.kept_s.shape[0]):
         room.cost[0] = room.cost[1] = 0.0
         for j in range(stop, last):
             room.tried.since_s[j] = room.before.since_s[j]
             room.tried.queue[j] = room.before.queue[j]
             room.tried.reached_s[j] = room.before.reached_s[j]
-        leaves = now + raw[event.BASE_DWELL] + holds_s[n]
+        leaves = now + raw[event.BASE_DWELL] + room.kept_s[n]
         late = min(scale * f.rate[place, _half(f, now)] * (leaves - now), free - on)
         load = raw[event.ON_BOARD] - off + on + late
         room.tried.since_s[stop], room.tried.reached_s[stop] = leaves, now
@@ -375,17 +383,17 @@ def _costs(
         at = leaves + _run_s(f, trip, first, stop, leaves)
         room.cost[1] += load * (at - now)
         _drive(f, room, room.tried, trip, first, stop + 1, last, at, load, scale)
-        for c in range(min(count, behind)):
+        for c in range(min(count, search.behind)):
             _drive(
                 f, room, room.tried, room.behind_trip[c], first, room.behind_stop[c], last,
                 room.behind_s[c], room.behind_load[c], scale,
             )  # fmt: skip
         left = 0.0
-        if count > behind:
-            _fixed(f, room, first, last, behind, scale, n == 0)
+        if count > search.behind:
+            _fixed(f, room, first, last, search.behind, scale, n == 0)
         else:
             left = _left(f, room, first, stop, last, scale)
-        costs[n] = cost_of(room.cost[0], room.cost[1]) + price_s * left
+        costs[n] = cost_of(room.cost[0], room.cost[1]) + search.price_s * left
 
 
 @inlined
@@ -423,28 +431,18 @@ def _scale(f: Forecast, seen: Seen, trip: int, raw: Array, prior: float) -> floa
 
 @compiled
 def try_holds(
-    f: Forecast,
-    seen: Seen,
-    room: Room,
-    trip: int,
-    raw: Array,
-    prior: float,
-    price_s: float,
-    behind: int,
-    chain: int,
-    holds_s: Array,
-    costs: Array,
+    f: Forecast, seen: Seen, room: Room, trip: int, raw: Array, search: Search, costs: Array
 ) -> float:
     """The cost of asking for each hold of one bus, into `costs`; returns today's multiple of the
     demand.
 
-    `room.kept_s` has what a chain and the operations leave of each.
+    `room.kept_s` has what the chain and the operations leave of each.
     """
-    scale = _scale(f, seen, trip, raw, prior)
-    for n in range(holds_s.shape[0]):
-        kept_s = chained(chain, raw, holds_s[n], f.horizon_s)
+    scale = _scale(f, seen, trip, raw, search.prior)
+    for n in range(search.holds_s.shape[0]):
+        kept_s = chained(search.chain, raw, search.holds_s[n], f.horizon_s)
         room.kept_s[n] = _allowed_s(f, trip, raw, kept_s)
-    _costs(f, seen, room, trip, raw, scale, price_s, behind, room.kept_s, costs)
+    _costs(f, seen, room, trip, raw, scale, search, costs)
     return scale
 
 
@@ -462,27 +460,21 @@ def decide(
     trips: I32,
     raw: Array,
     may_hold: Bools,
-    prior: float,
-    price_s: float,
-    behind: int,
-    chain: int,
-    holds_s: Array,
+    search: Search,
     costs: Array,
     proposals_s: Array,
     out_s: Array,
 ) -> None:
     """For every bus of a moment the proposal whose hold costs least, and that hold.
 
-    The hold is what a chain and the operations leave of the proposal. `costs` has a row of its own
-    for each bus. A bus that may not be held is expected to drive on.
+    The hold is what the chain and the operations leave of the proposal. `costs` has one row for
+    each bus. A bus that may not be held is expected to drive on.
     """
     for i in range(trips.shape[0]):
-        scale = try_holds(
-            f, seen, room, trips[i], raw[i], prior, price_s, behind, chain, holds_s, costs[i]
-        )
+        scale = try_holds(f, seen, room, trips[i], raw[i], search, costs[i])
         best = 0
-        for n in range(1, holds_s.shape[0]):
+        for n in range(1, search.holds_s.shape[0]):
             if costs[i, n] < costs[i, best]:
                 best = n
-        proposals_s[i], out_s[i] = holds_s[best], room.kept_s[best]
+        proposals_s[i], out_s[i] = search.holds_s[best], room.kept_s[best]
         _note(f, seen, trips[i], raw[i], out_s[i] if may_hold[i] else 0.0, scale)

@@ -22,7 +22,7 @@ from evenline.control.operations import Bools, limits_of
 from evenline.policies import fluid
 from evenline.policies.actor import ActorPolicy
 from evenline.policies.actor_formula import address_of_formula, numbers_of
-from evenline.policies.fluid import Base, Forecast, Room, Seen, new_room
+from evenline.policies.fluid import Base, Forecast, Room, Search, Seen, new_room
 from evenline.rules.chain import apply_chain
 from evenline.rules.policy import Decision, RulePolicy, holds_at, set_rule
 from evenline.rules.table import Constant, values_of
@@ -192,6 +192,10 @@ class Lookahead:
     def horizon_s(self) -> float:
         return float(self.city.horizon_s)
 
+    @property
+    def _search(self) -> Search:
+        return Search(self.prior, self.price_s, int(self.behind), self.chain, self.holds_s)
+
     def begin(self) -> None:
         """Forget the day before."""
         trips, places = len(self.city.trips), int(self.forecast.first_place[-1])
@@ -266,8 +270,8 @@ class Lookahead:
         proposals, holds = np.empty(buses), np.empty(buses)
         costs = np.empty((buses, len(self.holds_s)))
         fluid.decide(
-            self.forecast, self._seen, self._room, batch.trips, batch.raw, may_hold, self.prior,
-            self.price_s, int(self.behind), self.chain, self.holds_s, costs, proposals, holds,
+            self.forecast, self._seen, self._room, batch.trips, batch.raw, may_hold, self._search,
+            costs, proposals, holds,
         )  # fmt: skip
         return Decision(proposals, holds), costs
 
@@ -296,9 +300,8 @@ class Lookahead:
         It is the cost of what the chain and the operations leave of the hold.
         """
         self._demand = fluid.try_holds(
-            self.forecast, self._seen, self._room, trip, raw, self.prior, self.price_s,
-            int(self.behind), self.chain, self.holds_s, self._tried,
-        )  # fmt: skip
+            self.forecast, self._seen, self._room, trip, raw, self._search, self._tried
+        )
         return self._tried.copy()
 
     @property

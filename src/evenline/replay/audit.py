@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -90,24 +91,22 @@ def _read(path: Path, city: City) -> _Rows:
     return _Rows(cell, columns, metadata["outcome"], rate, stop)
 
 
-_known_rates: dict[tuple[int, float], Counter[tuple[int, int, int]]] = {}
+@lru_cache(maxsize=8)
+def _people(city: City, demand: float) -> Counter[tuple[int, int, int]]:
+    """Who starts with a service at a stop in a half hour, counted again from the journeys."""
+    counted: Counter[tuple[int, int, int]] = Counter()
+    journeys = city.journeys
+    for person in np.flatnonzero(journeys.min_demand <= demand).tolist():
+        leg = journeys.leg_start[person]
+        when = int(journeys.departure_s[person]) // HALF_HOUR_S
+        for service in journeys.carriers[journeys.leg_carriers[leg]]:
+            counted[service, int(journeys.leg_board[leg]), when] += 1
+    return counted
 
 
 def _rates(city: City, demand: float, columns: dict[str, Array], stop: Array) -> Array:
-    """Eligible arrivals per second, counted again from the journeys."""
-    key = (id(city), demand)
-    if key not in _known_rates:
-        counted: Counter[tuple[int, int, int]] = Counter()
-        journeys = city.journeys
-        for person in range(len(journeys)):
-            if journeys.min_demand[person] <= demand:
-                leg = journeys.leg_start[person]
-                when = int(journeys.departure_s[person]) // HALF_HOUR_S
-                for service in journeys.carriers[journeys.leg_carriers[leg]]:
-                    counted[service, int(journeys.leg_board[leg]), when] += 1
-        _known_rates[key] = counted
-    counted = _known_rates[key]
-    out = np.empty(len(stop))
+    """Eligible arrivals per second."""
+    counted, out = _people(city, demand), np.empty(len(stop))
     rows = zip(columns["trip"].tolist(), stop.tolist(), columns["time_s"].tolist(), strict=True)
     for row, (trip, position, second) in enumerate(rows):
         service = city.trips[trip].service

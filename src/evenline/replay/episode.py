@@ -6,7 +6,7 @@ file's metadata, so each file can be checked alone.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,13 @@ COLUMNS: dict[str, pa.DataType] = {
     "system_on_board": pa.int32(),
     "hold_s": pa.float32(),
     "cost": pa.int32(),
+}
+_AS_COUNTED = {  # the columns that are raw features, unchanged
+    "waiting": event.WAITING,
+    "on_board": event.ON_BOARD,
+    "base_dwell_s": event.BASE_DWELL,
+    "system_waiting": event.SYSTEM_WAITING,
+    "system_on_board": event.SYSTEM_ON_BOARD,
 }
 MORE: dict[str, pa.DataType] = {"stop": pa.int32(), "asked_s": pa.float32()}
 
@@ -108,10 +115,9 @@ class Decisions:
 def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Decisions, Outcome]:
     """Run a day and record every decision. Holds are rounded to single precision before use."""
     times: list[int] = []
-    trips: list[npt.NDArray[np.int32]] = []
-    raws: list[Array] = []
-    asked: list[Sequence[float]] = []
-    holds: list[Sequence[float]] = []
+    trips, raws = [np.zeros(0, np.int32)], [np.zeros((0, len(event.RAW_FEATURES)))]
+    asked: list[float] = []
+    holds: list[float] = []
     costs: list[int] = []
     batch = world.reset(cell)
     while batch is not None:
@@ -119,26 +125,19 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Decisions,
         times += [batch.time_s] * len(hold)
         trips.append(batch.trips)
         raws.append(batch.raw)
-        asked.append(hold.tolist())
+        asked += hold.tolist()
         batch = world.step(hold.tolist())
-        hold = np.asarray(getattr(world, "executed_s", hold), np.float32)
-        holds.append(hold.tolist())
+        holds += np.asarray(getattr(world, "executed_s", hold), np.float32).tolist()
         costs += [0] * (len(hold) - 1) + [world.charged]
-    raw = np.concatenate(raws) if raws else np.zeros((0, 16))
-    trip = np.concatenate(trips) if trips else np.zeros(0, np.int32)
+    raw, trip = np.concatenate(raws), np.concatenate(trips)
     stop = raw[:, event.STOP].astype(np.int32)
-    executed_s = np.array([h for row in holds for h in row], np.float32)
-    asked_s = np.array([h for row in asked for h in row], np.float32)
+    executed_s, asked_s = np.array(holds, np.float32), np.array(asked, np.float32)
     decisions = Decisions(
         time_s=np.array(times, np.int32),
         trip=trip,
         headway_ahead_s=_or_none(raw, event.HEADWAY_AHEAD, event.BUS_AHEAD),
         headway_behind_s=_or_none(raw, event.HEADWAY_BEHIND, event.BUS_BEHIND),
-        waiting=raw[:, event.WAITING].astype(np.int32),
-        on_board=raw[:, event.ON_BOARD].astype(np.int32),
-        base_dwell_s=raw[:, event.BASE_DWELL].astype(np.int32),
-        system_waiting=raw[:, event.SYSTEM_WAITING].astype(np.int32),
-        system_on_board=raw[:, event.SYSTEM_ON_BOARD].astype(np.int32),
+        **{name: raw[:, feature].astype(np.int32) for name, feature in _AS_COUNTED.items()},
         hold_s=executed_s,
         cost=np.array(costs, np.int32),
         stop=None if np.array_equal(stop, visit_number(trip)) else stop,
@@ -168,15 +167,12 @@ def raw_events(city: City, demand: float, decisions: Decisions) -> Array:
     raw[:, event.HEADWAY_BEHIND] = np.maximum(decisions.headway_behind_s, 0)
     raw[:, event.TARGET_AHEAD] = ahead[decisions.trip]
     raw[:, event.TARGET_BEHIND] = behind[decisions.trip]
-    raw[:, event.WAITING] = decisions.waiting
-    raw[:, event.ON_BOARD] = decisions.on_board
+    for name, feature in _AS_COUNTED.items():
+        raw[:, feature] = getattr(decisions, name)
     raw[:, event.RATE] = rates[service_stop_offsets(city)[service] + stop, slot]
-    raw[:, event.BASE_DWELL] = decisions.base_dwell_s
     raw[:, event.BUS_AHEAD] = decisions.headway_ahead_s != NONE
     raw[:, event.BUS_BEHIND] = decisions.headway_behind_s != NONE
     raw[:, event.CAPACITY] = city.capacities[decisions.trip]
-    raw[:, event.SYSTEM_WAITING] = decisions.system_waiting
-    raw[:, event.SYSTEM_ON_BOARD] = decisions.system_on_board
     return raw
 
 
