@@ -131,7 +131,7 @@ def test_counts_of_services_and_stops_that_the_city_lacks_are_listed(tmp_path: P
         ("S1", "x", 0, 0, 2),
     ]
     found = from_counts(tmp_path, LINE, rows)
-    assert [(each.said, each.passengers, each.why) for each in found.report.left_out] == [
+    assert [(each.ends, each.passengers, each.why) for each in found.report.left_out] == [
         ("from s0", 8, "s0 is not a stop of S9 in the city"),
         ("to s0", 1, "s0 is not a stop of S9 in the city"),
         ("to x", 2, "x is not a stop of S1 in the city"),

@@ -98,7 +98,7 @@ def test_the_schedule_clock_blocks_and_names_are_the_feeds() -> None:
 
 def test_what_is_left_out_is_listed_with_its_share() -> None:
     found = imported(EXAMPLE)
-    assert found.told == (
+    assert found.remarks == (
         "left out: 10, direction 0, 4 stops from Station to Lake: 3 trips, 6% of the route's",
     )
     assert found.city.notes == (
@@ -167,7 +167,7 @@ def test_the_blocks_and_timepoints_of_a_real_feed_are_used() -> None:
 
 def test_all_patterns_share_the_trunk() -> None:
     found = imported(EXAMPLE, all_patterns=True)
-    assert found.told == ()
+    assert found.remarks == ()
     assert found.city.notes == (SHARED, "buses are assumed to take 50 passengers")
     services = {service.id: service for service in found.city.services}
     assert set(services) == {"10.0", "10.0.2", "10.1", "11.0"}
@@ -253,7 +253,7 @@ def test_trips_of_the_same_second_start_one_after_the_other(tmp_path: Path) -> N
     tables["stop_times.txt"] += "\n".join(calls).replace("out-1", "twin") + "\n"
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
     assert "trip twin starts 1 s later: another trip of its pattern starts in the same second" in (
-        found.told
+        found.remarks
     )
     trips = {trip.id: trip.departure_s for trip in found.city.trips}
     assert trips["twin"] == trips["out-1"] + 1
@@ -265,14 +265,16 @@ def test_a_trip_that_overtakes_another_is_told(tmp_path: Path) -> None:
                 and row.endswith(",lake,7"))  # fmt: skip
     tables = changed(tables, "stop_times.txt", late, "out-1,06:59:00,06:59:00,lake,7")
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
-    assert any(line.startswith("10.0: 1 trip overtakes") for line in found.told)
+    assert any(line.startswith("10.0: 1 trip overtakes") for line in found.remarks)
 
 
 def test_a_shape_elsewhere_is_not_used_and_said(tmp_path: Path) -> None:
     tables = small_feed()
     tables["shapes.txt"] = tables["shapes.txt"].replace("46.50", "46.58")
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
-    assert any("10.0: shape s10 is not used: half of the stops are" in line for line in found.told)
+    assert any(
+        "10.0: shape s10 is not used: half of the stops are" in line for line in found.remarks
+    )
 
 
 @pytest.mark.parametrize("point", ["0,0", "47.2,7.2196298"])  # the second is 77 km away
@@ -282,13 +284,13 @@ def test_a_shape_with_a_point_far_away_is_not_used(tmp_path: Path, point: str) -
     rows[3] = f"s10,{point},2"
     tables["shapes.txt"] = "\n".join(rows) + "\n"
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
-    assert "10.0: shape s10 is not used: it leads more than 100 km away" in found.told
+    assert "10.0: shape s10 is not used: it leads more than 100 km away" in found.remarks
 
 
 def test_a_feed_without_shapes_goes_straight(tmp_path: Path) -> None:
     tables = {name: text for name, text in small_feed().items() if name != "shapes.txt"}
     found = imported(write_feed(tmp_path / "f.zip", tables), "10")
-    assert "shapes.txt is missing: lines go straight from stop to stop" in found.told
+    assert "shapes.txt is missing: lines go straight from stop to stop" in found.remarks
     assert not any(road.shape for road in found.city.roads if not road.id.endswith("-stop"))
 
 

@@ -282,7 +282,7 @@ def test_a_real_line_lies_within_a_lane_or_two_of_its_shape() -> None:
     wanted = Wanted(("510",), date(2019, 5, 14))
     lay = partial(matched, source=Map(PORTO_ALEGRE / "osm.pbf"))
     found = read_gtfs(PORTO_ALEGRE / "gtfs.zip", wanted, "porto-alegre", lay)
-    fits = [line for line in found.told if "(median)" in line]
+    fits = [line for line in found.remarks if "(median)" in line]
     assert len(fits) == len(found.city.services) == 2
     for line in fits:
         median_m, p95_m = map(float, re.findall(r"(\d+) m \(", line))

@@ -50,7 +50,7 @@ def config(original: City, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def imported(config: Path) -> City:
     made = import_scenario(config, "streets")
-    assert len(made.told) == 2
+    assert len(made.remarks) == 2
     return made.city
 
 
@@ -177,7 +177,7 @@ def test_flows_types_walks_and_timetables_agree(lively: Path) -> None:
     assert [service.id for service in city.services] == ["7H", "x-9"]
     assert city.services[0].route == "7" and city.services[1].source == "x 9"
     assert sorted(v.capacity for v in city.vehicles) == [3, 70]
-    assert "1 buses serve a single stop" in made.told[-1]
+    assert "1 buses serve a single stop" in made.remarks[-1]
     assert int((city.journeys.min_demand <= 1).sum()) == 21, "who only walks is no passenger"
     found = compare_with_sumo(lively, city)
     assert found.differences == 0 and found.arrivals == found.of_trips + 1
@@ -421,6 +421,6 @@ def test_the_first_minutes_of_a_real_scenario_agree(
         pytest.skip(f"{DATA / name} is absent")
     made = import_scenario(DATA / name, "real", end_s=end_s)
     assert lines <= {service.route for service in made.city.services}
-    assert told in made.told[-1]
+    assert told in made.remarks[-1]
     found = compare_with_sumo(DATA / name, made.city)
     assert found.arrivals > 5 and found.differences == 0

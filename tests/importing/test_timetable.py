@@ -156,10 +156,10 @@ def test_a_direction_that_some_trips_lack_is_that_of_their_stops(tmp_path: Path)
 
 def test_a_route_without_a_trip_in_the_window_is_told(tmp_path: Path) -> None:
     path = zipped(tmp_path / "feed.zip", feed_tables())
-    assert read(path, ["10", "11"]).told == (
+    assert read(path, ["10", "11"]).remarks == (
         "left out: route 11 (r2): none of its trips starts in the window on 2026-03-02",
     )
-    assert read(path).told == ()
+    assert read(path).remarks == ()
 
 
 def with_kinds(kinds: dict[str, str], tables: Tables) -> Tables:
@@ -184,7 +184,7 @@ def test_calls_without_people_are_left_out_and_restricted_ones_counted(tmp_path:
     assert {trip: own.limited for trip, (_, own) in runs.items()} == {
         "out-1": 0, "out-2": 0, "back-1": 3,
     }  # fmt: skip
-    assert found.told == (
+    assert found.remarks == (
         "left out: 1 trip: people may get on or off at fewer than two of their stops",
         "left out: 2 calls: nobody may get on or off there (pickup_type and drop_off_type are 1)",
     )
@@ -406,7 +406,7 @@ def test_a_trip_at_fault_is_left_out_and_said(
     found = read(zipped(tmp_path / "feed.zip", change(feed_tables())))
     trips = [run.trip for pattern in found.patterns for run in pattern.runs]
     assert len(trips) + ("out-1" not in trips) == 3 and "lone" not in trips
-    (line,) = found.told
+    (line,) = found.remarks
     assert line.startswith("left out: 1 trip at fault: stop_times.txt: ") and said in line
 
 
@@ -428,8 +428,10 @@ def test_times_may_begin_again_at_midnight(tmp_path: Path, past: str) -> None:
     (run,) = [run for run in found.patterns[0].runs if run.trip == "out-1"]
     assert (run.departure_s[0], run.arrival_s[-1]) == (86_340, 86_400 + 1200)
     assert list(run.arrival_s) == sorted(run.arrival_s)
-    assert len(found.told) == (past == "00:20:00")
-    assert not found.told or found.told[0].startswith("2 trips past midnight: their times begin")
+    assert len(found.remarks) == (past == "00:20:00")
+    assert not found.remarks or found.remarks[0].startswith(
+        "2 trips past midnight: their times begin"
+    )
 
 
 def test_trips_that_two_calendars_repeat_are_one(tmp_path: Path) -> None:
@@ -447,13 +449,13 @@ def test_trips_that_two_calendars_repeat_are_one(tmp_path: Path) -> None:
         ["out-1", "out-2"],
         ["back-1", "back-2"],
     ]
-    assert found.told == (
+    assert found.remarks == (
         "left out: 1 trip that another calendar of the day repeats, stop by stop and second by "
         "second (the first: out-9, which is out-1)",
     )
     later = tables["stop_times.txt"].replace("out-9,,,s3", "out-9,08:20:00,08:20:00,s3")
     found = read(zipped(tmp_path / "later.zip", tables | {"stop_times.txt": later}))
-    assert len(found.patterns[0].runs) == 3 and found.told == ()
+    assert len(found.patterns[0].runs) == 3 and found.remarks == ()
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenline.experiments.records import audit_folder, audit_records, import_records
 from evenline.records.check import check_folder
-from evenline.records.kinds import _alike, kinds_of, said_kinds
+from evenline.records.kinds import _alike, kinds_of, kinds_text
 from evenline.records.read import open_records
 from evenline.support.errors import InputError
 from evenline.worlds.open import open_city
@@ -50,7 +50,7 @@ def test_a_holiday_that_runs_like_a_sunday_is_one_and_is_said(tmp_path: Path) ->
     folder = week(tmp_path, [60, 58, 30, 60, 59, 40, 31])
     of_weekdays = ["weekday", "weekday", "Sunday", "weekday", "weekday"]
     assert kinds(folder) == [*of_weekdays, "Saturday", "Sunday"]
-    assert "2026-03-04 (a weekday)" in said_kinds(check_folder(folder).kinds)
+    assert "2026-03-04 (a weekday)" in kinds_text(check_folder(folder).kinds)
 
 
 def test_a_weekday_unlike_the_others_is_another_kind(tmp_path: Path) -> None:

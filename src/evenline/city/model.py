@@ -119,8 +119,8 @@ class Vehicle:
     @property
     def alighting_ms(self) -> int:
         """The milliseconds of one person who gets off."""
-        own = self.alighting_s_per_passenger
-        return self.exchange_ms if own is None else round(1000 * own)
+        seconds = self.alighting_s_per_passenger
+        return self.exchange_ms if seconds is None else round(1000 * seconds)
 
     @property
     def plain_doors(self) -> bool:
@@ -262,7 +262,9 @@ class City:
         """The route on which each journey begins, numbered as routes first appear."""
         number: dict[str, int] = {}
         of_service = [number.setdefault(s.route, len(number)) for s in self.services]
-        of_set = np.array([of_service[each[0]] for each in self.journeys.carriers], np.int32)
+        of_set = np.array(
+            [of_service[services[0]] for services in self.journeys.carriers], np.int32
+        )
         first = self.journeys.leg_carriers[self.journeys.leg_start[:-1]]
         return of_set[first] if len(first) else np.zeros(0, np.int32)
 
@@ -331,15 +333,15 @@ def streets_of_routes(city: City) -> list[tuple[list[tuple[float, float]], set[s
     Both directions of a straight street are one.
     """
     ways, roads = road_ways(city), {road.id: road for road in city.roads}
-    found: dict[tuple[str, ...], tuple[list[tuple[float, float]], set[str]]] = {}
+    streets: dict[tuple[str, ...], tuple[list[tuple[float, float]], set[str]]] = {}
     for service in city.services:
         for road in map(roads.__getitem__, service.roads):
             ends = sorted((road.from_node, road.to_node))
-            street = found.setdefault(
+            street = streets.setdefault(
                 (road.id,) if road.shape else tuple(ends), (ways[road.id], set())
             )
             street[1].add(service.route)
-    return list(found.values())
+    return list(streets.values())
 
 
 def doors_of(city: City) -> Ints:
@@ -361,13 +363,13 @@ def segments(city: City) -> Ints:
     Services that go from one and the same stop to the next share it. A last stop has none: -1.
     """
     number: dict[tuple[int, int], int] = {}
-    found = []
+    numbers = []
     for service in city.services:
-        found += [
+        numbers += [
             number.setdefault(pair, len(number)) for pair in itertools.pairwise(service.stops)
         ]
-        found.append(-1)
-    return np.array(found, np.int32)
+        numbers.append(-1)
+    return np.array(numbers, np.int32)
 
 
 def visit_offsets(city: City) -> Ints:

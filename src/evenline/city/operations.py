@@ -85,7 +85,7 @@ class Operations:
 
     def has(self, *kinds: str) -> bool:
         """Whether a disruption of one of these kinds is listed."""
-        return any(each.kind in kinds for each in self.disruptions)
+        return any(event.kind in kinds for event in self.disruptions)
 
     @property
     def limits_holds(self) -> bool:

@@ -135,7 +135,7 @@ def _blocks(city: City) -> list[Table]:
     free = len(trips.pop("", []))
     if not trips:
         return []
-    counts = [len(each) for each in trips.values()]
+    counts = [len(duty) for duty in trips.values()]
     row = (f"{len(counts)}", f"{np.mean(counts):.1f}", f"{max(counts)}", f"{free}")
     head = ("duties", "trips of one, mean", "most", "trips without one")
     return [Table("duties of vehicles (block_id)", head, (row,))]
@@ -146,23 +146,23 @@ def _blocks(city: City) -> list[Table]:
 
 def _speeds(city: City) -> list[Floats]:
     """The scheduled speed of each trip from stop to stop, km/h; infinite without time."""
-    found = []
+    speeds = []
     for number, trip in enumerate(city.trips):
         metres = np.diff(city.services[trip.service].distance_m)
         seconds = np.diff(scheduled_s(city, number))
         with np.errstate(divide="ignore"):
-            found.append(KMH * metres / seconds)
-    return found
+            speeds.append(KMH * metres / seconds)
+    return speeds
 
 
 def _odd_speeds(city: City, speeds: Sequence[Floats]) -> Iterable[str]:
     """Pairs of stops between which trips would have to hurry, or to crawl, with the worst."""
-    found: dict[tuple[int, int, bool], list[float]] = defaultdict(list)
-    for trip, each in zip(city.trips, speeds, strict=False):
-        for position in np.flatnonzero((each > FAST_KMH) | (each < SLOW_KMH)).tolist():
-            speed = float(each[position])
-            found[trip.service, position, speed > FAST_KMH].append(speed)
-    for (number, position, hurry), odd in found.items():
+    odd_speeds: dict[tuple[int, int, bool], list[float]] = defaultdict(list)
+    for trip, of_trip in zip(city.trips, speeds, strict=False):
+        for position in np.flatnonzero((of_trip > FAST_KMH) | (of_trip < SLOW_KMH)).tolist():
+            speed = float(of_trip[position])
+            odd_speeds[trip.service, position, speed > FAST_KMH].append(speed)
+    for (number, position, hurry), odd in odd_speeds.items():
         service = city.services[number]
         first, second = (city.stops[stop] for stop in service.stops[position : position + 2])
         how = f"{max(odd):,.0f} km/h" if hurry else f"only {min(odd):.1f} km/h"
@@ -191,7 +191,7 @@ def _holes(city: City) -> Iterable[str]:
         gaps = np.diff(starts)
         for at in np.flatnonzero(gaps >= HOLE_S).tolist():
             around = (gaps[max(at - AROUND, 0) : at], gaps[at + 1 : at + 1 + AROUND])
-            usual_s = max((float(np.median(each)) for each in around if len(each)), default=np.inf)
+            usual_s = max((float(np.median(side)) for side in around if len(side)), default=np.inf)
             if gaps[at] >= HOLE * usual_s:
                 yield (
                     f"{service.id}: no trip starts between {clock_text(city, starts[at])} and "

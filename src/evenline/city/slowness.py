@@ -28,7 +28,7 @@ def needs_slowing(city: City) -> bool:
 
 def with_slowness(city: City, slowness: Floats | None, note: str = "") -> City:
     """The city with streets of this slowness, and a note on them in place of earlier ones."""
-    notes = tuple(each for each in city.notes if not each.startswith(NOTE))
+    notes = tuple(text for text in city.notes if not text.startswith(NOTE))
     if slowness is None:
         note = EMPTY if can_be_slowed(city) else ""
     return replace(city, slowness=slowness, notes=(*notes, note) if note else notes)

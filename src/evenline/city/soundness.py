@@ -139,36 +139,36 @@ def _check_operations(city: City) -> None:
                 f"control_points row {row}: max_hold_s {point.max_hold_s} must be from 0 to "
                 f"{LONGEST_HOLD_S:g}"
             )
-    for row, each in enumerate(o.disruptions, 1):
-        _check_disruption(city, f"disruptions row {row}", each)
+    for row, event in enumerate(o.disruptions, 1):
+        _check_disruption(city, f"disruptions row {row}", event)
 
 
-def _check_disruption(city: City, where: str, each: Disruption) -> None:
-    if each.kind not in KINDS:
-        raise InputError(f"{where}: kind {each.kind!r}; choose {choice(KINDS)}")
-    if each.kind in (CANCELLED, BREAKDOWN) and not 0 <= each.trip < len(city.trips):
-        raise InputError(f"{where}: {each.kind} needs a trip of the city")
-    if each.kind == CANCELLED and (each.from_s, each.until_s) != (0, None):
+def _check_disruption(city: City, where: str, event: Disruption) -> None:
+    if event.kind not in KINDS:
+        raise InputError(f"{where}: kind {event.kind!r}; choose {choice(KINDS)}")
+    if event.kind in (CANCELLED, BREAKDOWN) and not 0 <= event.trip < len(city.trips):
+        raise InputError(f"{where}: {event.kind} needs a trip of the city")
+    if event.kind == CANCELLED and (event.from_s, event.until_s) != (0, None):
         raise InputError(f"{where}: a trip is cancelled as a whole; leave from_s and until_s empty")
-    if each.kind == BREAKDOWN and each.stop >= 0:
-        trip = city.trips[each.trip]
-        if each.stop not in city.services[trip.service].stops[:-1]:
+    if event.kind == BREAKDOWN and event.stop >= 0:
+        trip = city.trips[event.trip]
+        if event.stop not in city.services[trip.service].stops[:-1]:
             raise InputError(
                 f"{where}: a bus breaks down before the last stop of its trip; name one of the "
                 f"other stops of {trip.id}"
             )
-    if each.kind == CLOSED and not any(each.stop in s.stops[1:-1] for s in city.services):
+    if event.kind == CLOSED and not any(event.stop in s.stops[1:-1] for s in city.services):
         raise InputError(
             f"{where}: a stop is closed to the buses that pass it; name one that is not only the "
             "first or last stop of services"
         )
-    if each.kind == SLOW:
-        if all(road.id != each.road for road in city.roads):
-            raise InputError(f"{where}: no road {each.road}")
-        if not 1.0 <= each.factor <= MOST_SLOW:
-            raise InputError(f"{where}: factor {each.factor} must be from 1 to {MOST_SLOW:g}")
-    if each.until_s is not None and not 0 <= each.from_s < each.until_s:
-        raise InputError(f"{where}: until_s {each.until_s} must be after from_s {each.from_s}")
+    if event.kind == SLOW:
+        if all(road.id != event.road for road in city.roads):
+            raise InputError(f"{where}: no road {event.road}")
+        if not 1.0 <= event.factor <= MOST_SLOW:
+            raise InputError(f"{where}: factor {event.factor} must be from 1 to {MOST_SLOW:g}")
+    if event.until_s is not None and not 0 <= event.from_s < event.until_s:
+        raise InputError(f"{where}: until_s {event.until_s} must be after from_s {event.from_s}")
 
 
 def _check_places(city: City) -> None:

@@ -107,7 +107,7 @@ def _refuse_other(folder: Path) -> None:
     listing, manifest = listing_of(folder), folder / MANIFEST
     if not listing and manifest.is_file():
         hashes = {**read_manifest(folder).files, manifest.name: sha256(manifest)}
-        listing = {name: [own] for name, own in hashes.items()}
+        listing = {name: [hashed] for name, hashed in hashes.items()}
     refuse_changed(folder, listing)
 
 

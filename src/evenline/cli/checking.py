@@ -54,7 +54,7 @@ def show_feed(path: Path, date: str | None) -> None:
 def show_records(path: Path, as_json: bool) -> None:
     """What records hold and what is wrong with them, with the rule applied to each problem."""
     from evenline.records.check import check_folder
-    from evenline.records.kinds import said_kinds
+    from evenline.records.kinds import kinds_text
 
     summary = check_folder(path)
     if as_json:
@@ -65,7 +65,7 @@ def show_records(path: Path, as_json: bool) -> None:
         {
             "rows": ", ".join(f"{name} {rows:,}" for name, rows in summary.tables.items()),
             "trips by day": ", ".join(f"{d}: {n:,}" for d, n in summary.trips_by_day.items()),
-            "kinds of days": said_kinds(summary.kinds),
+            "kinds of days": kinds_text(summary.kinds),
             "routes": ", ".join(summary.routes),
             "stops": f"{summary.stops:,}",
             "visits": f"{summary.visits:,}, of which {summary.usable:,} can be used",

@@ -88,7 +88,7 @@ def finish(
     wish = None if demand is None else Demand(demand, passengers, seed)
     with stderr.status(f"writing {out}"):
         opened, people = write_city(imported, out, wish, variation, force)
-    for line in (*imported.told, *without_headway(opened.city)):
+    for line in (*imported.remarks, *without_headway(opened.city)):
         print(line)
     if people is not None:
         show_people(people)

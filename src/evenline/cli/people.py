@@ -100,7 +100,7 @@ def _show_left_out(report: "Report") -> None:
     """The pairs of stops with the most people left out."""
     pairs: dict[str, float] = defaultdict(float)
     for lost in report.left_out:
-        pairs[f"{lost.said}: {lost.why}"] += lost.passengers
+        pairs[f"{lost.ends}: {lost.why}"] += lost.passengers
     for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:SHOWN]:
         print(f"left out: {pairs[pair]:,.0f} {pair}")
     if len(pairs) > SHOWN:

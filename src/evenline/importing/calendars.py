@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from evenline.importing.feed import Feed
-from evenline.importing.ids import said
+from evenline.importing.ids import readable
 from evenline.support.errors import InputError, choice
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -23,7 +23,7 @@ def read_routes(feed: Feed) -> dict[str, str]:
     known: dict[str, str] = {}
     columns = ["route_short_name", "route_long_name"]
     for _, (route, short, long) in feed.rows("routes.txt", ["route_id"], columns):
-        known[route] = said(short or long or route)
+        known[route] = readable(short or long or route)
         if len(known) > MOST_ROUTES:
             raise InputError(f"{feed.path}: routes.txt: more than {MOST_ROUTES:,} routes")
     return known
@@ -31,7 +31,7 @@ def read_routes(feed: Feed) -> dict[str, str]:
 
 def chosen_routes(feed: Feed, known: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """Those of the known routes that have these ids or short names."""
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for name in names:
         ids = [name] if name in known else [route for route in known if known[route] == name]
         if not ids:
@@ -40,13 +40,13 @@ def chosen_routes(feed: Feed, known: Mapping[str, str], names: Iterable[str]) ->
                 f"{feed.path}: routes.txt: no route {name!r}; choose {choice(near)}; "
                 f"evenline city check {feed.path} lists them all"
             )
-        found |= {route: known[route] for route in ids}
-    if not found:
+        chosen |= {route: known[route] for route in ids}
+    if not chosen:
         raise InputError(
             f"{feed.path}: choose at least one of its {len(known)} routes; "
             f"evenline city check {feed.path} lists them"
         )
-    return found
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +89,20 @@ class Calendars:
     ) -> datetime.date | None:
         """The first day from a date on, or with step -1 back, on which one of the services runs."""
         start = date.toordinal()
-        found = [day for service in services for day in self._candidates(service, start, step)]
-        nearest = min(found, key=lambda day: abs(day - start), default=None)
+        days = [day for service in services for day in self._candidates(service, start, step)]
+        nearest = min(days, key=lambda day: abs(day - start), default=None)
         return None if nearest is None else datetime.date.fromordinal(nearest)
 
     def _candidates(self, service: str, start: int, step: int) -> list[int]:
         special = self.exceptions.get(service, {})
-        found = [
-            day for day, kind in special.items() if kind == ADDED and (day - start) * step >= 0
-        ]
+        days = [day for day, kind in special.items() if kind == ADDED and (day - start) * step >= 0]
         for week in self.weeks.get(service, ()):
             day = max(start, week.first) if step > 0 else min(start, week.last)
             while week.first <= day <= week.last and any(week.runs) and not self.runs(service, day):
                 day += step
             if week.first <= day <= week.last and any(week.runs):
-                found.append(day)
-        return found
+                days.append(day)
+        return days
 
 
 def read_calendars(feed: Feed) -> Calendars:
@@ -117,10 +115,10 @@ def read_calendars(feed: Feed) -> Calendars:
         columns = ["service_id", *WEEKDAYS, "start_date", "end_date"]
         for row, (service, *runs, first, last) in feed.rows("calendar.txt", columns):
             where = f"{feed.path}: calendar.txt: row {row}"
-            for weekday, each in zip(WEEKDAYS, runs, strict=True):
-                if each not in ("0", "1"):
-                    raise InputError(f"{where}: {weekday} is {each!r}; must be 0 or 1")
-            on = tuple(each == "1" for each in runs)
+            for weekday, flag in zip(WEEKDAYS, runs, strict=True):
+                if flag not in ("0", "1"):
+                    raise InputError(f"{where}: {weekday} is {flag!r}; must be 0 or 1")
+            on = tuple(flag == "1" for flag in runs)
             weeks[service].append(Week(on, _day(where, first), _day(where, last)))
     if feed.has("calendar_dates.txt"):
         columns = ["service_id", "date", "exception_type"]

@@ -77,7 +77,7 @@ def read_calls(
     feed: Feed, trips: Collection[str], every: Collection[str]
 ) -> tuple[dict[str, list[Call]], dict[str, tuple[str, ...]]]:
     """The rows of the trips of a day, and the stops that every trip of their routes serves."""
-    found: dict[str, list[Call]] = {trip: [] for trip in trips}
+    calls: dict[str, list[Call]] = {trip: [] for trip in trips}
     stops_of: dict[str, array[int]] = defaultdict(lambda: array("q"))
     number: dict[str, int] = {}
     needed = ("trip_id", "stop_id", "stop_sequence")
@@ -87,8 +87,8 @@ def read_calls(
         if trip not in every:
             continue
         where = f"{feed.path}: stop_times.txt: row {row}"
-        if trip in found:
-            found[trip].append(_call(where, row, stop, sequence, rest))
+        if trip in calls:
+            calls[trip].append(_call(where, row, stop, sequence, rest))
             kept += 1
         if rest[2:] != [NONE, NONE] and _is_whole(sequence):
             stops_of[trip].extend((int(sequence), number.setdefault(stop, len(number))))
@@ -97,7 +97,7 @@ def read_calls(
             if count > most:
                 raise InputError(f"{where}: more than {most:,} stop times; choose fewer routes")
     names = tuple(number)
-    return found, {trip: _in_order(each, names) for trip, each in stops_of.items()}
+    return calls, {trip: _in_order(pairs, names) for trip, pairs in stops_of.items()}
 
 
 def _call(where: str, row: int, stop: str, sequence: str, rest: Sequence[str]) -> Call:
@@ -142,19 +142,19 @@ def in_order(feed: Feed, trip: str, calls: Sequence[Call]) -> list[Call]:
 
 def _joined(calls: Sequence[Call]) -> list[Call]:
     """A stop that is listed twice in a row, to arrive and to leave, is served once."""
-    found: list[Call] = []
+    joined: list[Call] = []
     for call in calls:
-        before = found[-1] if found else None
+        before = joined[-1] if joined else None
         if before is None or before.stop != call.stop:
-            found.append(call)
+            joined.append(call)
             continue
         if before.arrival_s is None:
             before = replace(before, arrival_s=call.arrival_s, departure_s=call.departure_s)
         elif call.departure_s is not None:
             before = replace(before, departure_s=call.departure_s)
         kinds = min(before.pickup, call.pickup), min(before.drop_off, call.drop_off)
-        found[-1] = replace(before, pickup=kinds[0], drop_off=kinds[1])
-    return found
+        joined[-1] = replace(before, pickup=kinds[0], drop_off=kinds[1])
+    return joined
 
 
 # -- times ----------------------------------------------------------------------------------------
@@ -185,13 +185,13 @@ def visits_of(
         wrapped |= leaves_s != call.departure_s
         known[number] = arrives_s, leaves_s
         before_s = leaves_s
-    found: list[Visit] = []
+    visits: list[Visit] = []
     for call, (arrives, leaves) in zip(calls, interpolated(known, along), strict=True):
-        if found and call.served and found[-1].call.stop == call.stop:
-            found[-1] = replace(found[-1], departure_s=leaves)
+        if visits and call.served and visits[-1].call.stop == call.stop:
+            visits[-1] = replace(visits[-1], departure_s=leaves)
         elif call.served:
-            found.append(Visit(call, arrives, leaves, call.arrival_s is not None))
-    return found, wrapped
+            visits.append(Visit(call, arrives, leaves, call.arrival_s is not None))
+    return visits, wrapped
 
 
 def _after(before_s: int, at_s: int) -> int:

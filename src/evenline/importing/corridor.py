@@ -14,7 +14,7 @@ import numpy as np
 
 from evenline.city.geometry import Floats, along_m
 from evenline.city.model import Node, Road, Service, Stop
-from evenline.importing.ids import clean_ids, free_id, said
+from evenline.importing.ids import clean_ids, free_id, readable
 from evenline.importing.lines import Layout, Shape
 from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
@@ -36,9 +36,9 @@ def corridor(lines: Sequence[Shape]) -> Layout:
     pieces, gaps = [_pieces(line) for line in lines], [_gaps(line) for line in lines]
     ids = clean_ids(place.id for line in lines for place in line.places)
     streets = _Streets(ids, _approaches(lines, gaps))
-    for each in zip(lines, pieces, gaps, strict=True):
-        streets.lay_stops(*each)
-    ways = [streets.lay_links(*each) for each in zip(lines, pieces, gaps, strict=True)]
+    for parts in zip(lines, pieces, gaps, strict=True):
+        streets.lay_stops(*parts)
+    ways = [streets.lay_links(*parts) for parts in zip(lines, pieces, gaps, strict=True)]
     stops, visits = _stops(lines, ids, streets)
     names = clean_ids(line.id for line in lines)
     return Layout(
@@ -73,11 +73,11 @@ def _gaps(line: Shape) -> list[float]:
 
 def _approaches(lines: Sequence[Shape], gaps: Sequence[Sequence[float]]) -> dict[str, float]:
     """Metres from the start of each stop's road to the stop; half of each way there is a link."""
-    found: dict[str, float] = defaultdict(lambda: BEFORE_M)
+    approaches: dict[str, float] = defaultdict(lambda: BEFORE_M)
     for line, metres in zip(lines, gaps, strict=True):
         for place, gap_m in zip(line.places[1:], metres, strict=True):
-            found[place.id] = min(found[place.id], round((gap_m - AFTER_M) / 2, 1))
-    return found
+            approaches[place.id] = min(approaches[place.id], round((gap_m - AFTER_M) / 2, 1))
+    return approaches
 
 
 # -- geometry -------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class _Streets:
         for number, place in enumerate(line.places):
             if place.id in self.of_stop:
                 continue
-            own, approach_m = self._ids[place.id], self.approach_m[place.id]
+            id, approach_m = self._ids[place.id], self.approach_m[place.id]
             ahead = [] if number == len(gaps) else pieces[number]
             if number:
                 points = _part(pieces[number - 1], 1 - approach_m / gaps[number - 1], 1.0)
@@ -148,9 +148,9 @@ class _Streets:
                 points += _part(ahead, 0.0, AFTER_M / gaps[number])[1:]
             else:
                 points.append(_on(points, AFTER_M))
-            ends = self._node(f"{own}-in", points[0]), self._node(f"{own}-out", points[-1])
+            ends = self._node(f"{id}-in", points[0]), self._node(f"{id}-out", points[-1])
             length_m = round(approach_m + AFTER_M, 1)
-            self.of_stop[place.id] = self._road(f"{own}-stop", *ends, length_m, points).id
+            self.of_stop[place.id] = self._road(f"{id}-stop", *ends, length_m, points).id
 
     def lay_links(
         self, line: Shape, pieces: Sequence[Points], gaps: Sequence[float]
@@ -183,9 +183,9 @@ class _Streets:
 
     def _road(self, wanted: str, start: str, end: str, length_m: float, points: Points) -> Road:
         inner = tuple((round(x, 1), round(y, 1)) for x, y in points[1:-1])
-        own = free_id(wanted, self._road_ids)
-        road = Road(own, start, end, length_m, bus_lane=False, shape=inner)
-        self.roads[own] = road
+        id = free_id(wanted, self._road_ids)
+        road = Road(id, start, end, length_m, bus_lane=False, shape=inner)
+        self.roads[id] = road
         return road
 
 
@@ -206,7 +206,7 @@ def _stops(
     visits = []
     for line in lines:
         seen: dict[str, int] = defaultdict(int)
-        own = []
+        visited = []
         for place, spot in zip(line.places, line.spots.tolist(), strict=True):
             seen[place.id] += 1
             key = place.id, seen[place.id]
@@ -216,15 +216,15 @@ def _stops(
                 if seen[place.id] > 1:
                     name = free_id(f"{name}~{seen[place.id]}", taken)
                 stops.append(_stop(name, place, spot, streets))
-            own.append(index[key])
-        visits.append(tuple(own))
+            visited.append(index[key])
+        visits.append(tuple(visited))
     return tuple(stops), visits
 
 
 def _stop(name: str, place: SourceStop, spot: Sequence[float], streets: _Streets) -> Stop:
     x, y = round(spot[0], 1), round(spot[1], 1)
     road, pos_m = streets.of_stop[place.id], streets.approach_m[place.id]
-    return Stop(name, road, pos_m, x, y, place.name, said(place.id))
+    return Stop(name, road, pos_m, x, y, place.name, readable(place.id))
 
 
 def _service(

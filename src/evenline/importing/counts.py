@@ -73,7 +73,7 @@ def _cells(counts: Counts, ways: Ways, service: int) -> dict[Cell, list[int]]:
     """The cells of a service in which people were counted, each with the trips that carry them."""
     due_s, horizon_s = ways.due_s[service], ways.city.horizon_s
     places = [ways.places[stop] for stop in ways.city.services[service].stops]
-    found: dict[Cell, list[int]] = defaultdict(list)
+    cells: dict[Cell, list[int]] = defaultdict(list)
     for trip, moments in enumerate(due_s.tolist()):
         halves = [(moment - counts.phase_s) // RATE_BIN_S for moment in moments]
         keys = [(service, place, half) for place, half in zip(places, halves, strict=True)]
@@ -83,8 +83,8 @@ def _cells(counts: Counts, ways: Ways, service: int) -> dict[Cell, list[int]]:
                 continue
             for alight in off:
                 if alight > board and places[alight] != places[board]:
-                    found[Cell(board, alight, halves[board], halves[alight])].append(trip)
-    return dict(found)
+                    cells[Cell(board, alight, halves[board], halves[alight])].append(trip)
+    return dict(cells)
 
 
 def _balanced(
@@ -141,8 +141,8 @@ def _unexplained(
     why = f"no bus of {line.id} takes them to a stop where people got off"
     return [
         LeftOut(place, "", counts.phase_s + half * RATE_BIN_S, people, why)
-        for (own, place, half), people in counts.boardings.items()
-        if own == service and people and (place, half) not in carried
+        for (counted, place, half), people in counts.boardings.items()
+        if counted == service and people and (place, half) not in carried
     ]
 
 

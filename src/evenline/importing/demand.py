@@ -59,7 +59,7 @@ class Report:
     @property
     def lost(self) -> float:
         """How many passengers are left out; alightings alone are listed, not counted again."""
-        return sum(each.passengers for each in self.left_out if each.origin)
+        return sum(group.passengers for group in self.left_out if group.origin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +93,13 @@ def demand_from(
     return made[table.kind](table, ways, rng)
 
 
-def with_people(city: City, found: NewPeople) -> City:
+def with_people(city: City, people: NewPeople) -> City:
     """A city with these people, and with the notes on its demand replaced by theirs.
 
     How slow its streets must be in SUMO depends on how long buses stand, so it is open again.
     """
     notes = (note for note in city.notes if not note.startswith(NOTE))
-    city = replace(city, journeys=found.journeys, notes=(*notes, *found.notes))
+    city = replace(city, journeys=people.journeys, notes=(*notes, *people.notes))
     return with_slowness(city, None)
 
 
@@ -108,7 +108,7 @@ def left_out_table(report: Report) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(field.name for field in fields(LeftOut))
-    writer.writerows(astuple(each) for each in report.left_out)
+    writer.writerows(astuple(group) for group in report.left_out)
     return out.getvalue()
 
 
@@ -128,7 +128,7 @@ def _synthetic(
         raise InputError(f"passengers {passengers}: must be from 1 to {MOST_PEOPLE:,}")
     people = gravity(ways, passengers + extra(passengers), hours, start_s, rng)
     note = f"{NOTE}is synthetic (gravity, {passengers:,} passengers)"
-    return _found(people[:passengers], people[passengers:], ways, rng, [note])
+    return _new_people(people[:passengers], people[passengers:], ways, rng, [note])
 
 
 # -- journeys and matrices ------------------------------------------------------------------------
@@ -145,9 +145,9 @@ def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeo
     _check_some(table, people, left_out, ways.city)
     note = f"{NOTE}comes from a table of {len(wishes):,} journeys ({table.path.name})"
     if "min_demand" in table.columns:
-        return _found(people, [], ways, rng, [note], left_out)
+        return _new_people(people, [], ways, rng, [note], left_out)
     note += "; levels above 1.00 repeat some of them at another time of the same half hour"
-    return _found(people, _more(people, ways, rng), ways, rng, [note], left_out)
+    return _new_people(people, _more(people, ways, rng), ways, rng, [note], left_out)
 
 
 def _from_matrix(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
@@ -170,7 +170,7 @@ def _from_matrix(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeopl
     people, left_out = carried(wishes, ways)
     _check_some(table, people, left_out, ways.city)
     note = f"{NOTE}comes from an origin-destination matrix ({table.path.name})"
-    return _found(people, _more(people, ways, rng), ways, rng, [note], left_out)
+    return _new_people(people, _more(people, ways, rng), ways, rng, [note], left_out)
 
 
 def _more(people: Sequence[Person], ways: Ways, rng: np.random.Generator) -> list[Person]:
@@ -199,7 +199,7 @@ def _check_some(
     if not people:
         raise InputError(
             f"{table.path}: no bus of {city.name} carries any of these people; the first go "
-            f"{left_out[0].said}: {left_out[0].why}"
+            f"{left_out[0].ends}: {left_out[0].why}"
         )
 
 
@@ -221,7 +221,7 @@ def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeopl
     bare = [line.id for i, line in enumerate(ways.city.services) if i not in counted]
     if bare:
         notes.append(f"{NOTE}has no counts of {', '.join(bare)}")
-    return _found(
+    return _new_people(
         people,
         _more(people, ways, rng),
         ways,
@@ -277,18 +277,18 @@ def _service(row: Row, city: City) -> int | None:
         return next((i for i, s in enumerate(city.services) if s.id == name), None)
     name, direction = row.values["route_id"], int(row.number("direction_id"))
     route = [i for i, s in enumerate(city.services) if name in (s.route, s.source)]
-    told = [_DIRECTION.fullmatch(city.services[i].id) for i in route]
-    found = [
+    ids = [_DIRECTION.fullmatch(city.services[i].id) for i in route]
+    matching = [
         service
-        for order, (service, own) in enumerate(zip(route, told, strict=True))
-        if direction == (int(own[1]) if own else order)
+        for order, (service, named) in enumerate(zip(route, ids, strict=True))
+        if direction == (int(named[1]) if named else order)
     ]
-    if len(found) > 1:
+    if len(matching) > 1:
         raise InputError(
-            f"{row.where}: route {name} has {len(found)} services in direction {direction}; "
+            f"{row.where}: route {name} has {len(matching)} services in direction {direction}; "
             "count by service_id instead of route_id and direction_id"
         )
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def _places(ways: Ways, service: int) -> set[str]:
@@ -298,7 +298,7 @@ def _places(ways: Ways, service: int) -> set[str]:
 # -- all kinds ------------------------------------------------------------------------------------
 
 
-def _found(
+def _new_people(
     people: Sequence[Person],
     more: Sequence[Person],
     ways: Ways,

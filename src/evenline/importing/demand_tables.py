@@ -111,15 +111,15 @@ def open_table(path: Path, start_s: int) -> Table:
         for groups in product(*places):
             columns = tuple(column for group in groups for column in group)
             if set(columns) <= set(header):
-                own = tuple(column for column in OPTIONAL[kind] if column in header)
-                return Table(path, kind, columns + own, start_s)
+                optional = tuple(column for column in OPTIONAL[kind] if column in header)
+                return Table(path, kind, columns + optional, start_s)
     raise InputError(f"{path}: the header is none of {headers()}")
 
 
 def headers() -> str:
     """The headers that a table of demand may have, for a message."""
-    said = []
+    texts = []
     for kind, places in KINDS.items():
         columns = [" or ".join(",".join(group) for group in groups) for groups in places]
-        said.append(f"{kind} ({'; '.join(columns)})")
-    return ", ".join(said)
+        texts.append(f"{kind} ({'; '.join(columns)})")
+    return ", ".join(texts)

@@ -20,14 +20,14 @@ def numbered(ways: Counter[Way], spots: Spots) -> dict[Way, tuple[int, int]]:
     known.sort(key=lambda way: (-ways[way], way))
     number: dict[tuple[str, int, tuple[str, ...]], int] = {}
     count: Counter[tuple[str, int]] = Counter()
-    found = {}
+    numbers = {}
     for way, direction in zip(known, directions(known, spots), strict=True):
         pattern = (way[0], direction, way[2])
         if pattern not in number:  # some of its trips may lack the direction that others have
             count[way[0], direction] += 1
             number[pattern] = count[way[0], direction]
-        found[way] = direction, number[pattern]
-    return found
+        numbers[way] = direction, number[pattern]
+    return numbers
 
 
 def directions(ways: Sequence[Way], spots: Spots) -> list[int]:
@@ -35,12 +35,12 @@ def directions(ways: Sequence[Way], spots: Spots) -> list[int]:
     leaders: dict[str, tuple[int, tuple[str, ...]]] = {}
     for route, direction, stops in sorted(ways, key=lambda way: not way[1]):
         leaders.setdefault(route, (int(direction or 0), stops))
-    found = []
+    bits = []
     for route, direction, stops in ways:
         lead, leader = leaders[route]
         against = not direction and _against(leader, stops, spots)
-        found.append(int(direction or lead) ^ int(against))
-    return found
+        bits.append(int(direction or lead) ^ int(against))
+    return bits
 
 
 def _against(leader: tuple[str, ...], other: tuple[str, ...], spots: Spots) -> bool:

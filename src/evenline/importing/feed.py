@@ -129,12 +129,12 @@ class _Counted(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(buffer)  # type: ignore[arg-type]
-        found = self._stream.read(len(view))
-        self._left -= len(found)
+        content = self._stream.read(len(view))
+        self._left -= len(content)
         if self._left < 0:
             raise InputError(f"{self._where}: more than {self._limit // 2**20:,} MiB; too large")
-        view[: len(found)] = found
-        return len(found)
+        view[: len(content)] = content
+        return len(content)
 
 
 def _places(
@@ -153,8 +153,8 @@ def _places(
 
 def _picked(where: str, row: int, values: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
     """The values of some columns of a row; a short row ends in empty values."""
-    found = tuple(values[at].strip() if 0 <= at < len(values) else "" for at in places)
-    for value in found:
+    picked = tuple(values[at].strip() if 0 <= at < len(values) else "" for at in places)
+    for value in picked:
         if len(value) > LONGEST_FIELD:
             raise InputError(f"{where}: row {row}: a value has {len(value):,} characters")
-    return found
+    return picked

@@ -37,8 +37,10 @@ def fitted(
     cells = prior.astype(np.float64)
     for _ in range(rounds):
         for line, sums in ((column, columns), (row, rows)):
-            own = np.bincount(line, cells, len(sums)).astype(np.float64)
-            cells = cells * np.divide(sums, own, out=np.zeros(len(sums)), where=own > 0)[line]
+            reached = np.bincount(line, cells, len(sums)).astype(np.float64)
+            cells = (
+                cells * np.divide(sums, reached, out=np.zeros(len(sums)), where=reached > 0)[line]
+            )
         if np.abs(np.bincount(column, cells, len(columns)) - columns).max(initial=0.0) < close:
             break
     return cells
@@ -77,13 +79,13 @@ def rounded(
         np.full(2 * len(columns), np.inf),
     )
     left = [s - np.bincount(line, floor, len(s)) for line, s in ((row, rows), (column, columns))]
-    found = linprog(
+    solution = linprog(
         np.concatenate(prices),
         A_eq=block_array([[by_row, None, None], [by_column, -gap, gap]]),
         b_eq=np.rint(np.concatenate(left)),
         bounds=[(0.0, limit) for limit in np.concatenate(most).tolist()],
         method="highs-ds",  # ends at a vertex
     )
-    assert found.success, found.message  # whatever keeps the rows is a solution
-    np.add.at(floor, cell, np.rint(sign * found.x[: len(cell)]))
+    assert solution.success, solution.message  # whatever keeps the rows is a solution
+    np.add.at(floor, cell, np.rint(sign * solution.x[: len(cell)]))
     return floor

@@ -13,7 +13,7 @@ EVERY = ""  # the routes that are not named
 
 def capacities_of(text: str) -> dict[str, int]:
     """Capacities by route from text such as 90, or 10=90,11=50, or 60,10=90."""
-    found: dict[str, int] = {}
+    capacities: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         route, _, number = part.rpartition("=")
         if not (number.strip().isdecimal() and 1 <= int(number) <= MOST_CAPACITY):
@@ -21,8 +21,8 @@ def capacities_of(text: str) -> dict[str, int]:
                 f"--capacity {text!r}: must be a number from 1 to {MOST_CAPACITY:,}, or numbers by "
                 "route such as 10=90,11=50"
             )
-        found[route.strip()] = int(number)
-    return found
+        capacities[route.strip()] = int(number)
+    return capacities
 
 
 def buses(

@@ -39,15 +39,15 @@ def gravity(
     people: list[Person] = []
     while (left := count - len(people)) > 0:
         pairs = np.searchsorted(reached / reached[-1], rng.random(left), side="right")
-        found = []
+        drawn = []
         for origin, destination in zip(*np.divmod(pairs, len(places)), strict=True):
             ends = places[origin], places[destination]
-            found += _drawn(ways, *ends, clocks[origin], start_s, rng)
-        if not found:
+            drawn += _drawn(ways, *ends, clocks[origin], start_s, rng)
+        if not drawn:
             raise InputError(
                 f"gravity: hardly any bus of {ways.city.name} runs in its day, or in these hours"
             )
-        people += found
+        people += drawn
     return people
 
 

@@ -18,7 +18,7 @@ from evenline.city.operations import LONGEST_HOLD_S, ControlPoint, Operations
 from evenline.importing.corridor import corridor
 from evenline.importing.feed import Feed, open_feed
 from evenline.importing.fleet import buses
-from evenline.importing.ids import clean_ids, said
+from evenline.importing.ids import clean_ids, readable
 from evenline.importing.imported import Imported
 from evenline.importing.lines import Layout, Shape
 from evenline.importing.shapes import along_shape, middle, read_shapes
@@ -74,7 +74,7 @@ def read_gtfs(
     longest_s = max(run.arrival_s[-1] - run.departure_s[0] for run in _runs(patterns))
     slack_s = max(SLACK_S, round(SLACK_SHARE * longest_s))
     city = City(
-        name=name or said(path.stem),
+        name=name or readable(path.stem),
         horizon_s=-(-(int(due_s.max()) + slack_s) // SLACK_S) * SLACK_S,
         vehicle=vehicles[0],
         more_vehicles=vehicles[1:],
@@ -98,9 +98,15 @@ def read_gtfs(
             ),
         ),
     )
-    told = (*timetable.told, *left_out(timetable), *unfit, *shifted, *overtaking(patterns, lines))
+    remarks = (
+        *timetable.remarks,
+        *left_out(timetable),
+        *unfit,
+        *shifted,
+        *overtaking(patterns, lines),
+    )
     marked = [f"{len(points):,} stops are timepoints; hold_at 'listed' holds only there"]
-    return Imported(city, (*told, *layout.told, *(marked if points else [])))
+    return Imported(city, (*remarks, *layout.remarks, *(marked if points else [])))
 
 
 def time_zone(feed: Feed) -> str:
@@ -127,7 +133,7 @@ def feed_lines(
     wanted = {pattern.shape for pattern in timetable.patterns if pattern.shape}
     shapes = read_shapes(feed, wanted) if wanted and feed.has("shapes.txt") else {}
     names = _service_names(timetable)
-    lines, told = [], []
+    lines, remarks = [], []
     for name, pattern in zip(names, timetable.patterns, strict=True):
         places = tuple(timetable.places[stop] for stop in pattern.stops)
         spots = origin.points(place.spot for place in places)
@@ -139,13 +145,13 @@ def feed_lines(
             if not unfit:
                 shape, distance_m = points, along.distance_m
             else:
-                told.append(f"{name}: shape {pattern.shape} is not used: {unfit}")
+                remarks.append(f"{name}: shape {pattern.shape} is not used: {unfit}")
         lines.append(
             Shape(
                 id=name,
                 route=name.split(".")[0],
-                name=said(f"{timetable.routes[pattern.route]} to {places[-1].name}"),
-                source=said(pattern.route),
+                name=readable(f"{timetable.routes[pattern.route]} to {places[-1].name}"),
+                source=readable(pattern.route),
                 places=places,
                 spots=spots,
                 points=shape,
@@ -154,8 +160,8 @@ def feed_lines(
             )
         )
     if wanted and not feed.has("shapes.txt"):
-        told.append("shapes.txt is missing: lines go straight from stop to stop")
-    return tuple(lines), tuple(told)
+        remarks.append("shapes.txt is missing: lines go straight from stop to stop")
+    return tuple(lines), tuple(remarks)
 
 
 def _unfit(points: Floats, distance_m: Floats, aside_m: Floats) -> str:
@@ -189,7 +195,7 @@ def timepoints(feed: Feed, timetable: Timetable) -> set[str]:
     needed, optional = ("trip_id", "stop_id"), ("timepoint",)
     for _, (trip, stop, exact) in feed.rows("stop_times.txt", needed, optional):
         if trip in trips and exact in marked:
-            marked[exact].add(said(stop))
+            marked[exact].add(readable(stop))
     return marked["1"] if marked["0"] else set()
 
 
@@ -207,25 +213,25 @@ def _trips(
     ids = clean_ids(run.trip for run in _runs(patterns))
     trips: list[Trip] = []
     due: list[int] = []
-    told = []
+    remarks = []
     for service, pattern in enumerate(patterns):
         before_s = -1
         for run in pattern.runs:
             departs_s = run.departure_s[0] - start_s
             late_s = max(0, before_s + 1 - departs_s)
             if late_s:
-                told.append(
+                remarks.append(
                     f"trip {run.trip} starts {late_s} s later: another trip of its pattern starts "
                     "in the same second"
                 )
             before_s = departs_s + late_s
-            vehicle, block = vehicle_of[pattern.route], said(run.block)
+            vehicle, block = vehicle_of[pattern.route], readable(run.block)
             trips.append(
-                Trip(ids[run.trip], service, before_s, vehicle, block, source=said(run.trip))
+                Trip(ids[run.trip], service, before_s, vehicle, block, source=readable(run.trip))
             )
             times_s = (*run.departure_s[:-1], run.arrival_s[-1])
             due += [at_s - start_s + late_s for at_s in times_s]
-    return tuple(trips), np.array(due, np.int32), start_s, tuple(told)
+    return tuple(trips), np.array(due, np.int32), start_s, tuple(remarks)
 
 
 def _runs(patterns: Sequence[Pattern]) -> list[Run]:
@@ -240,32 +246,32 @@ def left_out(timetable: Timetable) -> tuple[str, ...]:
     every = Counter[str]()
     for pattern in (*timetable.patterns, *timetable.left_out):
         every[pattern.route] += len(pattern.runs)
-    told = []
+    remarks = []
     for pattern in timetable.left_out:
         first, last = pattern.ends
         count, share = len(pattern.runs), len(pattern.runs) / every[pattern.route]
-        told.append(
+        remarks.append(
             f"left out: {timetable.routes[pattern.route]}, direction {pattern.direction}, "
             f"{len(pattern.stops)} stops from {first} to {last}: "
             f"{count} {'trip' if count == 1 else 'trips'}, {share:.0%} of the route's"
         )
-    return tuple(told)
+    return tuple(remarks)
 
 
 def overtaking(patterns: Sequence[Pattern], lines: Sequence[Shape]) -> tuple[str, ...]:
     """Trips that are due before the one that started before them."""
-    told = []
+    remarks = []
     for pattern, line in zip(patterns, lines, strict=True):
         passed = sum(
             any(late < early for early, late in zip(one.arrival_s, other.arrival_s, strict=True))
             for one, other in pairwise(pattern.runs)
         )
         if passed:
-            told.append(
+            remarks.append(
                 f"{line.id}: {passed} {'trip overtakes' if passed == 1 else 'trips overtake'} "
                 "the one before in the timetable"
             )
-    return tuple(told)
+    return tuple(remarks)
 
 
 def _notes(timetable: Timetable) -> tuple[str, ...]:

@@ -16,12 +16,12 @@ _RESERVED = re.compile(r"ANY|car?\d+")  # any bus, and our cars
 
 def clean_ids(sources: Iterable[str]) -> dict[str, str]:
     """An id of ours for each id of the source; different ids stay different."""
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     taken: set[str] = set()
     for source in sources:
-        if source not in found:
-            found[source] = free_id(_clean(source), taken)
-    return found
+        if source not in ids:
+            ids[source] = free_id(_clean(source), taken)
+    return ids
 
 
 def route_ids(routes: Mapping[str, str]) -> dict[str, str]:
@@ -37,15 +37,15 @@ def route_ids(routes: Mapping[str, str]) -> dict[str, str]:
 
 def free_id(wanted: str, taken: set[str]) -> str:
     """This id, or with a number from 2 up if it is taken; takes it."""
-    number, own = 1, wanted
-    while own in taken:
+    number, id = 1, wanted
+    while id in taken:
         number += 1
-        own = f"{wanted}~{number}"
-    taken.add(own)
-    return own
+        id = f"{wanted}~{number}"
+    taken.add(id)
+    return id
 
 
-def said(text: str) -> str:
+def readable(text: str) -> str:
     """Text as people read it: on one line, not too long."""
     words = "".join(c if c.isprintable() else " " for c in text).split()
     return " ".join(words)[:LONGEST_SAID].strip()

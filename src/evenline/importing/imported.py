@@ -10,4 +10,4 @@ class Imported:
     """A city made from other data, and lines that tell people what became of it."""
 
     city: City
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ class Layout:
         )
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def remarks(self) -> tuple[str, ...]:
         """How well each service fits its line, and what people should know of the stops."""
         fits = [
             f"{fit.service}: {fit.length_m / 1000:.1f} km of streets, from its shape "

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenline.importing.calendars import Calendars, read_calendars, read_routes
 from evenline.importing.feed import Feed
-from evenline.importing.ids import said
+from evenline.importing.ids import readable
 from evenline.importing.timetable import frequencies
 from evenline.support.errors import InputError
 
@@ -45,27 +45,27 @@ def listed_routes(feed: Feed, date: datetime.date | None = None) -> list[Listed]
         kinds = [np.isin(weekday, list(kind)) for kind in KINDS.values()]
     on = {
         service: np.array([calendars.runs(service, day) for day in days], bool)
-        for service in {service for each in trips.values() for service in each}
+        for service in {service for of_kinds in trips.values() for service in of_kinds}
     }
-    found = []
+    routes = []
     for route, (name, long_name) in _names(feed, known).items():
         of_service = trips.get(route, Counter())
         count = np.zeros(len(days), int)
         for service, number in of_service.items():
             count += number * on[service]
-        each = tuple(int(count[kind].max(initial=0)) for kind in kinds)
+        of_kinds = tuple(int(count[kind].max(initial=0)) for kind in kinds)
         ends = [
             calendars.nearest(of_service, start, step)
             for start, step in ((datetime.date.min, 1), (datetime.date.max, -1))
         ]
-        found.append(Listed(said(route), name, long_name, each, ends[0], ends[1]))
-    return found
+        routes.append(Listed(readable(route), name, long_name, of_kinds, ends[0], ends[1]))
+    return routes
 
 
 def _names(feed: Feed, known: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """The short name of each route, or what else people call it, and its long name."""
     rows = feed.rows("routes.txt", ["route_id"], ["route_long_name"])
-    return {route: (known[route], said(long)) for _, (route, long) in rows}
+    return {route: (known[route], readable(long)) for _, (route, long) in rows}
 
 
 def _trips(feed: Feed) -> dict[str, Counter[str]]:
@@ -73,11 +73,11 @@ def _trips(feed: Feed) -> dict[str, Counter[str]]:
     repeated: Counter[str] = Counter()
     for _, trip, starts in frequencies(feed):
         repeated[trip] += len(starts)
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    trips: dict[str, Counter[str]] = defaultdict(Counter)
     columns = ["trip_id", "route_id", "service_id"]
     for _, (trip, route, service) in feed.rows("trips.txt", columns):
-        found[route][service] += repeated.get(trip, 1)
-    return found
+        trips[route][service] += repeated.get(trip, 1)
+    return trips
 
 
 def _different_days(feed: Feed, calendars: Calendars) -> list[int]:

@@ -38,11 +38,11 @@ def matched(lines: Sequence[Shape], origin: Origin, source: Map) -> Layout:
     network = network_of(source.path, origin, [line.points for line in lines], source.lefthand)
     streets = read_streets(network.content, network.placed, str(source.path))
     sections = [sections_of(streets, line) for line in lines]
-    gaps = [gap for own in sections for gap in own if isinstance(gap, Gap)]
+    gaps = [gap for parts in sections for gap in parts if isinstance(gap, Gap)]
     if gaps and not source.bridge:
         raise InputError(f"{source.path}: {refusal(gaps, origin)}")
     links = Links()
-    ways = [whole_way(streets, own, links) for own in sections]
+    ways = [whole_way(streets, parts, links) for parts in sections]
     if links.connections:
         network = with_links(network, streets, links)
         streets = read_streets(network.content, network.placed, str(source.path))

@@ -47,15 +47,15 @@ class Network:
 def network_of(path: Path, origin: Origin, lines: Iterable[Floats], lefthand: bool) -> Network:
     """The network of a map file around some lines, whose points are metres from the origin."""
     if not path.is_file():
-        raise InputError(f"{path}: no such map; name a file that ends in {_said()}")
+        raise InputError(f"{path}: no such map; name a file that ends in {_endings()}")
     if path.name.endswith(NETWORKS):
         return _given(path, origin)
     if path.name.endswith(EXTRACTS):
         return _converted(path, origin, lines, lefthand)
-    raise InputError(f"{path}: not a map that we can read; it must end in {_said()}")
+    raise InputError(f"{path}: not a map that we can read; it must end in {_endings()}")
 
 
-def _said() -> str:
+def _endings() -> str:
     return ".osm, .osm.pbf, .net.xml or .net.xml.gz"
 
 
@@ -114,16 +114,16 @@ def _cut(path: Path, target: Path, origin: Origin, lines: Iterable[Floats]) -> N
 
 def _cells(lines: Iterable[Floats]) -> set[tuple[int, int]]:
     """The cells of a grid that lie within the margin of a line."""
-    found: set[tuple[int, int]] = set()
+    cells: set[tuple[int, int]] = set()
     for line in lines:
         for start, end in pairwise(line):
             count = int(np.hypot(*(end - start)) // CELL_M) + 2
-            found |= {
+            cells |= {
                 (int(x), int(y)) for x, y in np.floor(np.linspace(start, end, count) / CELL_M)
             }
     wide = int(MARGIN_M // CELL_M)
     around = range(-wide, wide + 1)
-    return {(x + i, y + j) for x, y in found for i in around for j in around}
+    return {(x + i, y + j) for x, y in cells for i in around for j in around}
 
 
 def _osmium() -> Any:
@@ -226,8 +226,8 @@ def _netconvert(source: Path, folder: Path, *options: str) -> bytes:
     command += ["--no-warnings", "true", "--xml-validation", "never"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = [line.removeprefix("Error: ") for line in done.stderr.splitlines() if line.strip()]
-        reason = said[0] if said else f"exit code {done.returncode}"
+        errors = [line.removeprefix("Error: ") for line in done.stderr.splitlines() if line.strip()]
+        reason = errors[0] if errors else f"exit code {done.returncode}"
         raise InputError(f"{source}: netconvert made no network of it: {reason}")
     text = re.sub(rb"<!--.*?-->\s*", b"", target.read_bytes(), count=1, flags=re.DOTALL)
     return gzip.compress(text, mtime=0)

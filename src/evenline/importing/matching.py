@@ -79,7 +79,7 @@ class Segments:
     def of(streets: Streets) -> "Segments":
         steps = [np.diff(line, axis=0) for line in streets.lines]
         lengths = [np.maximum(np.hypot(step[:, 0], step[:, 1]), 1e-9) for step in steps]
-        scales = [streets.lengths[i] / own.sum() for i, own in enumerate(lengths)]
+        scales = [streets.lengths[i] / pieces.sum() for i, pieces in enumerate(lengths)]
         start = np.concatenate([line[:-1] for line in streets.lines])
         step, length = np.concatenate(steps), np.concatenate(lengths)
         parts = np.ceil(length / STEP_M).astype(np.int64)
@@ -87,14 +87,17 @@ class Segments:
         first = np.repeat(np.cumsum(parts) - parts, parts)
         share = (np.arange(len(of_sample)) - first + 0.5) / parts[of_sample]
         return Segments(
-            edge=np.repeat(np.arange(len(steps)), [len(each) for each in steps]),
+            edge=np.repeat(np.arange(len(steps)), [len(step_rows) for step_rows in steps]),
             start=start,
             step=step,
             length=length,
             begin=np.concatenate(
-                [(np.cumsum(own) - own) * scale for own, scale in zip(lengths, scales, strict=True)]
+                [
+                    (np.cumsum(pieces) - pieces) * scale
+                    for pieces, scale in zip(lengths, scales, strict=True)
+                ]
             ),
-            scale=np.repeat(scales, [len(each) for each in steps]),
+            scale=np.repeat(scales, [len(step_rows) for step_rows in steps]),
             tree=cKDTree(start[of_sample] + share[:, None] * step[of_sample]),
             of_sample=of_sample,
         )
@@ -146,7 +149,7 @@ def observations(
     count = max(2, math.ceil((last - first) / STEP_M) + 1) if shaped else 0
     at_m = [(float(at), -1) for at in np.linspace(first, last, count)]
     at_m += [(float(at), stop) for stop, at in enumerate(stop_at_m)]
-    found = []
+    points = []
     for at, stop in sorted(at_m):
         piece = min(max(int(np.searchsorted(along, at, side="right")) - 1, 0), len(steps) - 1)
         length = float(along[piece + 1] - along[piece])
@@ -155,12 +158,12 @@ def observations(
         heading = steps[piece] / length if shaped and length else np.zeros(2)
         if not shaped:
             spot = spots[stop]
-        found.append(
+        points.append(
             Observation(
                 at, (float(spot[0]), float(spot[1])), (float(heading[0]), float(heading[1])), stop
             )
         )
-    return found
+    return points
 
 
 def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[Piece]:
@@ -172,9 +175,9 @@ def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[
     for i, here in enumerate(states):
         if not here:
             continue
-        own = np.array([state.cost for state in here])
+        cost = np.array([state.cost for state in here])
         if not chain:
-            chain = [_Link(i, own, np.zeros(len(here), np.int64))]
+            chain = [_Link(i, cost, np.zeros(len(here), np.int64))]
             continue
         # If no way leads here, observations before this one may be wrong, or this one.
         for back in range(len(chain), 0, -1):
@@ -183,7 +186,7 @@ def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[
             if back < len(chain) and far_m > SKIPPED_M:
                 break
             steps = _steps(streets, reach, states[before.observation], here, seen, before, i)
-            least = steps.min(axis=0) + own
+            least = steps.min(axis=0) + cost
             if np.isfinite(least).any():
                 chain = [*chain[:back], _Link(i, least, np.argmin(steps, axis=0))]
                 break
@@ -191,7 +194,7 @@ def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[
             continue
         if seen[i].along_m - seen[chain[-1].observation].along_m > SKIPPED_M:
             pieces.append(_backtrack(reach, states, chain))
-            chain = [_Link(i, own, np.zeros(len(here), np.int64))]
+            chain = [_Link(i, cost, np.zeros(len(here), np.int64))]
     if chain:
         pieces.append(_backtrack(reach, states, chain))
     return pieces
@@ -209,34 +212,34 @@ class _Link:
 def _states(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[list[State]]:
     """The places on streets near each observation, with their costs."""
     segments = streets.segments
-    points = np.array([each.spot for each in seen])
+    points = np.array([point_seen.spot for point_seen in seen])
     near = segments.tree.query_ball_point(points, NEAR_M + STEP_M / 2)
-    found = []
-    for each, point, samples in zip(seen, points, near, strict=True):
-        own = np.unique(segments.of_sample[samples])
-        found.append(_near(streets, each, point, own, spots) if len(own) else [])
-    return found
+    states = []
+    for point_seen, point, samples in zip(seen, points, near, strict=True):
+        pieces = np.unique(segments.of_sample[samples])
+        states.append(_near(streets, point_seen, point, pieces, spots) if len(pieces) else [])
+    return states
 
 
 def _near(
-    streets: Streets, each: Observation, point: Floats, own: Ints, spots: Floats
+    streets: Streets, seen: Observation, point: Floats, pieces: Ints, spots: Floats
 ) -> list[State]:
     """The nearest place on each edge that has one of these segments."""
     s = streets.segments
-    step, length = s.step[own], s.length[own]
-    share, distance = onto(*step.T, *(point - s.start[own]).T)
-    along = s.begin[own] + share * length * s.scale[own]
+    step, length = s.step[pieces], s.length[pieces]
+    share, distance = onto(*step.T, *(point - s.start[pieces]).T)
+    along = s.begin[pieces] + share * length * s.scale[pieces]
     cost = 0.5 * (distance / NOISE_M) ** 2
     unit = step / length[:, None]
-    if each.heading != (0.0, 0.0):
-        cost += HEADING_COST * (1.0 - unit @ np.array(each.heading))
-    if each.stop >= 0:
-        to_stop = spots[each.stop] - (s.start[own] + share[:, None] * step)
+    if seen.heading != (0.0, 0.0):
+        cost += HEADING_COST * (1.0 - unit @ np.array(seen.heading))
+    if seen.stop >= 0:
+        to_stop = spots[seen.stop] - (s.start[pieces] + share[:, None] * step)
         left = unit[:, 0] * to_stop[:, 1] - unit[:, 1] * to_stop[:, 0]
         cost += SIDE_COST * ((-left if streets.lefthand else left) > 3.0)
     states: dict[int, State] = {}
     for i in np.argsort(distance, kind="stable").tolist():
-        edge = int(s.edge[own[i]])
+        edge = int(s.edge[pieces[i]])
         if distance[i] > NEAR_M or len(states) == STATES:
             break
         if edge not in states:

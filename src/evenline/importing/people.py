@@ -52,10 +52,10 @@ class LeftOut:
     why: str
 
     @property
-    def said(self) -> str:
+    def ends(self) -> str:
         """From where to where, for people."""
-        ends = (f"from {self.origin}" * bool(self.origin), f"to {self.destination}")
-        return " ".join(ends if self.destination else ends[:1]).strip()
+        both = (f"from {self.origin}" * bool(self.origin), f"to {self.destination}")
+        return " ".join(both if self.destination else both[:1]).strip()
 
 
 def known_places(ways: Ways) -> dict[str, str]:
@@ -113,15 +113,15 @@ def repeated(
     """
     if not people:
         return []
-    found = []
+    again = []
     for index, share in zip(rng.integers(len(people), size=count), rng.random(count), strict=True):
         person = people[index]
         from_s, to_s = max(person.band_s[0], 0), min(person.band_s[1], ways.city.horizon_s)
         at_s = from_s + int(share * (to_s - from_s))
         if ways.arrival_s(person.legs, at_s) is None:
             at_s = person.departure_s
-        found.append(Person(at_s, person.legs, person.band_s))
-    return found
+        again.append(Person(at_s, person.legs, person.band_s))
+    return again
 
 
 def extra(count: int) -> int:
@@ -138,7 +138,7 @@ def levelled(
     """
     stated = [person.min_demand for person in people]
     base = _ranked(0.0, 1.0, len(people), rng)
-    levels = [own if given is None else given for own, given in zip(base, stated, strict=True)]
+    levels = [drawn if given is None else given for drawn, given in zip(base, stated, strict=True)]
     levels += _ranked(1.0, MOST_LEVEL, len(more), rng).tolist()
     everyone = zip([*people, *more], levels, strict=True)
     return gathered(

@@ -14,7 +14,7 @@ import numpy as np
 
 from evenline.city.geometry import Floats, along_m, apart_m, points_at
 from evenline.city.model import Carried, Node, Road, Service, Stop
-from evenline.importing.ids import clean_ids, free_id, said
+from evenline.importing.ids import clean_ids, free_id, readable
 from evenline.importing.lines import Fit, Layout, Shape
 from evenline.importing.matching import Streets
 from evenline.importing.sections import Way
@@ -65,15 +65,15 @@ def laid_out(
     stops, chosen = _placed_stops(streets, lines, numbered, ways)
     ids = clean_ids(line.id for line in lines)
     services, fits = [], []
-    for line, way, own in zip(lines, numbered, chosen, strict=True):
-        first, last = own[0][1].position, own[-1][1].position
+    for line, way, visited in zip(lines, numbered, chosen, strict=True):
+        first, last = visited[0][1].position, visited[-1][1].position
         way = way[first : last + 1]
         begins = _begins(streets, way)
-        at_m = [begins[place.position - first] + stops[row].pos_m for row, place in own]
+        at_m = [begins[place.position - first] + stops[row].pos_m for row, place in visited]
         service = Service(
             ids[line.id],
             line.route,
-            tuple(row for row, _ in own),
+            tuple(row for row, _ in visited),
             tuple(round(at, 2) for at in at_m),
             tuple(streets.ids[edge] for edge in way),
             round(begins[-1], 2),
@@ -87,7 +87,7 @@ def laid_out(
     places = defaultdict(set)
     for stop in stops:
         places[stop.source].add(stop.road)
-    split = tuple(sorted(stop for stop, own in places.items() if len(own) > 1))
+    split = tuple(sorted(stop for stop, visited in places.items() if len(visited) > 1))
     far = tuple(filter(None, (_astray(streets, stop) for stop in stops)))
     return Layout(nodes, roads, tuple(stops), tuple(services), carried, tuple(fits), split, far)
 
@@ -158,14 +158,14 @@ def _placed_stops(
     for visit in visits:
         by_stop[visit.stop.id].append(visit)
     place = {
-        (visit.line, visit.number): found
-        for own in by_stop.values()
-        for visit, found in _shared(own)
+        (visit.line, visit.number): spot
+        for of_stop in by_stop.values()
+        for visit, spot in _shared(of_stop)
     }
     for i, way in enumerate(numbered):
-        own = [visit for visit in visits if visit.line == i]
-        found = _in_order(streets, way, lines[i], [place[i, v.number] for v in own])
-        place |= {(i, k): at for k, at in enumerate(found)}
+        of_stop = [visit for visit in visits if visit.line == i]
+        spot = _in_order(streets, way, lines[i], [place[i, v.number] for v in of_stop])
+        place |= {(i, k): at for k, at in enumerate(spot)}
     return _rows(streets, visits, place)
 
 
@@ -175,14 +175,14 @@ def _places(
     """The edges of a way near a spot on it, where a stop could be, the best first."""
     begins = _begins(streets, way)
     spot_m = begins[position] + min(offset_m, float(streets.lengths[way[position]]))
-    found = []
+    places = []
     for at, (start_m, end_m) in enumerate(pairwise(begins)):
         if start_m - SHIFT_M <= spot_m <= end_m + SHIFT_M:
             length_m = end_m - start_m
             place_m = _clear_of_ends(spot_m - start_m, length_m)
             moved_m = abs(start_m + place_m - spot_m) + SHIFT_M * (length_m < SHORT_M)
-            found.append(_Place(at, way[at], place_m, moved_m))
-    return tuple(sorted(found, key=lambda place: place.moved_m))
+            places.append(_Place(at, way[at], place_m, moved_m))
+    return tuple(sorted(places, key=lambda place: place.moved_m))
 
 
 def _begins(streets: Streets, way: Sequence[int]) -> list[float]:
@@ -199,7 +199,7 @@ def _clear_of_ends(offset_m: float, length_m: float) -> float:
 
 def _shared(visits: Sequence[_Visit]) -> list[tuple[_Visit, _Place]]:
     """A place for each visit of a stop, on as few streets as possible."""
-    left, found = list(visits), []
+    left, shared = list(visits), []
     while left:
         usable: dict[int, list[tuple[_Visit, _Place]]] = defaultdict(list)
         for visit in left:
@@ -207,15 +207,15 @@ def _shared(visits: Sequence[_Visit]) -> list[tuple[_Visit, _Place]]:
             for edge, place in {p.edge: p for p in reversed(visit.places)}.items():
                 if place.moved_m <= best + SHIFT_M:
                     usable[edge].append((visit, place))
-        _, own = min(
+        _, together = min(
             usable.items(),
             key=lambda item: (-len(item[1]), sum(p.moved_m for _, p in item[1]), item[0]),
         )
-        at_m = float(np.median([place.offset_m for _, place in own]))
-        for visit, place in own:
-            found.append((visit, _Place(place.position, place.edge, at_m, place.moved_m)))
+        at_m = float(np.median([place.offset_m for _, place in together]))
+        for visit, place in together:
+            shared.append((visit, _Place(place.position, place.edge, at_m, place.moved_m)))
             left.remove(visit)
-    return found
+    return shared
 
 
 def _in_order(
@@ -223,7 +223,7 @@ def _in_order(
 ) -> list[_Place]:
     """The places of a line's stops, each behind the one before it."""
     begins = _begins(streets, way)
-    found: list[_Place] = []
+    ordered: list[_Place] = []
     last_m = -CLOSEST_M
     for stop, place in zip(line.places, places, strict=True):
         at_m = begins[place.position] + place.offset_m
@@ -236,9 +236,9 @@ def _in_order(
             offset_m = min(max(at_m - begins[position], ON_ROAD_M), length_m)
             at_m = begins[position] + offset_m
             place = _Place(position, way[position], offset_m, 0.0)
-        found.append(place)
+        ordered.append(place)
         last_m = at_m
-    return found
+    return ordered
 
 
 def _rows(
@@ -263,8 +263,8 @@ def _rows(
             index[key] = len(stops)
             first = source not in named
             named.add(source)
-            own = ids[source] if first else free_id(ids[source], taken)
-            stops.append(_stop(streets, own, visit, here))
+            id = ids[source] if first else free_id(ids[source], taken)
+            stops.append(_stop(streets, id, visit, here))
         if visit.line == len(chosen):
             chosen.append([])
         chosen[visit.line].append((index[key], here))
@@ -279,7 +279,7 @@ def _stop(streets: Streets, id: str, visit: _Visit, place: _Place) -> Stop:
         round(float(visit.spot[0]), 1),
         round(float(visit.spot[1]), 1),
         visit.stop.name,
-        said(visit.stop.id),
+        readable(visit.stop.id),
         streets.lanes[place.edge],
     )
 
@@ -299,9 +299,9 @@ def _fit(
     drawn = np.concatenate([streets.lines[e] for e in way])
     # Its polyline crosses junctions, which edges do not.
     longer = along_m(drawn)[-1] / service.length_m
-    own = _sampled(drawn, at_m[0] * longer, at_m[-1] * longer)
+    way_points = _sampled(drawn, at_m[0] * longer, at_m[-1] * longer)
     shape = _sampled(line.points, float(line.distance_m[0]), float(line.distance_m[-1]))
-    off_m = np.concatenate([apart_m(own, shape), apart_m(shape, own)])
+    off_m = np.concatenate([apart_m(way_points, shape), apart_m(shape, way_points)])
     return Fit(
         service.id,
         round(float(np.median(off_m)), 1),

@@ -155,12 +155,12 @@ def _city(config: Configuration, net: _Net, carried: Carried, seen: Watched, nam
         carried=carried,
     )
     routes = dict.fromkeys(service.route for service in services)
-    said = (
+    remarks = (
         f"{len(routes):,} lines: {', '.join(routes)}",
         f"{len(services):,} services, {len(stops):,} stops, {len(trips):,} trips of "
         f"{len(vehicles):,} bus types, {len(people):,} journeys, a day of {city.horizon_s:,} s",
     )
-    return Imported(_with_rides(city, people), (*said, *left_out))
+    return Imported(_with_rides(city, people), (*remarks, *left_out))
 
 
 # -- the network ----------------------------------------------------------------------------------
@@ -171,7 +171,9 @@ def _network(config: Configuration) -> _Net:
     if root.tag != "net":
         raise InputError(f"{config.path}: its net-file is not a SUMO network")
     junctions = {
-        each.get("id", ""): each for each in root.iter("junction") if each.get("type") != "internal"
+        junction.get("id", ""): junction
+        for junction in root.iter("junction")
+        if junction.get("type") != "internal"
     }
     edges = [
         edge
@@ -264,12 +266,12 @@ def _patterns(
             lost[pattern.line] += 1
         else:
             patterns.setdefault(pattern, []).append(bus)
-    said = []
+    remarks = []
     for count, why in ((once, "serve a single stop"), (lost, "do not pass their stops in order")):
         if count:
             lines = ", ".join(f"{line} ({number})" for line, number in sorted(count.items()))
-            said.append(f"{count.total()} buses {why}; they run but are not held: {lines}")
-    return _merged(patterns), said
+            remarks.append(f"{count.total()} buses {why}; they run but are not held: {lines}")
+    return _merged(patterns), remarks
 
 
 def _merged(patterns: dict[_Pattern, list[Bus]]) -> dict[_Pattern, list[Bus]]:
@@ -279,18 +281,18 @@ def _merged(patterns: dict[_Pattern, list[Bus]]) -> dict[_Pattern, list[Bus]]:
     vehicles: Counter[str] = Counter()
     for pattern, buses in patterns.items():
         vehicles[pattern.line] += len(buses)
-    found: dict[_Pattern, list[Bus]] = {}
+    merged: dict[_Pattern, list[Bus]] = {}
     rest: dict[object, list[_Pattern]] = defaultdict(list)
     for pattern, buses in patterns.items():
         if pattern.named or (pattern.in_id and vehicles[pattern.line] > 1):
-            found[pattern] = buses
+            merged[pattern] = buses
         else:
             rest[pattern.roads, pattern.halts].append(pattern)
     for way, group in rest.items():
-        lines = [each for each in found if not each.named and (each.roads, each.halts) == way]
-        head = max(lines or group, key=lambda each: len(patterns[each]))
-        found[head] = [*found.get(head, ()), *(bus for each in group for bus in patterns[each])]
-    return {pattern: found[pattern] for pattern in patterns if pattern in found}
+        lines = [other for other in merged if not other.named and (other.roads, other.halts) == way]
+        head = max(lines or group, key=lambda other: len(patterns[other]))
+        merged[head] = [*merged.get(head, ()), *(bus for other in group for bus in patterns[other])]
+    return {pattern: merged[pattern] for pattern in patterns if pattern in merged}
 
 
 def _pattern(bus: Bus) -> _Pattern:
@@ -308,18 +310,19 @@ def _distances(pattern: _Pattern, net: _Net, places: dict[str, Halt]) -> list[fl
     if any(road not in net.roads for road in pattern.roads):
         return None
     starts = list(accumulate((net.roads[r].length_m for r in pattern.roads), initial=0.0))
-    found: list[float] = []
+    distances: list[float] = []
     index = 0
     for halt in pattern.halts:
         road, at = places[halt].lane.rpartition("_")[0], _position(places[halt], net)
         while index < len(pattern.roads) and not (
-            pattern.roads[index] == road and (not found or starts[index] + at > found[-1] + 0.005)
+            pattern.roads[index] == road
+            and (not distances or starts[index] + at > distances[-1] + 0.005)
         ):
             index += 1
         if index == len(pattern.roads):
             return None
-        found.append(round(starts[index] + at, 2))
-    return found
+        distances.append(round(starts[index] + at, 2))
+    return distances
 
 
 def _position(halt: Halt, net: _Net) -> float:
@@ -349,11 +352,11 @@ def _stops(
         at_m = _position(halt, net)
         x_m, y_m = _along(net.shapes[halt.lane], at_m / road.length_m)
         for visit in range(count):
-            own = ids[name] if not visit else free_id(ids[name], taken)
+            id = ids[name] if not visit else free_id(ids[name], taken)
             index[name, visit] = len(stops)
             lane = int(halt.lane.rpartition("_")[2])
-            said = halt.name if halt.name.isprintable() else ""
-            stops.append(Stop(own, road.id, at_m, x_m, y_m, said[:200], name, lane))
+            called = halt.name if halt.name.isprintable() else ""
+            stops.append(Stop(id, road.id, at_m, x_m, y_m, called[:200], name, lane))
     return tuple(stops), index
 
 
@@ -370,15 +373,15 @@ def _services(
         distances = _distances(pattern, net, places)
         assert distances is not None
         before: Counter[str] = Counter()
-        own = []
+        served = []
         for halt in pattern.halts:
-            own.append(stops[halt, before[halt]])
+            served.append(stops[halt, before[halt]])
             before[halt] += 1
         services.append(
             Service(
                 id=free_id(ids[pattern.line], taken),
                 route=re.sub(r"[/\\]|\.\.", "-", pattern.route)[:100],
-                stops=tuple(own),
+                stops=tuple(served),
                 distance_m=tuple(distances),
                 roads=tuple(net.roads[road].id for road in pattern.roads),
                 length_m=round(sum(net.roads[road].length_m for road in pattern.roads), 2),

@@ -52,23 +52,23 @@ def sections_of(streets: Streets, line: Shape) -> list[Way | Gap]:
         piece for piece in match(streets, seen, line.spots)
         if _end_m(seen, piece) - _start_m(seen, piece) >= SHORTEST_PIECE_M
     ]  # fmt: skip
-    found: list[Way | Gap] = []
+    sections: list[Way | Gap] = []
     last_m, done = float(line.distance_m[0]), 0
     for piece in pieces:
         start_m, end_m = _start_m(seen, piece), _end_m(seen, piece)
         inside = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] < start_m]
-        if found or start_m - last_m > END_M:
-            found.append(Gap(line, last_m, start_m, tuple(inside)))
+        if sections or start_m - last_m > END_M:
+            sections.append(Gap(line, last_m, start_m, tuple(inside)))
             done += len(inside)
-        own = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] <= end_m]
+        stops = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] <= end_m]
         if piece is pieces[-1] and line.distance_m[-1] - end_m <= END_M:
-            own = list(range(done, len(line.distance_m)))
-        found.append(_section(streets, line, seen, piece, own))
-        done, last_m = done + len(own), end_m
+            stops = list(range(done, len(line.distance_m)))
+        sections.append(_section(streets, line, seen, piece, stops))
+        done, last_m = done + len(stops), end_m
     if done < len(line.distance_m):
         left = tuple(range(done, len(line.distance_m)))
-        found.append(Gap(line, last_m, float(line.distance_m[-1]), left))
-    return found
+        sections.append(Gap(line, last_m, float(line.distance_m[-1]), left))
+    return sections
 
 
 def _start_m(seen: Sequence[Observation], piece: Piece) -> float:
@@ -88,8 +88,8 @@ def _section(
 ) -> Way:
     """A matched piece, with its stops between the observations around them."""
     begins = [0.0, *accumulate(float(streets.lengths[edge]) for edge in piece.edges)]
-    line_m = [seen[each.observation].along_m for each in piece.seen]
-    way_m = [begins[each.position] + each.offset_m for each in piece.seen]
+    line_m = [seen[place.observation].along_m for place in piece.seen]
+    way_m = [begins[place.position] + place.offset_m for place in piece.seen]
     placed = []
     for at_m in np.interp(line.distance_m[list(stops)], line_m, way_m).tolist():
         position = min(int(np.searchsorted(begins, at_m, side="left")) or 1, len(piece.edges)) - 1
@@ -99,16 +99,16 @@ def _section(
 
 def refusal(gaps: Sequence[Gap], origin: Origin) -> str:
     """What the map does not connect, in one line."""
-    said = []
+    texts = []
     for gap in gaps[:NAMED_GAPS]:
         line, at_m = gap.line, gap.line.distance_m
         before = line.places[max(int(np.searchsorted(at_m, gap.from_m, side="right")) - 1, 0)]
         after = line.places[min(int(np.searchsorted(at_m, gap.to_m)), len(at_m) - 1)]
         lat, lon = origin.degrees(*points_at(line.points, gap.from_m).tolist())
-        said.append(f"{line.id} from {before.name!r} to {after.name!r} after {lat:.5f}, {lon:.5f}")
+        texts.append(f"{line.id} from {before.name!r} to {after.name!r} after {lat:.5f}, {lon:.5f}")
     more = f" and {len(gaps) - NAMED_GAPS} more" if len(gaps) > NAMED_GAPS else ""
     return (
-        f"no street connects {'; '.join(said)}{more}; use a larger map, leave the line out, "
+        f"no street connects {'; '.join(texts)}{more}; use a larger map, leave the line out, "
         "or close gaps by straight links with --bridge"
     )
 
@@ -158,9 +158,9 @@ def whole_way(streets: Streets, sections: Sequence[Way | Gap], links: Links) -> 
             continue
         following = sections[number + 1] if number + 1 < len(sections) else None
         head = following.edges[0] if isinstance(following, Way) else None
-        own, places = _bridge(streets, part, edges[-1] if edges else None, head, links)
+        link_edges, places = _bridge(streets, part, edges[-1] if edges else None, head, links)
         stops += [(len(edges) + place, STOP_LINK_M) for place in places]
-        edges += own
+        edges += link_edges
     return Way(tuple(edges), tuple(stops))
 
 
@@ -176,12 +176,12 @@ def _bridge(
     way: list[str] = []
     places = []
     for stop in gap.stops:
-        own = links.stop(gap.line.places[stop].id, gap.line.spots[stop], _step(gap.line, stop))
-        start, end = links.edges[own]
+        link = links.stop(gap.line.places[stop].id, gap.line.spots[stop], _step(gap.line, stop))
+        start, end = links.edges[link]
         if at is not None:
             way.append(links.edge(at, start))
         places.append(len(way))
-        way.append(own)
+        way.append(link)
         at = end
     if at is not None and target is not None and at != target:
         way.append(links.edge(at, target))

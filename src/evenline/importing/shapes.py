@@ -42,13 +42,13 @@ def read_shapes(feed: Feed, wanted: set[str]) -> dict[str, list[tuple[float, flo
             rows.setdefault(shape, []).append((number, *spot_of(where, lat, lon)))
     for shape in sorted(wanted - rows.keys()):
         raise InputError(f"{feed.path}: trips.txt uses shape {shape!r}, which shapes.txt lacks")
-    found = {}
+    lines = {}
     for shape, points in rows.items():
         points.sort(key=lambda point: point[0])
-        found[shape] = [(lat, lon) for _, lat, lon in points]
-        if len(set(found[shape])) < 2:
+        lines[shape] = [(lat, lon) for _, lat, lon in points]
+        if len(set(lines[shape])) < 2:
             raise InputError(f"{feed.path}: shapes.txt: shape {shape!r} has fewer than two points")
-    return found
+    return lines
 
 
 def along_shape(shape: Floats, stops: Floats) -> Along:

@@ -58,9 +58,9 @@ def _has_bus_lane(edge: Any) -> bool:
 
 def _onward(edge: Any, number: dict[str, int]) -> tuple[tuple[int, bool], ...]:
     """The edges that a bus can go on to, and whether by a U-turn."""
-    found = {}
+    turns = {}
     for target, links in edge.getOutgoing().items():
         usable = [x for x in links if x.getFromLane().allows(BUS) and x.getToLane().allows(BUS)]
         if usable and target.getID() in number:
-            found[number[target.getID()]] = usable[0].getDirection() == "t"
-    return tuple(sorted(found.items()))
+            turns[number[target.getID()]] = usable[0].getDirection() == "t"
+    return tuple(sorted(turns.items()))

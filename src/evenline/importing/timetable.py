@@ -30,7 +30,7 @@ from evenline.importing.calls import (
 )
 from evenline.importing.directions import Way, numbered
 from evenline.importing.feed import Feed
-from evenline.importing.ids import free_id, route_ids, said
+from evenline.importing.ids import free_id, readable, route_ids
 from evenline.support.errors import InputError
 
 MOST_TRIPS = 100_000  # of a city
@@ -89,7 +89,7 @@ class Pattern:
 class Timetable:
     """The patterns of a day that are kept, those that are left out, and their stops.
 
-    `told` says what else of the feed is not in it.
+    `remarks` say what else of the feed is not in it.
     """
 
     patterns: tuple[Pattern, ...]
@@ -97,7 +97,7 @@ class Timetable:
     places: dict[str, SourceStop]
     routes: dict[str, str]  # what people call each route
     ids: dict[str, str]  # what the ids of its services begin with
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,15 @@ def read_timetable(feed: Feed, wanted: Wanted) -> Timetable:
             f"{_days_with_trips(calendars, services, wanted.date)}"
         )
     calls, stops_of = read_calls(feed, headers, every)
-    used = {call.stop for each in calls.values() for call in each}
+    used = {call.stop for of_trip in calls.values() for call in of_trip}
     places = _places(feed, used, {stop for stops in stops_of.values() for stop in stops})
     served, faults, wrapped = _served(feed, calls, places)
     if not served:
         raise InputError(faults[0])
     headers = {trip: headers[trip] for trip, visits in served.items() if len(visits) > 1}
     runs = _runs(feed, {t: _run(t, headers[t].block, calls[t], served[t]) for t in headers})
-    kept = {trip: [r for r in each if wanted.start_s <= r.departure_s[0] < wanted.end_s]
-            for trip, each in runs.items()}  # fmt: skip
+    kept = {trip: [r for r in of_trip if wanted.start_s <= r.departure_s[0] < wanted.end_s]
+            for trip, of_trip in runs.items()}  # fmt: skip
     ways = Counter((every[trip].route, every[trip].direction, s) for trip, s in stops_of.items())
     patterns, repeated = _patterns(headers, served, kept, places, ways)
     if not patterns:
@@ -144,12 +144,12 @@ def read_timetable(feed: Feed, wanted: Wanted) -> Timetable:
     left_out = tuple(pattern for pattern in patterns if pattern not in main)
     near = {id: places[id] for id in sorted({stop for p in main for stop in p.stops})}
     _check_near(feed, near)
-    told = (
+    remarks = (
         *_faulty(feed, faults, wrapped),
         *_twice(repeated),
-        *_told(routes, patterns, main, len(served) - len(headers), wanted),
+        *_not_taken(routes, patterns, main, len(served) - len(headers), wanted),
     )
-    return Timetable(tuple(main), left_out, near, routes, route_ids(known), told)
+    return Timetable(tuple(main), left_out, near, routes, route_ids(known), remarks)
 
 
 def _days_with_trips(calendars: Calendars, services: Collection[str], day: datetime.date) -> str:
@@ -159,23 +159,23 @@ def _days_with_trips(calendars: Calendars, services: Collection[str], day: datet
         return "the feed has none on any day"
     last = calendars.nearest(services, datetime.date.max, -1)
     around = [calendars.nearest(services, day, step) for step in (-1, 1)]
-    nearest = " and ".join(f"{each:%A} {each}" for each in around if each is not None)
+    nearest = " and ".join(f"{date:%A} {date}" for date in around if date is not None)
     return f"the feed has some from {first} to {last}, the nearest on {nearest}"
 
 
 def _faulty(feed: Feed, faults: Sequence[str], wrapped: int) -> list[str]:
     """What is said of trips that contradict themselves, and of those whose clock begins again."""
-    told = []
+    remarks = []
     if faults:
         named = "; ".join(fault.removeprefix(f"{feed.path}: ") for fault in faults[:SHOWN])
         more = f"; and {len(faults) - SHOWN:,} more" if len(faults) > SHOWN else ""
-        told.append(f"left out: {_trips(len(faults))} at fault: {named}{more}")
+        remarks.append(f"left out: {_trips(len(faults))} at fault: {named}{more}")
     if wrapped:
-        told.append(
+        remarks.append(
             f"{_trips(wrapped)} past midnight: their times begin at 00:00 again and are read as "
             "24:00 and later"
         )
-    return told
+    return remarks
 
 
 def _twice(repeated: Sequence[tuple[str, str]]) -> list[str]:
@@ -185,7 +185,7 @@ def _twice(repeated: Sequence[tuple[str, str]]) -> list[str]:
     again, first = repeated[0]
     return [
         f"left out: {_trips(len(repeated))} that another calendar of the day repeats, stop by stop "
-        f"and second by second (the first: {said(again)}, which is {said(first)})"
+        f"and second by second (the first: {readable(again)}, which is {readable(first)})"
     ]
 
 
@@ -204,7 +204,7 @@ def along_way(pattern: Pattern, distance_m: Sequence[float]) -> Pattern:
     return replace(pattern, runs=tuple(runs))
 
 
-def _told(
+def _not_taken(
     routes: Mapping[str, str],
     patterns: Sequence[Pattern],
     main: Sequence[Pattern],
@@ -213,23 +213,23 @@ def _told(
 ) -> tuple[str, ...]:
     """What of the feed is not in the timetable: routes, trips, and calls of the trips kept."""
     running = {pattern.route for pattern in patterns}
-    told = [
+    remarks = [
         f"left out: route {routes[route]} ({route}): none of its trips starts in the window on "
         f"{wanted.date}"
         for route in routes
         if route not in running
     ]
     if empty:
-        told.append(
+        remarks.append(
             f"left out: {_trips(empty)}: people may get on or off at fewer than two of their stops"
         )
     unserved = sum(run.unserved for pattern in main for run in pattern.runs)
     if unserved:
-        told.append(
+        remarks.append(
             f"left out: {unserved:,} calls: nobody may get on or off there (pickup_type and "
             "drop_off_type are 1)"
         )
-    return tuple(told)
+    return tuple(remarks)
 
 
 # -- trips and their stops ------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class _Header:
 
 def _headers(feed: Feed, routes: Collection[str], active: Collection[str]) -> dict[str, _Header]:
     """The trips of some routes on all days, by id."""
-    found: dict[str, _Header] = {}
+    headers: dict[str, _Header] = {}
     needed, optional = (
         ("trip_id", "route_id", "service_id"),
         ("direction_id", "block_id", "shape_id"),
@@ -260,33 +260,33 @@ def _headers(feed: Feed, routes: Collection[str], active: Collection[str]) -> di
             continue
         where = f"{feed.path}: trips.txt: row {row}"
         runs = calendar in active
-        if trip in found and (runs or found[trip].active):
+        if trip in headers and (runs or headers[trip].active):
             raise InputError(f"{where}: trip {trip!r} appears twice")
         if rest[0] not in ("", "0", "1"):
             raise InputError(f"{where}: direction_id is {rest[0]!r}; must be 0 or 1")
         count += runs
-        if count > MOST_TRIPS or len(found) == MOST_OF_ROUTES:
+        if count > MOST_TRIPS or len(headers) == MOST_OF_ROUTES:
             raise InputError(f"{feed.path}: more than {MOST_TRIPS:,} trips; choose fewer routes")
-        found[trip] = _Header(runs, route, calendar, *rest)
-    return found
+        headers[trip] = _Header(runs, route, calendar, *rest)
+    return headers
 
 
 def _places(feed: Feed, used: set[str], others: set[str]) -> dict[str, SourceStop]:
     """The stops that trips of the day use, and those of other days that can be read."""
-    found: dict[str, SourceStop] = {}
+    stops: dict[str, SourceStop] = {}
     for row, (stop, lat, lon, name) in feed.rows(
         "stops.txt", ["stop_id", "stop_lat", "stop_lon"], ["stop_name"]
     ):
         where = f"{feed.path}: stops.txt: row {row} ({stop})"
         if stop not in used and stop not in others:
             continue
-        if stop in used and stop in found:
+        if stop in used and stop in stops:
             raise InputError(f"{where}: appears twice")
         with suppress(*(() if stop in used else (InputError,))):
-            found[stop] = SourceStop(stop, said(name or stop), *spot_of(where, lat, lon), row)
-    for stop in sorted(used - found.keys()):
+            stops[stop] = SourceStop(stop, readable(name or stop), *spot_of(where, lat, lon), row)
+    for stop in sorted(used - stops.keys()):
         raise InputError(f"{feed.path}: stop_times.txt uses stop {stop!r}, which stops.txt lacks")
-    return found
+    return stops
 
 
 def _check_near(feed: Feed, places: Mapping[str, SourceStop]) -> None:
@@ -324,9 +324,9 @@ def _served(
     begin again at 00:00. Puts calls in order.
     """
     served, faults, wrapped = dict[str, list[Visit]](), list[str](), 0
-    for trip, each in calls.items():
+    for trip, of_trip in calls.items():
         try:
-            ordered = in_order(feed, trip, each)
+            ordered = in_order(feed, trip, of_trip)
             along = [0.0]
             for first, second in pairwise(ordered):
                 along.append(
@@ -371,8 +371,8 @@ def _runs(feed: Feed, templates: Mapping[str, Run]) -> dict[str, list[Run]]:
         if count > MOST_TRIPS:
             raise InputError(f"{where}: more than {MOST_TRIPS:,} trips; choose fewer routes")
         for at in starts:
-            own = free_id(f"{trip}.{len(repeated[trip]) + 1}", taken)
-            repeated[trip].append(_moved(templates[trip], at, own))
+            id = free_id(f"{trip}.{len(repeated[trip]) + 1}", taken)
+            repeated[trip].append(_moved(templates[trip], at, id))
     return runs | repeated
 
 
@@ -429,15 +429,15 @@ def _patterns(
     members: dict[tuple[str, int, tuple[str, ...]], list[str]] = defaultdict(list)
     for trip, way in given.items():
         members[way[0], number[way][0], way[2]].append(trip)
-    found, repeated = [], list[tuple[str, str]]()
+    patterns, repeated = [], list[tuple[str, str]]()
     for (route, direction, stops), trips in members.items():
         every = _once(headers, runs, trips, repeated)
         shape = Counter(headers[trip].shape for trip in trips).most_common(1)[0][0]
         ends = places[stops[0]].name, places[stops[-1]].name
         rank = number[given[trips[0]]][1]
-        found.append(Pattern(route, direction, stops, shape, tuple(every), ends, rank))
-    found.sort(key=lambda pattern: (pattern.route, -len(pattern.runs), pattern.stops))
-    return found, sorted(repeated)
+        patterns.append(Pattern(route, direction, stops, shape, tuple(every), ends, rank))
+    patterns.sort(key=lambda pattern: (pattern.route, -len(pattern.runs), pattern.stops))
+    return patterns, sorted(repeated)
 
 
 def _once(
@@ -449,16 +449,16 @@ def _once(
     """The runs of a pattern in order. One that another calendar has at the same times is one bus:
     it joins `repeated`. Two in one calendar are two buses.
     """
-    found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[str, Run]]] = {}
+    by_times: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[str, Run]]] = {}
     for trip in sorted(trips):
         for run in runs[trip]:
-            alike = found.setdefault((run.arrival_s, run.departure_s), [])
+            alike = by_times.setdefault((run.arrival_s, run.departure_s), [])
             calendar = headers[trip].calendar
             if alike and alike[0][0] != calendar:
                 repeated.append((run.trip, alike[0][1].trip))
             else:
                 alike.append((calendar, run))
-    every = [run for alike in found.values() for _, run in alike]
+    every = [run for alike in by_times.values() for _, run in alike]
     return sorted(every, key=lambda run: (run.departure_s[0], run.trip))
 
 

@@ -82,11 +82,11 @@ def watch(carried: Carried, seed: int, end_s: int | None, progress: Progress) ->
         except InputError:
             raise
         except Exception as error:
-            said = first_line(log.read_text(errors="replace")) if log.exists() else ""
-            said = said or first_line(str(error)) or type(error).__name__
-            if said in UNEXPLAINED:
-                said = first_line(loading_error(options)) or said
-            raise InputError(f"SUMO refused: {said}") from None
+            why = first_line(log.read_text(errors="replace")) if log.exists() else ""
+            why = why or first_line(str(error)) or type(error).__name__
+            if why in UNEXPLAINED:
+                why = first_line(loading_error(options)) or why
+            raise InputError(f"SUMO refused: {why}") from None
         finally:
             with suppress(Exception):  # it may have failed; report the first error
                 libsumo().close()
@@ -181,15 +181,15 @@ def _type(sumo: Any, kind: str) -> Vehicle:
 
 def _stages(path: Path, begin_s: int) -> dict[str, tuple[int | None, ...]]:
     """When each stage of each person began: where the one before it ended."""
-    found = {}
+    stages = {}
     for _, element in iterparse(str(path)):
         if element.tag == "personinfo":
             ends = [element.get("depart"), *(stage.get("arrival") for stage in element)]
-            found[element.get("id")] = tuple(
+            stages[element.get("id")] = tuple(
                 None if end is None or float(end) < 0 else round(float(end)) - begin_s
                 for end in ends[:-1]
             )
             element.clear()
         elif element.tag == "tripinfo":
             element.clear()
-    return found
+    return stages

@@ -26,7 +26,7 @@ _VISIT = re.compile(r"(.+)~\d+")
 
 def due_times(city: City) -> tuple[Ints, ...]:
     """When each trip of a service is due at each stop: for each service, trips by positions."""
-    found, first = [], visit_offsets(city)
+    due, first = [], visit_offsets(city)
     for service, trips in zip(city.services, city.trips_of, strict=True):
         starts_s = np.array([city.trips[trip].departure_s for trip in trips], np.int32)
         along_m = np.array(service.distance_m) - service.distance_m[0]
@@ -34,19 +34,19 @@ def due_times(city: City) -> tuple[Ints, ...]:
         if city.due_s is not None:
             visits = first[list(trips)][:, None] + np.arange(len(service.stops))
             due_s = city.due_s[visits]
-        found.append(due_s)
-    return tuple(found)
+        due.append(due_s)
+    return tuple(due)
 
 
 def places_of(city: City) -> tuple[str, ...]:
     """The place of each stop: its id in the source, or the id that its split visits begin with."""
     ids = {stop.id for stop in city.stops}
-    found = []
+    places = []
     for stop in city.stops:
         visit = _VISIT.fullmatch(stop.id)
-        own = visit[1] if visit and visit[1] in ids else stop.id
-        found.append(stop.source or own)
-    return tuple(found)
+        id = visit[1] if visit and visit[1] in ids else stop.id
+        places.append(stop.source or id)
+    return tuple(places)
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,19 @@ class Ways:
     @cached_property
     def stops_of(self) -> dict[str, list[int]]:
         """The stops of each place."""
-        found: dict[str, list[int]] = defaultdict(list)
+        stops: dict[str, list[int]] = defaultdict(list)
         for stop, place in enumerate(self.places):
-            found[place].append(stop)
-        return dict(found)
+            stops[place].append(stop)
+        return dict(stops)
 
     @cached_property
     def calls(self) -> list[list[tuple[int, int]]]:
         """The calls at each stop, as (service, position)."""
-        found: list[list[tuple[int, int]]] = [[] for _ in self.city.stops]
+        calls: list[list[tuple[int, int]]] = [[] for _ in self.city.stops]
         for index, service in enumerate(self.city.services):
             for position, stop in enumerate(service.stops):
-                found[stop].append((index, position))
-        return found
+                calls[stop].append((index, position))
+        return calls
 
     @cached_property
     def _after(self) -> list[set[int]]:
@@ -135,10 +135,10 @@ class Ways:
         ends = list(product(self.stops_of[origin], self.stops_of[destination]))
         for count in range(1, MOST_LEGS + 1):
             ways = (self._way(board, alight, at_s, count) for board, alight in ends)
-            found = [way for way in ways if way is not None]
-            if found:  # at a place visited twice, board later if that arrives no later
-                key = [(*way[:2], -self.rides(way[2][0]).bus(at_s)[1]) for way in found]
-                return found[key.index(min(key))][2]
+            usable = [way for way in ways if way is not None]
+            if usable:  # at a place visited twice, board later if that arrives no later
+                key = [(*way[:2], -self.rides(way[2][0]).bus(at_s)[1]) for way in usable]
+                return usable[key.index(min(key))][2]
         return None
 
     def connects(self, origin: str, destination: str) -> bool:

@@ -39,14 +39,14 @@ class Demand:
 
 
 def write_city(
-    found: Imported,
+    imported: Imported,
     out: Path,
     demand: Demand | None = None,
     variation: float = VARIATION,
     force: bool = False,
 ) -> tuple[OpenCity, NewPeople | None]:
     """Write an imported city as a folder; return it, and the people that were made for it."""
-    city, people = found.city, None
+    city, people = imported.city, None
     if demand is not None:
         people = demand.of(city)
         city = with_people(city, people)
@@ -63,10 +63,10 @@ def write_people(source: str, out: Path, demand: Demand, name: str, force: bool)
     """Write a city with other people under a name; streets and timetable stay."""
     opened = open_city(source)
     people = demand.of(opened.city)
-    own = opened.calibration
+    fitted = opened.calibration
 
     def calibrated(city: City) -> Calibration | None:
-        return None if own is None else still_fitting(own, city)
+        return None if fitted is None else still_fitting(fitted, city)
 
     _written(replace(with_people(opened.city, people), name=name), out, calibrated, force)
     return people
@@ -90,5 +90,5 @@ def read_again(folder: Path) -> City:
     try:
         return load_city(folder)
     except InputError as error:
-        said = str(error).removeprefix(f"{folder}").lstrip(":/ ")
-        raise InputError(f"the city cannot be written: {said}") from None
+        why = str(error).removeprefix(f"{folder}").lstrip(":/ ")
+        raise InputError(f"the city cannot be written: {why}") from None

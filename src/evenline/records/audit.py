@@ -82,14 +82,14 @@ def recorded_days(
     hours = (fitted_to.first_hour, fitted_to.last_hour)
     start_s = city.clock.start_s if city.clock else 0
     services = patterns_of(city, records)
-    found = {
+    matched = {
         day: match(chosen(records, fitted_to.routes, (day,), hours), services).moved(start_s)
         for day in days
     }
-    for day, driven in found.items():
+    for day, driven in matched.items():
         if not len(driven):
             raise InputError(f"day {day}: no recorded trip follows a service of {city.name}")
-    return found
+    return matched
 
 
 def simulated_days(
@@ -98,14 +98,14 @@ def simulated_days(
     """Simulated days as records would show them."""
     world = FastWorld(city, calibration, keep_visits=True)
     share = np.array(fitted_to.recorded_share)
-    found = []
+    days = []
     for cell in PURPOSES[PURPOSE].cells(count, (1.0,)):
         world.run_day(cell, BEHAVIOURS[policy])
         rng = np.random.Generator(np.random.PCG64([cell.demand_seed, UNSEEN]))
         kept = rng.random(len(share)) < share
         driven = simulated(city, world.visits, fitted_to.stamp)
-        found.append(driven.only(kept[driven.trip]))
-    return found
+        days.append(driven.only(kept[driven.trip]))
+    return days
 
 
 def judge(city: City, days: Compared, limits: Limits) -> list[Judged]:
@@ -142,7 +142,7 @@ def verdict(lines: Sequence[Judged], held: Sequence[str]) -> str:
     """The audit in one sentence, for every result of the city."""
     judged = [line for line in lines if line.judged]
     passed = sum(line.passed for line in judged)
-    said = (
+    text = (
         f"on {', '.join(held)}, which the fit has not seen, {passed} of {len(judged)} measures are "
         f"within {lines[0].limit:g} times the gap between real days"
     )
@@ -150,4 +150,4 @@ def verdict(lines: Sequence[Judged], held: Sequence[str]) -> str:
     missing = [line.measure for line in lines if not line.judged]
     parts = [f"not: {', '.join(failed)}"] if failed else []
     parts += [f"not recorded: {', '.join(missing)}"] if missing else []
-    return said + (f" ({'; '.join(parts)})" if parts else "")
+    return text + (f" ({'; '.join(parts)})" if parts else "")

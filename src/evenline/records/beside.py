@@ -28,7 +28,10 @@ def with_feed(records: Records, folder: Path) -> tuple[Records, list[Problem]]:
     wanted = {str(name) for name in trips.scheduled if name is not None}
     block = _blocks(feed, wanted)
     blocks = np.array(
-        [own or block.get(name) for own, name in zip(trips.block, trips.scheduled, strict=True)],
+        [
+            given or block.get(name)
+            for given, name in zip(trips.block, trips.scheduled, strict=True)
+        ],
         object,
     )
     due, at = _due(feed, wanted), dict[tuple[int, int], int]()
@@ -69,7 +72,7 @@ def _blocks(feed: Feed, wanted: set[str]) -> dict[str, str]:
 
 def _due(feed: Feed, wanted: set[str]) -> dict[tuple[str, str], list[float]]:
     """The scheduled seconds of a trip at a stop, in order; NaN where the feed has none."""
-    found: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    due: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
     needed, optional = ("trip_id", "stop_id", "stop_sequence"), ("arrival_time", "departure_time")
     for number, (trip, stop, order, arrival, departure) in feed.rows(
         "stop_times.txt", needed, optional
@@ -78,5 +81,5 @@ def _due(feed: Feed, wanted: set[str]) -> dict[tuple[str, str], list[float]]:
             where = f"{feed.path}: stop_times.txt: row {number}"
             time = arrival or departure
             second = float(seconds_of(where, time)) if time else float("nan")
-            found[trip, stop].append((int(order) if order.isdecimal() else 0, second))
-    return {key: [second for _, second in sorted(rows)] for key, rows in found.items()}
+            due[trip, stop].append((int(order) if order.isdecimal() else 0, second))
+    return {key: [second for _, second in sorted(rows)] for key, rows in due.items()}

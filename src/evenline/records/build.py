@@ -14,7 +14,7 @@ import numpy as np
 
 from evenline.city.model import City, Clock, Floats, Origin, Trip, Vehicle
 from evenline.importing.corridor import corridor
-from evenline.importing.ids import clean_ids, said
+from evenline.importing.ids import clean_ids, readable
 from evenline.importing.lines import Layout, Shape
 from evenline.importing.timetable import SourceStop
 from evenline.records.clean import Records
@@ -56,18 +56,18 @@ def chosen(
     records: Records, routes: tuple[str, ...], days: tuple[str, ...], hours: tuple[int, int]
 ) -> Records:
     """The records of some routes and days, and of trips that start within some hours."""
-    own = records.of_days(days)
+    of_days = records.of_days(days)
     known = {str(route) for route in records.trips.route}
     for route in routes:
         if route not in known:
             raise InputError(f"route {route!r} is not in the records of {records.name}")
-    visits = own.visits
+    visits = of_days.visits
     begins = np.full(len(records.trips), np.inf)
     np.minimum.at(begins, visits.trip, visits.arrival_s)
     keep = (begins >= hours[0] * 3600) & (begins < hours[1] * 3600)
     if routes:
         keep &= np.isin(records.trips.route.astype(str), routes)
-    return replace(own, visits=visits.only(keep[visits.trip]))
+    return replace(of_days, visits=visits.only(keep[visits.trip]))
 
 
 def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, int]) -> Built:
@@ -86,7 +86,7 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
     variation, spreads = variation_of(driven, services, planned)
     order = np.lexsort((planned.service, planned.departure_s)).tolist()
     block = records.trips.block
-    blocks = {trip: said(str(block[trip] or "")) for trip in np.unique(driven.trip).tolist()}
+    blocks = {trip: readable(str(block[trip] or "")) for trip in np.unique(driven.trip).tolist()}
     city = City(
         name=name,
         horizon_s=horizon_s,
@@ -107,9 +107,9 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
 
 def patterns_of(city: City, records: Records) -> list[Pattern]:
     """The services of a city that was built from records, in terms of other records of it."""
-    stop_of = {said(str(name)): index for index, name in enumerate(records.stops.id)}
-    route_of = {said(str(route)): str(route) for route in np.unique(records.trips.route)}
-    found = []
+    stop_of = {readable(str(name)): index for index, name in enumerate(records.stops.id)}
+    route_of = {readable(str(route)): str(route) for route in np.unique(records.trips.route)}
+    patterns = []
     for service in city.services:
         route, _, rest = service.source.rpartition(" ")
         direction = re.fullmatch(r"(-?\d+)[a-z]*", rest)
@@ -121,10 +121,10 @@ def patterns_of(city: City, records: Records) -> list[Pattern]:
             source = city.stops[stop].source
             places.append((stop_of.get(source, -1), seen.get(source, 0)))
             seen[source] = seen.get(source, 0) + 1
-        found.append(
+        patterns.append(
             Pattern(Direction(route_of.get(route, route), int(direction[1])), tuple(places), 0)
         )
-    return found
+    return patterns
 
 
 def capacity_of(loads: Floats) -> int:
@@ -175,19 +175,20 @@ def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
         letter = "" if not count[pattern.line] else chr(ord("a") + count[pattern.line] - 1)
         count[pattern.line] += 1
         route, direction = pattern.line
-        own = np.array([stop for stop, _ in pattern.places])
+        served = np.array([stop for stop, _ in pattern.places])
         steps = [
-            recorded_m.get(pair) or _straight_m(records, *pair) for pair in pairwise(own.tolist())
+            recorded_m.get(pair) or _straight_m(records, *pair)
+            for pair in pairwise(served.tolist())
         ]
         ways.append(
             Shape(
                 id=f"{route}-{direction}{letter}",
                 route=routes[route],
-                name=said(f"{stops.name[own[0]]} - {stops.name[own[-1]]}"),
-                source=f"{said(route)} {direction}{letter}",
-                places=tuple(_spot(records, stop) for stop in own),
-                spots=metres[own],
-                points=metres[own],
+                name=readable(f"{stops.name[served[0]]} - {stops.name[served[-1]]}"),
+                source=f"{readable(route)} {direction}{letter}",
+                places=tuple(_spot(records, stop) for stop in served),
+                spots=metres[served],
+                points=metres[served],
                 distance_m=np.concatenate([[0.0], np.cumsum(steps)]),
                 shaped=False,
             )
@@ -198,25 +199,25 @@ def _ways(records: Records, services: Sequence[Pattern]) -> Layout:
 def _spot(records: Records, stop: int) -> SourceStop:
     stops = records.stops
     lat, lon = np.nan_to_num(stops.latitude[stop]), np.nan_to_num(stops.longitude[stop])
-    return SourceStop(str(stops.id[stop]), said(str(stops.name[stop])), float(lat), float(lon))
+    return SourceStop(str(stops.id[stop]), readable(str(stops.name[stop])), float(lat), float(lon))
 
 
 def _recorded_m(records: Records) -> dict[tuple[int, int], float]:
     """The median recorded distance from a stop to the next; else the difference along a route."""
     visits, number = records.visits, {str(name): i for i, name in enumerate(records.stops.id)}
-    found: dict[tuple[int, int], float] = {}
+    between_m: dict[tuple[int, int], float] = {}
     along = sorted(
         (route, way, metres, stop) for (route, way, stop), metres in records.along_m.items()
     )
     for (route, way, metres, stop), (other, back, farther, after) in pairwise(along):
         if (route, way) == (other, back) and stop in number and after in number:
-            found[number[stop], number[after]] = farther - metres
+            between_m[number[stop], number[after]] = farther - metres
     next_to = visits.follows() & (np.diff(visits.order) == 1) & (visits.distance_m[1:] > 0)
     seen: dict[tuple[int, int], list[float]] = {}
     pairs = zip(visits.stop[:-1][next_to].tolist(), visits.stop[1:][next_to].tolist(), strict=True)
     for pair, metres in zip(pairs, visits.distance_m[1:][next_to].tolist(), strict=True):
         seen.setdefault(pair, []).append(metres)
-    return found | {pair: float(np.median(metres)) for pair, metres in seen.items()}
+    return between_m | {pair: float(np.median(metres)) for pair, metres in seen.items()}
 
 
 def _straight_m(records: Records, first: int, second: int) -> float:

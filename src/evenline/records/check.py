@@ -20,9 +20,9 @@ from evenline.records.clean import (
     Records,
     Visits,
     clean,
+    described,
     first_row,
     problem,
-    said,
 )
 from evenline.records.clocks import local_tables
 from evenline.records.kinds import kinds_of
@@ -62,13 +62,13 @@ def check_folder(folder: Path) -> Checked:
     """Read a folder of records and list what is wrong."""
     tables, clocks = local_tables(folder)
     raw, filled = with_feed(records_of(folder, tables), folder)
-    cleaned, found = clean(raw)
+    cleaned, by_rule = clean(raw)
     trips = np.unique(cleaned.visits.trip)
     by_day = np.bincount(cleaned.trips.day[trips], minlength=len(raw.days))
     problems = (
         *clocks,
         *filled,
-        *found,
+        *by_rule,
         *_of_schemas(tables),
         *_of_counts(cleaned),
         *_of_tables(tables, raw),
@@ -86,7 +86,7 @@ def check_folder(folder: Path) -> Checked:
         missing=_missing(raw.visits),
         boarded=float(np.nansum(cleaned.visits.boarded)),
         alighted=float(np.nansum(cleaned.visits.alighted)),
-        problems=tuple(each for each in problems if each.count),
+        problems=tuple(one for one in problems if one.count),
     )
 
 
@@ -125,7 +125,7 @@ def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Problem]:
 
 def _of_field(table: Table, field: Field, column: Any) -> Iterator[Problem]:
     numeric = column.dtype.kind == "f"
-    missing = np.isnan(column) if numeric else np.array([each is None for each in column], bool)
+    missing = np.isnan(column) if numeric else np.array([entry is None for entry in column], bool)
     name = f"{table.path.name.split('.')[0]}.{field.name}"
     if field.required and missing.any():
         what = f"{name} is required by TIDES"
@@ -136,9 +136,9 @@ def _of_field(table: Table, field: Field, column: Any) -> Iterator[Problem]:
         high = np.inf if field.most is None else field.most
         wrong = ~missing & ~((column >= low) & (column <= high))
         if field.allowed:
-            wrong |= ~missing & ~np.isin(column, [float(each) for each in field.allowed])
+            wrong |= ~missing & ~np.isin(column, [float(entry) for entry in field.allowed])
     elif field.allowed:
-        wrong = ~missing & np.array([each not in field.allowed for each in column], bool)
+        wrong = ~missing & np.array([entry not in field.allowed for entry in column], bool)
     if wrong.any():
         value = column[int(np.argmax(wrong))]
         what = f"{name} has values that TIDES does not allow, such as {value!s:.40}"
@@ -168,7 +168,7 @@ def _of_counts(records: Records) -> Iterator[Problem]:
             "load that drifts",
             "the load is not the load before plus boardings minus alightings",
             wrong,
-            said(records, int(np.argmax(wrong))),
+            described(records, int(np.argmax(wrong))),
             "loads are made from counts that are balanced over the trip",
         )
     silent = np.isnan(visits.boarded) | np.isnan(visits.alighted)
@@ -177,7 +177,7 @@ def _of_counts(records: Records) -> Iterator[Problem]:
             "no counts",
             "boardings or alightings of a visit are missing",
             silent,
-            said(records, int(np.argmax(silent))),
+            described(records, int(np.argmax(silent))),
             "not used for journeys",
         )
 

@@ -46,7 +46,7 @@ class Visits:
         return len(self.row)
 
     def only(self, keep: Mask | Ints) -> "Visits":
-        return Visits(**{each.name: getattr(self, each.name)[keep] for each in fields(self)})
+        return Visits(**{column.name: getattr(self, column.name)[keep] for column in fields(self)})
 
     def follows(self) -> Mask:
         """Whether a visit is the next one of the same trip; one shorter than the table."""
@@ -146,24 +146,24 @@ def first_row(mask: Mask) -> str:
 # -- rules ----------------------------------------------------------------------------------------
 
 
-def _drop(visits: Visits, found: Mask) -> Visits:
-    return visits.only(~found)
+def _drop(visits: Visits, wrong: Mask) -> Visits:
+    return visits.only(~wrong)
 
 
 def _forget(*names: str, wrong: Callable[[Floats], Mask] = np.isfinite) -> Change:
     """Treat the wrong values of these columns as missing where a mask holds."""
 
-    def change(visits: Visits, found: Mask) -> Visits:
+    def change(visits: Visits, rows: Mask) -> Visits:
         columns = {name: getattr(visits, name) for name in names}
-        forgotten = {n: np.where(found & wrong(c), np.nan, c) for n, c in columns.items()}
+        forgotten = {n: np.where(rows & wrong(c), np.nan, c) for n, c in columns.items()}
         return replace(visits, **forgotten)
 
     return change
 
 
-def _arrive_before_leaving(visits: Visits, found: Mask) -> Visits:
+def _arrive_before_leaving(visits: Visits, wrong: Mask) -> Visits:
     dwell = np.nan_to_num(visits.dwell_s)
-    return replace(visits, arrival_s=np.where(found, visits.departure_s - dwell, visits.arrival_s))
+    return replace(visits, arrival_s=np.where(wrong, visits.departure_s - dwell, visits.arrival_s))
 
 
 def _repeated(records: Records) -> Mask:
@@ -188,11 +188,11 @@ def _out_of_order(records: Records) -> Mask:
     """Visits outside the longest run of a trip in which time does not go back."""
     visits = records.visits
     back = visits.follows() & (np.diff(visits.arrival_s) < 0)
-    found = np.zeros(len(visits), bool)
+    wrong = np.zeros(len(visits), bool)
     for trip in np.unique(visits.trip[1:][back]):
         rows = np.flatnonzero(visits.trip == trip)
-        found[rows[~_longest_rise(visits.arrival_s[rows])]] = True
-    return found
+        wrong[rows[~_longest_rise(visits.arrival_s[rows])]] = True
+    return wrong
 
 
 def _longest_rise(times: Floats) -> Mask:
@@ -213,13 +213,13 @@ def _beyond_standstill(records: Records) -> Mask:
     """The shorter part of a trip with a standstill."""
     visits = records.visits
     pause = visits.follows() & (np.diff(visits.arrival_s) > STANDSTILL_S)
-    found = np.zeros(len(visits), bool)
+    wrong = np.zeros(len(visits), bool)
     for trip in np.unique(visits.trip[1:][pause]):
         rows = np.flatnonzero(visits.trip == trip)
         parts = np.split(rows, np.flatnonzero(np.diff(visits.arrival_s[rows]) > STANDSTILL_S) + 1)
         longest = max(parts, key=len)
-        found[np.setdiff1d(rows, longest)] = True
-    return found
+        wrong[np.setdiff1d(rows, longest)] = True
+    return wrong
 
 
 def _stopped_clock(records: Records) -> Mask:
@@ -357,15 +357,15 @@ def clean(records: Records) -> tuple[Records, list[Problem]]:
     """Apply every rule in order; say what each found."""
     all_found = []
     for rule in RULES:
-        found = rule.find(records)
-        example = said(records, int(np.argmax(found))) if found.any() else ""
-        all_found.append(problem(rule.name, rule.wrong, found, example, rule.done))
-        if found.any():
-            records = replace(records, visits=rule.change(records.visits, found))
+        rows = rule.find(records)
+        example = described(records, int(np.argmax(rows))) if rows.any() else ""
+        all_found.append(problem(rule.name, rule.wrong, rows, example, rule.done))
+        if rows.any():
+            records = replace(records, visits=rule.change(records.visits, rows))
     return records, all_found
 
 
-def said(records: Records, visit: int) -> str:
+def described(records: Records, visit: int) -> str:
     """A visit in words."""
     visits = records.visits
     trip, stop, at = int(visits.trip[visit]), int(visits.stop[visit]), visits.arrival_s[visit]

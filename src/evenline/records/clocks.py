@@ -27,12 +27,12 @@ TIMED = ("stop_visits", "passenger_events", "vehicle_locations")
 
 def local_tables(folder: Path) -> tuple[dict[str, Table], list[Problem]]:
     """The tables of a folder by the clock of the street, and what was odd about their clocks."""
-    tables, found = read_folder(folder), []
-    for name in (each for each in TIMED if each in tables and tables[each].offset_s):
+    tables, problems = read_folder(folder), []
+    for name in (timed for timed in TIMED if timed in tables and tables[timed].offset_s):
         table = tables[name]
         zone = zone_beside(folder) if table.in_utc else None
         if table.in_utc:
-            found.append(_in_utc(name, table, zone))
+            problems.append(_in_utc(name, table, zone))
         usual_s = _usual(table) if zone is None else _of_zone(table, zone)
         moved, changed = {}, np.zeros(table.rows, bool)
         for column, offset_s in table.offset_s.items():
@@ -41,8 +41,8 @@ def local_tables(folder: Path) -> tuple[dict[str, Table], list[Problem]]:
             changed |= shift_s != 0
         tables[name] = replace(table, columns={**table.columns, **moved})
         if zone is None and changed.any():
-            found.append(_change_of_clock(name, changed))
-    return tables, found
+            problems.append(_change_of_clock(name, changed))
+    return tables, problems
 
 
 def _in_utc(name: str, table: Table, zone: ZoneInfo | None) -> Problem:
@@ -126,13 +126,13 @@ def _check_one_change(
 def _refuse(table: Table, column: str, row: int, most_s: float) -> None:
     date = table.numbers("service_date")[row]
     day = "" if np.isnan(date) else f" of {EPOCH + timedelta(days=int(date))}"
-    offset = _said(float(table.offset_s[column][row]))
+    offset = _offset_text(float(table.offset_s[column][row]))
     raise InputError(
         f"{table.path} row {row + 2}: {column} is at {offset} from UTC, but "
-        f"most times{day} are at {_said(most_s)}; write all by one clock"
+        f"most times{day} are at {_offset_text(most_s)}; write all by one clock"
     )
 
 
-def _said(offset_s: float) -> str:
+def _offset_text(offset_s: float) -> str:
     minutes = abs(int(offset_s)) // 60
     return f"{'-' if offset_s < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"

@@ -54,7 +54,7 @@ class Steps:
     late_s: Floats  # how late its trip started, or NaN
 
     def only(self, rows: Mask | Ints) -> "Steps":
-        return Steps(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+        return Steps(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
 
     def close(self, within_s: float) -> Floats:
         """How close each bus was behind another one stop earlier; 0 if that is not known."""
@@ -83,8 +83,8 @@ class Doors:
     stamp: str
 
     def dwell_s(self, on: Floats, off: Floats, load: Floats) -> Floats:
-        each = _columns(on, off, load) @ self.seconds
-        return np.asarray(np.ceil(each.round(6)))
+        stands_s = _columns(on, off, load) @ self.seconds
+        return np.asarray(np.ceil(stands_s.round(6)))
 
     @property
     def seconds(self) -> Floats:
@@ -138,7 +138,7 @@ def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
     group = numbered(used.place.astype(np.int64) * 48 + (used.from_s // HOUR_S).astype(int))
     y = used.stood_s if known else used.to_s - used.from_s
     apart = within(y, group)
-    beside = np.stack([within(each, group) for each in (used.here, used.there)], axis=1)
+    beside = np.stack([within(people, group) for people in (used.here, used.there)], axis=1)
     both, errors = robust(apart, beside, used.trip)
     if not stamp:
         stamp = "departure" if not known and both[1] > both[0] else "arrival"
@@ -151,7 +151,7 @@ def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
         if stamp == "departure":
             x = columns - _came_meanwhile(columns, used, group) * apart[:, None]
         close = within(used.close(CLOSE_WITHIN_S), group)
-        x = np.stack([_beside(within(each, group), close) for each in x.T], axis=1)
+        x = np.stack([_beside(within(people, group), close) for people in x.T], axis=1)
         source = "from stop to stop, with a prior"
         of_doors = _four(_beside(apart, close), columns, x, used.trip, source)
     what, n = "what the recorded time is", len(y)

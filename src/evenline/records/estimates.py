@@ -50,8 +50,8 @@ def unsure(name: str, value: float, count: int, why: str) -> Estimate:
 
 def spread(name: str, sd: float, count: int) -> Estimate:
     """A standard deviation of independent observations."""
-    found = spread_of(sd**2, max(count - 1, 1))
-    return Estimate(name, sd, found.low, found.high, count)
+    interval = spread_of(sd**2, max(count - 1, 1))
+    return Estimate(name, sd, interval.low, interval.high, count)
 
 
 def within(values: Floats, group: Ints) -> Floats:

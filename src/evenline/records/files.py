@@ -103,12 +103,12 @@ def read_fitted_to(folder: Path, trips: int) -> FittedTo:
         raise InputError(
             f"{folder}: has no {RECORDS}; make a city of records with: evenline city import records"
         )
-    found = read_record(path, FittedTo)
-    if len(found.recorded_share) != trips:
+    fitted = read_record(path, FittedTo)
+    if len(fitted.recorded_share) != trips:
         raise InputError(f"{path}: recorded_share: needs {trips} numbers, one for each trip")
-    if found.first_hour >= found.last_hour:
+    if fitted.first_hour >= fitted.last_hour:
         raise InputError(f"{path}: last_hour: must be later than first_hour")
-    return found
+    return fitted
 
 
 def estimates_csv(fitted: Fitted) -> str:
@@ -116,8 +116,8 @@ def estimates_csv(fitted: Fitted) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("parameter", "value", "low", "high", "observations", "note"))
-    for each in fitted.estimates:
-        writer.writerow((each.name, *_numbers(each), each.observations, each.note))
+    for row in fitted.estimates:
+        writer.writerow((row.name, *_numbers(row), row.observations, row.note))
     return out.getvalue()
 
 

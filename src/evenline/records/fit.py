@@ -125,11 +125,13 @@ def calibrate(
     first = steps.only(steps.begins).people(second=False)
     stands = doors.dwell_s(*first).mean() if steps.begins.any() else 0.0
     leaving = doors.stamp == "departure" or bool(np.isfinite(steps.stood_s).any())
-    found = fit_runs(city, runs, -round(float(stands)) if leaving else 0, sources, mean, False)
-    found = split_pace(found, runs, mean, city)
+    calibration = fit_runs(
+        city, runs, -round(float(stands)) if leaving else 0, sources, mean, False
+    )
+    calibration = split_pace(calibration, runs, mean, city)
     return replace(
-        found,
-        noise_s=all_places(found.noise_s),
+        calibration,
+        noise_s=all_places(calibration.noise_s),
         lateness_s=lateness_of(seen.starts, len(city.services)).round(1),
         close_s=reaction.close_s,
         close_within_s=reaction.within_s if reaction.close_s else 0.0,
@@ -170,15 +172,18 @@ def resampled(
     return city, replace(calibrate(city, other, {}, best)[0], follow=follow)
 
 
-def _error_of_followers(seen: Observed, found: Calibration) -> float:
+def _error_of_followers(seen: Observed, calibration: Calibration) -> float:
     """The standard error of what followers share; runs of one trip count as one observation."""
     trips = max(len(np.unique(seen.steps.trip)), 4)
-    return float((1 - found.residuals["correlation_of_followers"] ** 2) / trips**0.5)
+    return float((1 - calibration.residuals["correlation_of_followers"] ** 2) / trips**0.5)
 
 
-def _of_followers(seen: Observed, found: Calibration) -> Estimate:
-    share, trips = found.residuals["correlation_of_followers"], len(np.unique(seen.steps.trip))
-    error = _error_of_followers(seen, found)
+def _of_followers(seen: Observed, calibration: Calibration) -> Estimate:
+    share, trips = (
+        calibration.residuals["correlation_of_followers"],
+        len(np.unique(seen.steps.trip)),
+    )
+    error = _error_of_followers(seen, calibration)
     return estimate("correlation of runs with the trip before", share, error, trips)
 
 
@@ -187,9 +192,9 @@ def _starts_again(starts: Starts, rng: np.random.Generator) -> Starts:
     pairs = rng.integers(0, max(len(starts.before_s), 1), len(starts.before_s))
     rows = {"trip": some, "service": some, "late_s": some, "before_s": pairs, "after_s": pairs}
     columns = {
-        each.name: getattr(starts, each.name)[rows[each.name]]
-        for each in fields(starts)
-        if each.name in rows
+        column.name: getattr(starts, column.name)[rows[column.name]]
+        for column in fields(starts)
+        if column.name in rows
     }
     return replace(starts, **columns)
 
@@ -216,43 +221,45 @@ def _variation_again(built: Built, rng: np.random.Generator) -> Variation | None
 
 def _numbers(city: City, calibration: Calibration) -> dict[str, float]:
     """The numbers of a model that have no formula for their interval, by name."""
-    found = {
+    numbers = {
         "capacity": float(city.vehicle.capacity),
         "share of trips as late as the trip before": calibration.late_follow,
     }
     late = calibration.lateness_s
     at = 0
     for index, service in enumerate(city.services):
-        own = slice(at, at + len(service.stops) - 1)
+        places = slice(at, at + len(service.stops) - 1)
         at += len(service.stops)
-        mean = calibration.mean_s[own]
+        mean = calibration.mean_s[places]
         for hour, seconds in enumerate(mean.sum(axis=0)):
             begins = clock_text(city, 3600 * hour)
-            found[f"whole run {service.id} from {begins}, s"] = float(seconds)
-        found[f"sd of noise {service.id}, s"] = float(calibration.noise_s[own].std(axis=1).mean())
-        pace = calibration.pace.std() * calibration.pace_s[own].sum()
-        found[f"sd of pace {service.id}"] = float(pace / max(mean.mean(axis=1).sum(), 1e-9))
+            numbers[f"whole run {service.id} from {begins}, s"] = float(seconds)
+        numbers[f"sd of noise {service.id}, s"] = float(
+            calibration.noise_s[places].std(axis=1).mean()
+        )
+        pace = calibration.pace.std() * calibration.pace_s[places].sum()
+        numbers[f"sd of pace {service.id}"] = float(pace / max(mean.mean(axis=1).sum(), 1e-9))
         if late is not None:
             for name, level in SHOWN_LATE.items():
-                found[f"lateness {service.id} {name}, s"] = float(np.quantile(late[index], level))
-    return found
+                numbers[f"lateness {service.id} {name}, s"] = float(np.quantile(late[index], level))
+    return numbers
 
 
 def _drawn_again(
     best: tuple[City, Calibration], again: list[tuple[City, Calibration]], seen: Observed
 ) -> list[Estimate]:
     """Numbers with intervals from fits to trips drawn again."""
-    others = [_numbers(*each) for each in again]
-    trips, found = len(np.unique(seen.steps.trip)), []
+    others = [_numbers(*model) for model in again]
+    trips, estimates = len(np.unique(seen.steps.trip)), []
     for name, value in _numbers(*best).items():
         error = float(np.std([other[name] for other in others], ddof=1)) if others else 0.0
         if not others:
-            found.append(unsure(name, value, trips, "too few trips to draw them again"))
+            estimates.append(unsure(name, value, trips, "too few trips to draw them again"))
         elif error > 0:
-            found.append(estimate(name, value, error, trips, "trips drawn again"))
+            estimates.append(estimate(name, value, error, trips, "trips drawn again"))
         else:
-            found.append(unsure(name, value, trips, "trips drawn again give the same number"))
-    return found
+            estimates.append(unsure(name, value, trips, "trips drawn again give the same number"))
+    return estimates
 
 
 # -- counts ---------------------------------------------------------------------------------------
@@ -266,8 +273,14 @@ def _recorded_share(built: Built) -> Floats:
 def _of_demand(built: Built) -> list[Estimate]:
     words = {"day": "all lines of a day", "line": "a route beside the day's"}
     return [
-        Estimate(f"sd of demand, {words[name]}", found.sd, found.low, found.high, found.freedom + 1)
-        if found.freedom
+        Estimate(
+            f"sd of demand, {words[name]}",
+            interval.sd,
+            interval.low,
+            interval.high,
+            interval.freedom + 1,
+        )
+        if interval.freedom
         else unsure(f"sd of demand, {words[name]}", 0.0, 1, "one day; assumed 0")
-        for name, found in built.spreads.items()
+        for name, interval in built.spreads.items()
     ]

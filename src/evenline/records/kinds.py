@@ -34,7 +34,7 @@ def kinds_of(records: Records) -> dict[str, str]:
     seen = Counter[str]()
     for group in groups:
         count = Counter(named(day) for day in group)
-        name = max(count, key=lambda each: (count[each], NAMES.index(each)))
+        name = max(count, key=lambda kind: (count[kind], NAMES.index(kind)))
         seen[name] += 1
         kinds |= dict.fromkeys(group, name if seen[name] == 1 else f"{name} {seen[name]}")
     return dict(sorted(kinds.items()))
@@ -45,14 +45,14 @@ def named(day: str) -> str:
     return NAMES[date.fromisoformat(day).weekday()]
 
 
-def said_kinds(kinds: Mapping[str, str]) -> str:
+def kinds_text(kinds: Mapping[str, str]) -> str:
     """The days by kind, with the calendar's name where it is another one."""
     parts = []
     for kind in dict.fromkeys(kinds.values()):
         days = [
             day if named(day) in kind else f"{day} (a {named(day)})"
-            for day, own in kinds.items()
-            if own == kind
+            for day, of_day in kinds.items()
+            if of_day == kind
         ]
         parts.append(f"{kind}: {', '.join(days)}")
     return "; ".join(parts)
@@ -67,7 +67,7 @@ def refuse_mixed(records: Records, what: str, days: Iterable[str], others: Itera
             if mine is not None and its is not None and mine != its:
                 raise InputError(
                     f"{what}: {day} is a day of another kind ({mine}) than {other} ({its}); choose "
-                    f"days of one kind: {said_kinds(kinds)}"
+                    f"days of one kind: {kinds_text(kinds)}"
                 )
 
 

@@ -124,8 +124,8 @@ def _table(
 ) -> Table:
     table, weight = np.full((count, width), np.nan), np.zeros(count)
     known = np.isfinite(values)
-    for row, own in _rows(values[known], group[known], count):
-        table[row], weight[row] = of(own), len(own)
+    for row, here in _rows(values[known], group[known], count):
+        table[row], weight[row] = of(here), len(here)
     return Table(table, weight)
 
 
@@ -191,7 +191,7 @@ def _load(day: Seen) -> Table:
     bands = -(-day.city.horizon_s // BAND_S)
     band = np.clip(d.time_s // BAND_S, 0, bands - 1).astype(np.int32)
     group = day.line_stop * bands + band
-    return _table(d.load, group, day.line_stops * bands, lambda own: float(own.mean()), 1)
+    return _table(d.load, group, day.line_stops * bands, lambda load: float(load.mean()), 1)
 
 
 def _load_spread(day: Seen) -> Table:
@@ -199,8 +199,8 @@ def _load_spread(day: Seen) -> Table:
 
 
 def _boarded(day: Seen) -> Table:
-    own = day.driven.boarded
-    return _table(own, day.line_stop, day.line_stops, lambda each: float(each.mean()), 1)
+    boarded = day.driven.boarded
+    return _table(boarded, day.line_stop, day.line_stops, lambda values: float(values.mean()), 1)
 
 
 MEASURES = (

@@ -60,7 +60,7 @@ class Driven:
         return len(self.trip)
 
     def only(self, keep: Mask | Ints) -> "Driven":
-        return Driven(**{each.name: getattr(self, each.name)[keep] for each in fields(self)})
+        return Driven(**{column.name: getattr(self, column.name)[keep] for column in fields(self)})
 
     def moved(self, seconds: float) -> "Driven":
         """The same visits with a clock that starts later."""
@@ -114,19 +114,19 @@ def patterns(records: Records) -> list[Pattern]:
     counted: dict[Direction, Counter[tuple[Place, ...]]] = defaultdict(Counter)
     for trip, places in sequences(records).items():
         counted[Direction(*records.line(trip))][places] += 1
-    found: list[Pattern] = []
+    services: list[Pattern] = []
     for line in sorted(counted):
-        own: list[Pattern] = []
+        of_line: list[Pattern] = []
         trips = counted[line].total()
         for places, count in sorted(counted[line].items(), key=lambda item: (-item[1], item[0])):
             enough = count >= max(OWN_TRIPS, OWN_SHARE * trips)
-            known = any(_same(places, pattern.places) for pattern in own)
-            if len(places) >= 2 and not known and (enough or not own):
-                own.append(Pattern(line, places, count))
-        found += own
-    if not found:
+            known = any(_same(places, pattern.places) for pattern in of_line)
+            if len(places) >= 2 and not known and (enough or not of_line):
+                of_line.append(Pattern(line, places, count))
+        services += of_line
+    if not services:
         raise InputError(f"{records.name}: no trip of these routes, days and hours has two visits")
-    return found
+    return services
 
 
 def _same(places: Sequence[Place], other: Sequence[Place]) -> bool:
@@ -172,10 +172,10 @@ def match(records: Records, services: Sequence[Pattern]) -> Driven:
         key = Direction(*records.line(trip)), places
         if key not in known:
             known[key] = _best(places, of_line[key[0]], services)
-        if (found := known[key]) is not None:
-            rows += [start + i for i, _ in found[1]]
-            service += [found[0]] * len(found[1])
-            position += [j for _, j in found[1]]
+        if (best := known[key]) is not None:
+            rows += [start + i for i, _ in best[1]]
+            service += [best[0]] * len(best[1])
+            position += [j for _, j in best[1]]
     used = visits.only(np.array(rows, np.int32))
     return with_loads(
         Driven(
@@ -216,9 +216,9 @@ def _best(
     for index in candidates:
         pairs = common_places(places, services[index].places)
         share = len(pairs) / len(services[index].places)
-        own = share + len(pairs) / len(places)
-        if share >= COVER_SHARE and own > score:
-            best, score = (index, pairs), own
+        fit = share + len(pairs) / len(places)
+        if share >= COVER_SHARE and fit > score:
+            best, score = (index, pairs), fit
     return best
 
 
@@ -232,22 +232,22 @@ def start_times(driven: Driven, services: int) -> tuple[Floats, Floats]:
     """
     first = driven.first_rows()
     times = (driven.time_s, driven.due_s)
-    found = [column[first].copy() for column in times]
+    starts = [column[first].copy() for column in times]
     at, service = driven.position[first], driven.service[first]
     leaves = np.where(np.isnan(driven.departure_s), driven.time_s, driven.departure_s)
-    found[0] = np.where(at == 0, leaves[first], found[0])
-    own = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(driven))))
+    starts[0] = np.where(at == 0, leaves[first], starts[0])
+    of_trip = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(driven))))
     for index in range(services):
         late = np.flatnonzero((service == index) & (at > 0))
         for position in np.unique(at[late]):
             here = (driven.service == index) & (driven.position == position)
-            others = here & (at[own] == 0)
+            others = here & (at[of_trip] == 0)
             rows = late[at[late] == position]
-            for column, start in zip(times, found, strict=True):
+            for column, start in zip(times, starts, strict=True):
                 if others.any():
-                    ride = np.median(column[others] - start[own[others]])
+                    ride = np.median(column[others] - start[of_trip[others]])
                     start[rows] -= ride if np.isfinite(ride) else 0.0
-    return found[0], found[1]
+    return starts[0], starts[1]
 
 
 def timetable(driven: Driven, services: int) -> Planned:

@@ -59,9 +59,9 @@ def ride_tables(boarded: Matrix, alighted: Matrix) -> Matrix:
     )
     start = np.tile(usual / max(usual.sum(), 1e-9) + 1e-6, trips)
     first = np.repeat(stops * np.arange(trips), len(board))
-    from_, to = first + np.tile(board, trips), first + np.tile(alight, trips)
+    first_cell, last_cell = first + np.tile(board, trips), first + np.tile(alight, trips)
     rides = np.zeros((trips, stops, stops))
-    cells = fitted(start, from_, to, on.ravel(), off.ravel(), ROUNDS, NEVER)
+    cells = fitted(start, first_cell, last_cell, on.ravel(), off.ravel(), ROUNDS, NEVER)
     rides[:, board, alight] = cells.reshape(trips, -1)
     return rides
 
@@ -126,17 +126,17 @@ def _waits_s(driven: Driven, services: Sequence[Pattern]) -> Floats:
     """
     key = _line_places(driven, services) * (int(driven.day.max(initial=0)) + 1) + driven.day
     order = np.lexsort((driven.time_s, key))
-    found = np.full(len(driven), np.nan)
+    waits = np.full(len(driven), np.nan)
     for block in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
         if len(block) < 2:
-            found[block] = 600.0
+            waits[block] = 600.0
             continue
         gap = np.diff(driven.time_s[block])
         padded = np.pad(gap, NEAR // 2, mode="edge")
         usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, NEAR), axis=1)
-        found[block[1:]] = np.minimum(gap, LONG_GAP * usual)
-        found[block[0]] = usual[0]
-    return found
+        waits[block[1:]] = np.minimum(gap, LONG_GAP * usual)
+        waits[block[0]] = usual[0]
+    return waits
 
 
 def _line_places(driven: Driven, services: Sequence[Pattern]) -> Ints:
@@ -239,7 +239,7 @@ def variation_of(
     counting = float(np.mean(1 / total))
     freedom = (lines - 1) * (number - 1)
     line = spread_of(float((rest**2).sum() / max(freedom, 1)), freedom, counting)
-    own = (line.sd**2 + counting) / lines
-    day = spread_of(float((by_day**2).sum() / (number - 1)), number - 1, own)
+    noise = (line.sd**2 + counting) / lines
+    day = spread_of(float((by_day**2).sum() / (number - 1)), number - 1, noise)
     spreads = {"day": day, "line": line}
     return Variation(POOL, round(day.sd, 5), round(line.sd, 5)), spreads

@@ -24,8 +24,8 @@ def open_records(folder: Path) -> tuple[Records, list[Problem]]:
     """Read a folder of records and clean it."""
     tables, clocks = local_tables(folder)
     raw, filled = with_feed(records_of(folder, tables), folder)
-    records, found = clean(raw)
-    return records, [*clocks, *filled, *found]
+    records, by_rule = clean(raw)
+    return records, [*clocks, *filled, *by_rule]
 
 
 def records_of(folder: Path, tables: Mapping[str, Table]) -> Records:
@@ -47,7 +47,7 @@ def _trips(table: Table) -> tuple[Trips, dict[tuple[float, str], int], tuple[str
     for row, key in enumerate(zip(dates.tolist(), names.tolist(), strict=True)):
         index.setdefault(key, row)
     direction = np.nan_to_num(table.numbers("direction_id")).astype(np.int32)
-    route = np.array([each or "-" for each in table.texts("route_id")], object)
+    route = np.array([label or "-" for label in table.texts("route_id")], object)
     trips = Trips(
         names,
         day.astype(np.int32),
@@ -122,10 +122,12 @@ def _counts(
     counts = []
     for kind, event in zip(("boarding", "alighting"), PASSENGER, strict=True):
         first, second = visits.numbers(f"{kind}_1"), visits.numbers(f"{kind}_2")
-        own = np.where(np.isnan(first), second, first + np.nan_to_num(second))
-        if events is not None and np.isnan(own).any():
-            own = np.where(np.isnan(own), _summed(events, event, trip, order, index), own)
-        counts.append(own)
+        counted = np.where(np.isnan(first), second, first + np.nan_to_num(second))
+        if events is not None and np.isnan(counted).any():
+            counted = np.where(
+                np.isnan(counted), _summed(events, event, trip, order, index), counted
+            )
+        counts.append(counted)
     return counts[0], counts[1]
 
 

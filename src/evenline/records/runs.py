@@ -81,8 +81,8 @@ def means_of(runs: Runs, city: City) -> tuple[Floats, list[Estimate]]:
     cell = place * hours + hour
     rest = y - table[place, hour]
     seen = np.bincount(cell, minlength=places * hours)
-    own = np.bincount(cell, rest, minlength=places * hours) / (seen + HOUR_FEW)
-    table += own.reshape(places, hours)
+    more = np.bincount(cell, rest, minlength=places * hours) / (seen + HOUR_FEW)
+    table += more.reshape(places, hours)
     square = np.bincount(place, (y - day[place]) ** 2, minlength=places)
     error = np.sqrt(square / np.maximum(count - 1, 1)) / np.sqrt(np.maximum(count, 1))
     names = [
@@ -119,7 +119,7 @@ def _line_hours(
 # -- pace and noise --------------------------------------------------------------------------------
 
 
-def split_pace(found: Calibration, runs: Runs, mean: Floats, city: City) -> Calibration:
+def split_pace(calibration: Calibration, runs: Runs, mean: Floats, city: City) -> Calibration:
     """Split the spread of running times into what a trip keeps all along and what it does not.
 
     If whole trips of a service spread more than their segments would if they were independent, the
@@ -144,18 +144,18 @@ def split_pace(found: Calibration, runs: Runs, mean: Floats, city: City) -> Cali
     ways = np.bincount(of_trip, time**2 - times) / np.maximum(np.bincount(of_trip, alone), 1e-9)
     sd = np.sqrt(np.maximum(ratio - 1, 0.0) / np.maximum(ways, 1e-9))
     most = max(float(sd.max()), 1e-9)
-    own = np.bincount(place, usual, minlength=len(mean)) / count
-    kept = np.clip(1 - (sd[service] * own) ** 2 / np.maximum(square, 1e-9), 0.0, 1.0)
+    usual_s = np.bincount(place, usual, minlength=len(mean)) / count
+    kept = np.clip(1 - (sd[service] * usual_s) ** 2 / np.maximum(square, 1e-9), 0.0, 1.0)
     left = np.sqrt(kept * np.minimum(ratio[service], 1.0))
-    noise = np.zeros_like(found.noise_s)
+    noise = np.zeros_like(calibration.noise_s)
     levels = quantile_levels(noise.shape[1])
     for row in np.unique(place):
         noise[row] = left[row] * np.quantile(rest[place == row], levels)
     noise -= noise.mean(axis=1, keepdims=True)
-    shape = found.pace / max(float(found.pace.std()), 1e-9)
+    shape = calibration.pace / max(float(calibration.pace.std()), 1e-9)
     share = sd[service] / most
-    pace, pace_s = (most * shape).round(5), (own * share).round(2)
-    return replace(found, pace=pace, pace_s=pace_s, noise_s=noise.round(2))
+    pace, pace_s = (most * shape).round(5), (usual_s * share).round(2)
+    return replace(calibration, pace=pace, pace_s=pace_s, noise_s=noise.round(2))
 
 
 def _spread_ratio(total: Floats, alone: Floats, service: Ints, services: int) -> Floats:
@@ -197,9 +197,9 @@ def headways_of(driven: Driven, city: City) -> Floats:
     place = segments(city)[service_stop_offsets(city)[driven.service] + driven.position]
     order = np.lexsort((driven.time_s, place, driven.day))
     same = (np.diff(place[order]) == 0) & (np.diff(driven.day[order]) == 0)
-    found = np.full(len(driven), np.nan)
-    found[order[1:][same]] = np.diff(driven.time_s[order])[same]
-    return np.where(place < 0, np.nan, found)
+    behind_s = np.full(len(driven), np.nan)
+    behind_s[order[1:][same]] = np.diff(driven.time_s[order])[same]
+    return np.where(place < 0, np.nan, behind_s)
 
 
 def react(
@@ -225,12 +225,14 @@ def react(
     enough = [tried for tried, fit in fits.items() if fit[3][0] >= LEAST_SEEN] or list(fits)[-1:]
     best_s = min(enough, key=lambda tried: fits[tried][0])
     least, slope, error, seen = fits[best_s]
-    found = [_positive(REACTIONS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
-    close_s, recover = (round(max(each.value, 0.0), 4) if each.sure else 0.0 for each in found)
+    estimates = [_positive(REACTIONS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
+    close_s, recover = (
+        round(max(effect.value, 0.0), 4) if effect.sure else 0.0 for effect in estimates
+    )
     if close_s and not within_s:
         likely = [tried for tried in enough if fits[tried][0] - least < LIKELY]
-        found.append(_likely("headway at which a bus is close, s", best_s, likely, len(y)))
-    return Reaction(close_s, best_s, min(recover, 1.0)), found
+        estimates.append(_likely("headway at which a bus is close, s", best_s, likely, len(y)))
+    return Reaction(close_s, best_s, min(recover, 1.0)), estimates
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,11 +265,11 @@ def jams_of(
     x = np.column_stack([parts, np.ones(len(parts))])
     slope, error = robust(rest[second], x, runs.trip[second].astype(np.int32), huber=np.inf)
     seen = (parts > 0).sum(axis=0)
-    found = [_positive(JAMS[i], slope[i], error[i], int(seen[i]), 1.0) for i in (0, 1)]
-    shares = known or tuple(min(max(e.value, 0.0), 1.0) if e.sure else 0.0 for e in found)
+    estimates = [_positive(JAMS[i], slope[i], error[i], int(seen[i]), 1.0) for i in (0, 1)]
+    shares = known or tuple(min(max(e.value, 0.0), 1.0) if e.sure else 0.0 for e in estimates)
     delay_s = np.zeros(len(rest))
     delay_s[second] = parts @ np.array(shares)
-    return Jams(round(shares[0], 4), round(shares[1], 4), delay_s), found
+    return Jams(round(shares[0], 4), round(shares[1], 4), delay_s), estimates
 
 
 def _loss(rest: Floats) -> float:
@@ -285,8 +287,8 @@ def _positive(name: str, value: float, error: float, seen: int, most: float = np
 
 def _likely(name: str, value: float, likely: list[float], count: int) -> Estimate:
     """The best of some values that were tried, with an interval that ends at the next ones."""
-    low = max((each for each in CLOSE_TRIED_S if each < min(likely)), default=0.0)
-    high = min((each for each in CLOSE_TRIED_S if each > max(likely)), default=2 * value)
+    low = max((tried for tried in CLOSE_TRIED_S if tried < min(likely)), default=0.0)
+    high = min((tried for tried in CLOSE_TRIED_S if tried > max(likely)), default=2 * value)
     return Estimate(name, value, low, high, count, "the best of some that were tried")
 
 

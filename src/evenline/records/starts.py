@@ -69,7 +69,7 @@ def starts_of(built: Built, doors: Doors) -> tuple[Starts, list[Estimate]]:
     if recovery_s is None:
         came = {}
     free = {trip: came.get(trip, -np.inf) + (recovery_s or 0) for trip in planned}
-    planned = {trip: own for trip, own in planned.items() if not np.isnan(free[trip])}
+    planned = {trip: plan for trip, plan in planned.items() if not np.isnan(free[trip])}
     late = {trip: left[trip] - max(due, free[trip]) for trip, (_, due) in planned.items()}
     order = sorted(planned, key=lambda trip: (planned[trip][0], day[trip], planned[trip][1]))
     near = [
@@ -107,8 +107,8 @@ def _came_s(built: Built, doors: Doors, day: Mapping[int, int]) -> dict[int, flo
     for row, trip in zip(built.order, built.city.trips, strict=True):
         seen = built.planned.seen[row]
         if trip.block in before:
-            ends = {day[own]: ended.get(own, np.nan) for own in before[trip.block]}
-            came.update({own: ends.get(day[own], np.nan) for own in seen})
+            ends = {day[run]: ended.get(run, np.nan) for run in before[trip.block]}
+            came.update({run: ends.get(day[run], np.nan) for run in seen})
         if trip.block:
             before[trip.block] = seen
     return came
@@ -123,8 +123,8 @@ def _rest(layovers: Floats) -> tuple[int | None, list[Estimate]]:
     half = Z * (RESTED * (1 - RESTED) / count) ** 0.5
     low, high = np.quantile(layovers, np.clip([RESTED - half, RESTED + half], 0, 1))
     note = f"{RESTED:.0%} of the layovers are shorter; clocks show whole seconds"
-    found = Estimate(name, value, float(low) - 0.5, float(high) + 0.5, count, note)
-    return max(round(value), 0), [found]
+    layover = Estimate(name, value, float(low) - 0.5, float(high) + 0.5, count, note)
+    return max(round(value), 0), [layover]
 
 
 def lateness_of(starts: Starts, services: int) -> Floats:
@@ -134,9 +134,9 @@ def lateness_of(starts: Starts, services: int) -> Floats:
         return np.zeros((services, LATE_QUANTILES))
     pooled, table = np.quantile(starts.late_s, levels), []
     for index in range(services):
-        own = starts.late_s[starts.service == index]
-        weight = len(own) / (len(own) + LATE_FEW)
-        here = np.quantile(own, levels) if len(own) else pooled
+        here_s = starts.late_s[starts.service == index]
+        weight = len(here_s) / (len(here_s) + LATE_FEW)
+        here = np.quantile(here_s, levels) if len(here_s) else pooled
         table.append(weight * here + (1 - weight) * pooled)
     return np.array(table)
 
@@ -162,11 +162,14 @@ def of_lateness(starts: Starts, names: list[str]) -> list[Estimate]:
         len(starts.before_s),
         late_together(starts),
     )
-    found = [
+    estimates = [
         spread(f"sd of lateness {name}", float(table[i].std()), int((starts.service == i).sum()))
         for i, name in enumerate(names)
     ]
     if pairs < 3:
-        return [*found, unsure("correlation of lateness with the next trip", 0.0, pairs, "few")]
+        return [*estimates, unsure("correlation of lateness with the next trip", 0.0, pairs, "few")]
     error = (1 - together**2) / pairs**0.5
-    return [*found, estimate("correlation of lateness with the next trip", together, error, pairs)]
+    return [
+        *estimates,
+        estimate("correlation of lateness with the next trip", together, error, pairs),
+    ]

@@ -87,12 +87,12 @@ class Table:
     offset_s: Mapping[str, Column] = field(default_factory=dict)
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
-        found = self.columns.get(name)
-        return np.full(self.rows, np.nan) if found is None else found
+        column = self.columns.get(name)
+        return np.full(self.rows, np.nan) if column is None else column
 
     def texts(self, name: str) -> Column:
-        found = self.columns.get(name)
-        return np.full(self.rows, None, object) if found is None else found
+        column = self.columns.get(name)
+        return np.full(self.rows, None, object) if column is None else column
 
 
 @cache
@@ -101,14 +101,14 @@ def fields_of(name: str) -> tuple[Field, ...]:
     if name in STOPS:
         return STOPS[name]
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
-    return tuple(_field(each) for each in schema["fields"])
+    return tuple(_field(stated) for stated in schema["fields"])
 
 
-def _field(found: dict[str, Any]) -> Field:
-    limits = found.get("constraints") or {}
+def _field(stated: dict[str, Any]) -> Field:
+    limits = stated.get("constraints") or {}
     return Field(
-        found["name"],
-        found["type"],
+        stated["name"],
+        stated["type"],
         bool(limits.get("required")),
         limits.get("minimum"),
         limits.get("maximum"),
@@ -120,13 +120,13 @@ def read_folder(folder: Path) -> dict[str, Table]:
     """Every table of a folder of records; the visits and the trips must be there."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of records")
-    found = {name: _file_of(folder, name) for name in (*NAMES, *STOPS)}
+    paths = {name: _file_of(folder, name) for name in (*NAMES, *STOPS)}
     for name in NEEDED:
-        if found[name] is None:
+        if paths[name] is None:
             raise InputError(
                 f"{folder}: has no {name} table; name it {name}.csv, .csv.gz or .parquet"
             )
-    tables = {name: read_table(path, name) for name, path in found.items() if path is not None}
+    tables = {name: read_table(path, name) for name, path in paths.items() if path is not None}
     for name in NEEDED:
         if not tables[name].rows:
             raise InputError(f"{tables[name].path}: has no row below the names of the columns")
@@ -146,10 +146,10 @@ def feed_beside(folder: Path) -> Path | None:
 
 
 def _file_of(folder: Path, name: str) -> Path | None:
-    found = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
-    if len(found) > 1:
-        raise InputError(f"{folder}: has {found[0].name} and {found[1].name}; keep one of them")
-    return _inside(found[0]) if found else None
+    paths = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
+    if len(paths) > 1:
+        raise InputError(f"{folder}: has {paths[0].name} and {paths[1].name}; keep one of them")
+    return _inside(paths[0]) if paths else None
 
 
 def _inside(path: Path) -> Path:
@@ -166,17 +166,17 @@ def read_table(path: Path, name: str) -> Table:
     twice = [column for column in raw.column_names if raw.column_names.count(column) > 1]
     if twice:
         raise InputError(f"{path}: column {twice[0]} appears twice")
-    for each in fields.values():
-        if each.required and each.name not in raw.column_names:
-            raise InputError(f"{path}: has no column {each.name}, which {name} must have")
-    known = {each: raw[each].combine_chunks() for each in raw.column_names if each in fields}
-    columns = {each: _typed(path, fields[each], column) for each, column in known.items()}
+    for label in fields.values():
+        if label.required and label.name not in raw.column_names:
+            raise InputError(f"{path}: has no column {label.name}, which {name} must have")
+    known = {label: raw[label].combine_chunks() for label in raw.column_names if label in fields}
+    columns = {label: _typed(path, fields[label], column) for label, column in known.items()}
     unknown = tuple(column for column in raw.column_names if column not in fields)
-    times = {each: column for each, column in known.items() if fields[each].type == "datetime"}
-    in_utc = tuple(each for each, column in times.items() if _in_utc(column))
-    offset_s = {each: _offset_s(path, fields[each], column) for each, column in times.items()}
-    said = {each: column for each, column in offset_s.items() if not np.isnan(column).all()}
-    return Table(path, raw.num_rows, columns, unknown, in_utc, said)
+    times = {label: column for label, column in known.items() if fields[label].type == "datetime"}
+    in_utc = tuple(label for label, column in times.items() if _in_utc(column))
+    offset_s = {label: _offset_s(path, fields[label], column) for label, column in times.items()}
+    known_s = {label: column for label, column in offset_s.items() if not np.isnan(column).all()}
+    return Table(path, raw.num_rows, columns, unknown, in_utc, known_s)
 
 
 def _raw(path: Path) -> pa.Table:
@@ -201,8 +201,8 @@ def _raw(path: Path) -> pa.Table:
             ),
         )
     except BROKEN as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read as a table ({said[:200]})") from None
+        why = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read as a table ({why[:200]})") from None
 
 
 def _content(path: Path) -> bytearray:
@@ -278,9 +278,9 @@ def _clock(path: Path, field: Field, column: pa.Array) -> Column:
     return _of_our_time(path, field, column, seconds, 86_400)
 
 
-def _of_our_time(path: Path, field: Field, column: pa.Array, found: pa.Array, day: int) -> Column:
+def _of_our_time(path: Path, field: Field, column: pa.Array, values: pa.Array, day: int) -> Column:
     """Days or seconds as numbers, none of them centuries away."""
-    numbers = np.asarray(found.to_numpy(zero_copy_only=False), float)
+    numbers = np.asarray(values.to_numpy(zero_copy_only=False), float)
     first, last = ((date(year, 1, 1) - EPOCH).days * day for year in (FIRST_YEAR, LAST_YEAR + 1))
     fine = np.isnan(numbers) | ((numbers >= first) & (numbers < last))
     _refuse(path, field, column, pa.array(fine), f"of the years {FIRST_YEAR} to {LAST_YEAR}")
@@ -291,7 +291,9 @@ def _offset_s(path: Path, field: Field, column: pa.Array) -> Column:
     """How far the clock of each time was ahead of UTC; NaN where the time does not say."""
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         local, utc = pc.local_timestamp(column), column.cast(pa.timestamp(column.type.unit))
-        both = [each.cast(pa.timestamp("s"), safe=False).cast(pa.int64()) for each in (local, utc)]
+        both = [
+            clock.cast(pa.timestamp("s"), safe=False).cast(pa.int64()) for clock in (local, utc)
+        ]
         ahead = pc.subtract(*both).cast(pa.float64())
         return np.asarray(ahead.to_numpy(zero_copy_only=False), float)
     if not pa.types.is_string(column.type):

@@ -42,12 +42,12 @@ def waiting_today(city: City, day: str, driven: Driven) -> list[Waiting]:
     view, (names, of_service) = seen(city, driven), lines_of(city)
     headways = view.headways
     line = of_service[driven.service[headways.row]]
-    found = []
+    waiting = []
     for index, name in enumerate(names):
         here = line == index
         if here.sum() > 2:
-            found.append(_waiting(name, day, Headways(*(each[here] for each in headways))))
-    return found
+            waiting.append(_waiting(name, day, Headways(*(values[here] for values in headways))))
+    return waiting
 
 
 def _waiting(name: str, day: str, headways: Headways) -> Waiting:

@@ -66,7 +66,7 @@ def read_scenario(wanted: Reading, out: BinaryIO) -> Said:
 
     made = import_scenario(wanted.config, wanted.name, wanted.end_s, progress)
     save_city(made.city, wanted.out)
-    return Said(told=made.told)
+    return Said(told=made.remarks)
 
 
 def serve(tasks: "queue.SimpleQueue[bytes]", out: BinaryIO) -> None:
