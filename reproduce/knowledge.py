@@ -21,16 +21,8 @@ from evenline.city.embedded import CITY, CITY_TWO_PEAKS, embedded_city
 from evenline.control.event import BASE_DWELL, SERVICE, STOP, TIME, Array, Batch
 from evenline.control.outcome import Outcome
 from evenline.control.world import Policy
-from evenline.experiments.clairvoyant import (
-    CLAIRVOYANT,
-    Operator,
-    clairvoyant,
-    day_tables,
-)
-from evenline.experiments.compare import (
-    Difference,
-    difference,
-)
+from evenline.experiments.clairvoyant import Operator, day_tables, hindsight
+from evenline.experiments.measures import Difference, difference
 from evenline.policies.bundle import open_policy
 from evenline.policies.lookahead import (
     ALIGHTING,
@@ -45,7 +37,7 @@ from evenline.support.progress import progress_bar
 from evenline.worlds.open import OpenCity, open_city
 from reproduce.sensitivity import Guard, guarded_holds
 
-NOBODY = "zero"
+NOBODY, CLAIRVOYANT = "zero", "clairvoyant"
 CONTROLLER, KNOWLEDGE, BASE = "controller", "knowledge", "base of the forecast"
 LENGTH, PRICE, STEP = "buses behind", "price of a passenger left", "step between holds"
 CONTROLLERS = (
@@ -247,7 +239,7 @@ def settings(
     found += [
         Setting(STEP, f"every {step} s", _named(f"{LOOKAHEAD}:step_s={step}")) for step in STEPS_S
     ]
-    return [*found, Setting(CONTROLLER, CLAIRVOYANT, clairvoyant)]
+    return [*found, Setting(CONTROLLER, CLAIRVOYANT, lambda op, cell: hindsight(op, cell)[1])]
 
 
 @dataclass(frozen=True)

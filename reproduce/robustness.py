@@ -4,7 +4,6 @@ Less is allowed or drivers do less: held at terminals only, few holds obeyed, tr
 day that has been run is kept in a folder, so that a run that was stopped continues.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,31 +12,17 @@ from typing import Annotated
 import typer
 
 from evenline.city.cells import PURPOSES
-from evenline.city.model import City
 from evenline.city.operations import USUAL_OPERATIONS
-from evenline.city.tables import digest
-from evenline.cli.options import WorkersOption
-from evenline.experiments.compare import measurer, signed
-from evenline.experiments.whatif import (
-    NOBODY,
-    Days,
-    Finding,
-    Order,
-    Setting,
-    finding,
-    hard_settings,
-    is_slow,
-    running,
-)
+from evenline.cli.options import AddressOption, ExecutorOption, WorkersOption, executor_of
+from evenline.experiments.experiment import Arm, Variant, run_arms
+from evenline.experiments.frame import Days
+from evenline.experiments.measures import Difference, difference_of, signed
+from evenline.experiments.variants import hard_variants
+from evenline.experiments.whatif import NOBODY, VERDICTS
 from evenline.figures.document import insert
-from evenline.policies.bundle import policy_digest
-from evenline.runs.day import evaluator, library_versions
-from evenline.support.files import to_json, write_text
-from evenline.support.progress import progress_bar
-from evenline.support.records import Number, Word, read_record
-from evenline.worlds.calibration import calibration_digest
-from evenline.worlds.open import OpenCity, open_city
-from evenline.worlds.sumo.runtime import installed_version
+from evenline.runs.executors import Executor
+from evenline.support.columns import markdown
+from evenline.worlds.open import open_city
 from reproduce.door import run
 
 TAUGHT = "results/policies-taught/taught-6201"
@@ -69,85 +54,81 @@ PLACES = (
 )
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a controller changes in a variant, minus no holding on the same days."""
+
+    variant: str
+    policy: str
+    generalized_s: Difference
+    completion: Difference
+
+    @property
+    def verdict(self) -> str:
+        return VERDICTS[self.generalized_s.sign]
+
+
 def robustness(
-    docs: Path, out: Path, places: Sequence[Place] = PLACES, workers: int | None = None
+    docs: Path, out: Path, places: Sequence[Place] = PLACES, executor: Executor | None = None
 ) -> str:
     """Run the days that are missing, and write each place into the document once it is done."""
     made = "Made by `python -m reproduce.robustness --docs docs/controllers.md`."
     parts = []
     for place in places:
-        parts.append(_robust_table(place, _findings(place, out, workers)))
+        parts.append(_table(place, _findings(place, out, executor)))
         insert(docs, f"robustness {place.city} {place.world}", f"{parts[-1]}\n\n{made}")
     return "\n\n".join(parts)
 
 
-def _findings(place: Place, out: Path, workers: int | None) -> list[tuple[Finding, ...]]:
-    """What each policy changes in each setting."""
-    opened = open_city(place.city)
-    cells, listed = PURPOSES["development"].cells(place.blocks, (1.0,)), hard_settings(opened.city)
+def _findings(place: Place, out: Path, executor: Executor | None) -> list[list[Finding]]:
+    """What each policy changes in each variant."""
+    cells = PURPOSES["development"].cells(place.blocks, (1.0,))
+    variants = hard_variants(open_city(place.city))
     policies = (NOBODY, *place.policies)
-    kept: dict[Path, Order] = {}
-    of: dict[tuple[int, str], list[Path]] = {}
-    for number, setting in enumerate(listed):
-        for policy in policies:
-            asked = _unheld(setting) if policy == NOBODY else setting
-            fixed = _depends_on(opened, asked.city, place.world, policy)
-            paths = [out / f"{_key(*fixed, cell.name)}.json" for cell in cells]
-            of[number, policy] = paths
-            for path, cell in zip(paths, cells, strict=True):
-                kept.setdefault(path, Order(opened, asked, policy, (cell,), place.world))
-    todo = {path: order for path, order in kept.items() if not path.exists()}
-    slow = any(is_slow(policy, place.world) for policy in place.policies)
-    with progress_bar() as bar, running(slow, workers) as run:
-        days = bar.track(run(todo.values()), len(todo), description=f"robustness: {place.title}")
-        for path, day in zip(todo, days, strict=True):
-            write_text(path, to_json(day[0]))
-
-    def days_of(number: int, policy: str) -> Days:
-        return [read_record(path, dict[Word, Number]) for path in of[number, policy]]
-
-    return [
-        tuple(finding(s, cells, days_of(i, NOBODY), days_of(i, p)) for p in place.policies)
-        for i, s in enumerate(listed)
+    arms = [
+        Arm(_unheld(variant) if policy == NOBODY else variant, policy, place.world)
+        for variant in variants
+        for policy in policies
     ]
+    days = iter(run_arms(arms, cells, out, executor))
+
+    def found(variant: Variant, policy: str, without: Days, held: Days) -> Finding:
+        changes = (difference_of(cells, held, without, n) for n in ("generalized_s", "completion"))
+        return Finding(variant.title, Path(policy).name, *changes)
+
+    rows = []
+    for variant in variants:
+        without = next(days)
+        rows.append([found(variant, policy, without, next(days)) for policy in place.policies])
+    return rows
 
 
-def _unheld(setting: Setting) -> Setting:
-    """The same setting for a policy that never holds: what limits holds makes no difference."""
-    o = setting.city.operations
+def _unheld(variant: Variant) -> Variant:
+    """The same for a policy that never holds: what limits holds makes no difference."""
+    o = variant.city.operations
     if o.earliest_s is not None:
-        return setting  # control points matter to the earliest departure
+        return variant  # control points matter to the earliest departure
     usual = {name: getattr(USUAL_OPERATIONS, name) for name in HOLDS}
-    return replace(setting, city=replace(setting.city, operations=replace(o, **usual)))
+    city = replace(variant.city, operations=replace(o, **usual))
+    return variant.changed(variant.factor, variant.name, city)
 
 
-def _depends_on(opened: OpenCity, city: City, world: str, policy: str) -> tuple[str, ...]:
-    """Everything that the days of a policy depend on, beside the cell."""
-    fitted = "" if opened.calibration is None else calibration_digest(opened.calibration)
-    sumo = (installed_version() or "") if world == "sumo" else ""
-    code = (*library_versions().values(), evaluator(), measurer())
-    return (*code, digest(city), fitted, world, sumo, policy_digest(policy))
-
-
-def _key(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-def _robust_table(place: Place, found: list[tuple[Finding, ...]]) -> str:
+def _table(place: Place, found: list[list[Finding]]) -> str:
     names = [Path(policy).name for policy in place.policies]
-    head = " | ".join(f"{name}: time, s | completion, points" for name in names)
-    lines = [f"{place.title}, {place.blocks} days, minus no holding on the same days:", ""]
-    lines += [f"| Setting | {head} |", "|---" * (1 + 2 * len(names)) + "|"]
+    changes = ("time, s", "completion, points")
+    rows = [["Setting", *(f"{name}: {change}" for name in names for change in changes)]]
     for row in found:
-        values = [
-            f"{signed(each.generalized_s, '.1f')} | {signed(each.completion, '.2f', 100.0)}"
+        shown = [
+            text
             for each in row
+            for text in (signed(each.generalized_s, ".1f"), signed(each.completion, ".2f", 100.0))
         ]
-        lines.append(f"| {row[0].title} | {' | '.join(values)} |")
-    return "\n".join([*lines, "", *verdicts(names, found, place.blocks)])
+        rows.append([row[0].variant, *shown])
+    title = f"{place.title}, {place.blocks} days, minus no holding on the same days:"
+    return "\n".join([title, "", *markdown(rows), "", *verdicts(found, place.blocks)])
 
 
-def verdicts(names: Sequence[str], found: list[tuple[Finding, ...]], blocks: int) -> list[str]:
+def verdicts(found: Sequence[Sequence[Finding]], blocks: int) -> list[str]:
     """Where a controller has lost its advantage in generalized time, in words."""
     said = []
     for verdict, words in (
@@ -155,10 +136,10 @@ def verdicts(names: Sequence[str], found: list[tuple[Finding, ...]], blocks: int
         ("open", "Neither clearly ahead of no holding nor behind"),
     ):
         which = [
-            f"{name} ({row[i].title})"
+            f"{each.policy} ({each.variant})"
             for row in found
-            for i, name in enumerate(names)
-            if row[i].verdict == verdict
+            for each in row
+            if each.verdict == verdict
         ]
         if which:
             said.append(f"{words}: {', '.join(which)}.")
@@ -175,9 +156,11 @@ def main(
     docs: Annotated[Path, typer.Option(help="Document to write the tables to.")],
     out: Annotated[Path, typer.Option(help="Folder for the days.")] = Path("results/robustness"),
     workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Repeat the hardest settings for our controllers. Run it again to continue."""
-    print(robustness(docs, out, workers=workers))
+    print(robustness(docs, out, executor=executor_of(executor, address, workers)))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from evenline.cli.options import (
 )
 from evenline.control.event import BUS_BEHIND, TARGET_BEHIND, TIME, Array
 from evenline.control.outcome import Outcome
-from evenline.experiments.compare import CONFIDENCE, Difference, difference, number, signed
+from evenline.experiments.measures import CONFIDENCE, Difference, difference, number, signed
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.actor import Actor, ActorPolicy, actor_of

@@ -25,7 +25,8 @@ from evenline.cli.options import (
     WorkersOption,
     print_notes,
 )
-from evenline.experiments.compare import CONFIDENCE, PURPOSE, number, signed
+from evenline.experiments.compare import PURPOSE
+from evenline.experiments.measures import CONFIDENCE, number, signed
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.bundle import chosen_base, open_policy

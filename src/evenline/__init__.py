@@ -5,6 +5,8 @@
     open_city          a city by name or folder            network_map   its map
     run_day            a day of it under a policy          time_space    the day's buses as lines
     compare_policies   policies on the same days           policies      the built-in policies
+    Experiment         policies x variants x days          variants      of a city's operations
+    run                an experiment, to a frame of days   days          of an experiment
     rule, tune         a rule of yours, and its constants  train         networks that hold buses
     register           a trial of a claim about a policy   open_trial, verify  one that is there
     import_gtfs, import_sumo, import_own   cities          read_records  days of real buses
@@ -20,15 +22,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evenline.city.demand import Cell
     from evenline.control.outcome import Outcome
+    from evenline.experiments.experiment import Experiment
     from evenline.interface.cities import import_gtfs, import_own, import_sumo, read_records
     from evenline.interface.days import (
         compare_policies,
+        days,
         make_env,
         network_map,
         open_city,
+        run,
         run_day,
         run_study,
         time_space,
+        variants,
     )
     from evenline.interface.policies import policies, train, tune
     from evenline.interface.trials import open_trial, register, verify
@@ -38,9 +44,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Cell",
+    "Experiment",
     "InputError",
     "Outcome",
     "compare_policies",
+    "days",
     "import_gtfs",
     "import_own",
     "import_sumo",
@@ -52,18 +60,22 @@ __all__ = [
     "read_records",
     "register",
     "rule",
+    "run",
     "run_day",
     "run_study",
     "time_space",
     "train",
     "tune",
+    "variants",
     "verify",
 ]
 _HOMES = {
     "Cell": "evenline.city.demand",
+    "Experiment": "evenline.experiments.experiment",
     "InputError": "evenline.support.errors",
     "Outcome": "evenline.control.outcome",
     "compare_policies": "evenline.interface.days",
+    "days": "evenline.interface.days",
     "import_gtfs": "evenline.interface.cities",
     "import_own": "evenline.interface.cities",
     "import_sumo": "evenline.interface.cities",
@@ -75,11 +87,13 @@ _HOMES = {
     "read_records": "evenline.interface.cities",
     "register": "evenline.interface.trials",
     "rule": "evenline.rules.own",
+    "run": "evenline.interface.days",
     "run_day": "evenline.interface.days",
     "run_study": "evenline.interface.days",
     "time_space": "evenline.interface.days",
     "train": "evenline.interface.policies",
     "tune": "evenline.interface.policies",
+    "variants": "evenline.interface.days",
     "verify": "evenline.interface.trials",
 }
 

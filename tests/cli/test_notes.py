@@ -30,7 +30,15 @@ PAIR: Fake = {"generalized_s": 1.0, "completion": 1.0, "mean_hold_s": 0.0}
     ("command", "fakes"),
     [
         ("tune forward", {"experiments.tune.tune": (None, [], "tuned")}),
-        ("whatif", {"experiments.whatif.whatif": (None, []), "experiments.whatif.rows": [["a"]]}),
+        (
+            "whatif",
+            {
+                "experiments.whatif.whatif": SimpleNamespace(
+                    frame=SimpleNamespace(notes=(NOTE,)), findings=[], answers=[]
+                ),
+                "experiments.whatif.rows": [["a"]],
+            },
+        ),
         (
             "city judge",
             {

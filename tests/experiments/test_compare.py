@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import evenline.experiments.compare as module
 from calibrated import calibration_of, policy_in
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.embedded import embedded_city
 from evenline.control.visits import visit_table
 from evenline.control.world import run_episode
-from evenline.experiments.clairvoyant import Operator, clairvoyant
-from evenline.experiments.compare import (
-    MEASURES,
-    Comparison,
-    compare,
-    difference,
-    figure,
-    measure,
-    named_policies,
-    notes_of,
-    text_table,
-)
+from evenline.experiments.clairvoyant import CLAIRVOYANT, Operator, hindsight
+from evenline.experiments.compare import Comparison, compare, named_policies, text_table
+from evenline.experiments.experiment import AS_IT_IS, Experiment, Variant, figures
+from evenline.experiments.frame import Key
+from evenline.experiments.measures import MEASURES, difference, measure
 from evenline.experiments.simulate import day_notes
 from evenline.figures.measure import (
     Regularity,
@@ -66,6 +58,14 @@ def test_regularity_is_what_the_stop_visits_say(name: str, policy: str) -> None:
     assert found["trip_duration_s"] == pytest.approx(day.trip_duration_s)
 
 
+def comparison(
+    city: str, cells: Sequence[Cell], days: dict[str, list[dict[str, float]]], **more: Any
+) -> Comparison:
+    """A comparison of days that are made up."""
+    keyed = {Key(AS_IT_IS, policy): own for policy, own in days.items()}
+    return Comparison(city, "fast", tuple(cells), keyed, {AS_IT_IS: 1.0}, **more)
+
+
 def planned_arrivals() -> np.ndarray:
     """Every bus of the town exactly on its headway at every stop."""
     rows = [
@@ -86,16 +86,16 @@ def test_a_trip_that_did_not_end_is_counted_and_said() -> None:
     world = FastWorld(city, calibration_of(city))
     whole = world.run_day(CELL, policy_in("zero", city))
     cut = replace(whole, trips_completed=whole.trips_completed - 1)
-    figures = [measure(city, CELL, each, world.arrivals_s) for each in (whole, cut)]
-    assert [each["unended_trips"] for each in figures] == [0, 1]
     opened, said = open_city("town"), []
-    for day in figures:
-        days = {"zero": {CELL: day}}
-        notes = notes_of(opened, "sumo", days)
-        found = Comparison("town", "sumo", (CELL,), {"zero": ""}, days, notes)
+    experiment = Experiment([Variant(opened)], ["zero"], (CELL,), "sumo")
+    for outcome in (whole, cut):
+        day = figures(city, CELL, outcome, world.arrivals_s, None)
+        assert day["unended_trips"] == (outcome is cut)
+        frame = experiment.frame([[day]])
+        found = comparison("town", (CELL,), {"zero": [day]}, notes=frame.notes)
         said.append(text_table(found))
-        assert ("Trips not ended" in said[-1]) == ("note: " in said[-1]) == (day is figures[1])
-        assert tuple(day_notes(opened, "sumo", CELL, cut)) == notes or day is figures[0]
+        assert ("Trips not ended" in said[-1]) == ("note: " in said[-1]) == (outcome is cut)
+        assert tuple(day_notes(opened, "sumo", CELL, outcome)) == frame.notes
     assert "note: 1 of 60 trips did not reach the last stop before the day ended" in said[1]
 
 
@@ -184,67 +184,54 @@ def test_a_comparison_is_written_whole(tmp_path: Path) -> None:
 def test_the_difference_of_a_day_is_to_the_same_day(tmp_path: Path) -> None:
     found = compare("town", "fast", ["zero", "headway"], 2, tmp_path / "out")
     gaps = found.column("headway", "waiting_s") - found.column("zero", "waiting_s")
-    assert found.difference("headway", "waiting_s").mean == pytest.approx(gaps.mean())
-    assert figure(found).axes[0].get_title() == "Generalized time, s"
+    change = found.difference("headway", "zero", "waiting_s")
+    assert change.mean == pytest.approx(gaps.mean())
+    assert found.difference("headway", measure="waiting_s") == change
+    assert found.plot().figure.axes[0].get_title() == "Generalized time, s"
 
 
-def test_each_policy_has_its_share_of_the_clairvoyants_gain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_policy_has_its_share_of_the_clairvoyants_gain(tmp_path: Path) -> None:
     sources = ["zero", "headway", "lookahead"]
     found = compare("town", "fast", sources, 1, tmp_path / "out", clairvoyant=True)
     operator = Operator(open_city("town"))
-    knows_s = [
-        operator.world().run_day(cell, clairvoyant(operator, cell)).generalized_s
-        for cell in found.cells
-    ]
+    knows_s = [hindsight(operator, cell)[0] for cell in found.cells]
     zero, ahead = (found.column(policy, "generalized_s") for policy in ("zero", "lookahead"))
     assert (np.array(knows_s) <= ahead).all()
     assert found.clairvoyant_s == pytest.approx(float((zero - knows_s).mean()))
     assert found.share("lookahead") == pytest.approx((zero - ahead).sum() / (zero - knows_s).sum())
     assert found.share("zero") == 0.0
 
-    monkeypatch.delattr(module, "gains_s")  # its days are stored
-    again = compare("town", "fast", sources, 1, tmp_path / "out", clairvoyant=True)
+    ran: list[Job] = []
+    again = compare("town", "fast", sources, 1, tmp_path / "out", noting(ran), clairvoyant=True)
     assert again.as_json() == found.as_json()
+    assert {job.policy for job in ran} == {"zero", "headway"}, "what takes long is stored"
     share = round(100 * found.share("lookahead"))
     assert text_table(found).splitlines()[-2].endswith(f"  {share}")
 
 
-def test_the_clairvoyants_days_are_kept_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, told = module.gains_s, []
-
-    def killed(*args: Any) -> Iterator[tuple[Cell, float]]:
-        told.append(len(args[2]))
-        for count, day in enumerate(whole(*args)):
-            if count == 1:
-                raise KeyboardInterrupt
-            yield day
-
-    monkeypatch.setattr(module, "gains_s", killed)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            compare("town", "fast", ["zero", "headway"], 1, tmp_path / "out", clairvoyant=True)
-    assert told == [3, 2]
+def test_the_clairvoyants_days_are_kept_one_by_one(tmp_path: Path) -> None:
+    ran: list[Job] = []
+    sources = ["zero", "headway"]
+    executor = noting(ran, killed_after=7)  # the six days of rules, and one more
+    with pytest.raises(KeyboardInterrupt):
+        compare("town", "fast", sources, 1, tmp_path / "out", executor, clairvoyant=True)
+    compare("town", "fast", sources, 1, tmp_path / "out", noting(ran), clairvoyant=True)
+    searched = [job.cell for job in ran if job.policy == CLAIRVOYANT]
+    assert len(searched) == len(set(searched)) == 3
 
 
 def test_the_worst_level_is_the_one_with_the_least_gain() -> None:
     cells = tuple(Cell(1, 501, level) for level in (0.75, 1.0, 1.25))
     times_s = {"zero": (900.0, 950.0, 999.0), "mine": (890.0, 949.0, 900.0)}
-    days = {
-        policy: {cell: {"generalized_s": s} for cell, s in zip(cells, all_s, strict=True)}
-        for policy, all_s in times_s.items()
-    }
-    assert Comparison("town", "fast", cells, {}, days).worst_level_s("mine") == -1.0
+    days = {policy: [{"generalized_s": s} for s in all_s] for policy, all_s in times_s.items()}
+    assert comparison("town", cells, days).worst_level_s("mine") == -1.0
 
 
 def test_without_a_gain_there_is_no_share() -> None:
-    cell = Cell(1, 501, 1.0)
-    days = {policy: {cell: {"generalized_s": 900.0}} for policy in ("best", "zero")}
-    assert Comparison("town", "fast", (cell,), {}, days, (), 0.0).share("zero") is None
-    assert Comparison("town", "fast", (cell,), {}, days).share("zero") is None
+    days = {policy: [{"generalized_s": 900.0}] for policy in ("best", "zero")}
+    cells = (Cell(1, 501, 1.0),)
+    assert comparison("town", cells, days, clairvoyant_s=0.0).share("zero") is None
+    assert comparison("town", cells, days).share("zero") is None
 
 
 def noting(ran: list[Job], killed_after: int | None = None) -> Executor:
@@ -268,7 +255,7 @@ def test_sumo_days_are_kept_and_not_run_again(tmp_path: Path) -> None:
         compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", noting(ran, 1))
     again = compare("town", "sumo", ["zero", "schedule"], 1, tmp_path / "out", noting(ran))
     assert [job.policy for job in ran[3:]] == ["schedule"] * 3 and len(set(ran)) == 6
-    assert again.days["zero"] == first.days["zero"]
+    assert again.of("zero") == first.of("zero")
 
 
 def test_a_kept_day_is_run_again_after_a_change_of_the_source(
@@ -281,12 +268,17 @@ def test_a_kept_day_is_run_again_after_a_change_of_the_source(
     source = evaluator_files()
     assert "rules/formulas.py" in source and "worlds/fast/kernel.py" in source
     changed = digest_of(source | {"rules/formulas.py": "0" * 64})
-    monkeypatch.setattr(module, "evaluator", lambda: changed)
+    monkeypatch.setattr("evenline.runs.store.evaluator", lambda: changed)
     compare("town", "fast", ["lookahead"], 1, tmp_path / "out", noting(ran))
     assert len(ran) == 6
-    monkeypatch.setattr(module, "measurer", lambda: changed)
-    compare("town", "fast", ["lookahead"], 1, tmp_path / "out", noting(ran))
-    assert len(ran) == 9, "kept are figures, which another definition changes"
+
+
+def test_a_kept_day_that_was_changed_is_refused(tmp_path: Path) -> None:
+    compare("town", "fast", ["lookahead"], 1, tmp_path / "out")
+    day = min((tmp_path / "out" / "days").iterdir())
+    day.write_bytes(day.read_bytes().replace(b'"departed":', b'"departed":1', 1))
+    with pytest.raises(InputError, match=re.escape(f"{day} has changed since it was written")):
+        compare("town", "fast", ["lookahead"], 1, tmp_path / "out")
 
 
 def test_all_stands_for_every_controller() -> None:

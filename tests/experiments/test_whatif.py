@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 import small_cities
+from calibrated import policy_in
 from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.city.operations import Operations
+from evenline.experiments import variants as v
 from evenline.experiments import whatif as w
-from evenline.experiments.compare import Difference
+from evenline.experiments.experiment import AS_IT_IS, Experiment, Variant, figures, run
+from evenline.experiments.measures import Difference
+from evenline.runs.executors import Shard
 from evenline.support.errors import InputError
-from evenline.worlds.open import open_city
+from evenline.worlds.calibration import NOISE_QUANTILES, PACE_QUANTILES
+from evenline.worlds.open import OpenCity, open_city
 from random_cities import steady
 
 TOWN = embedded_city("town")
@@ -27,7 +32,7 @@ def departures(trips_of: tuple[tuple[int, ...], ...], city: object) -> list[list
 
 def test_headways_are_multiplied_between_the_first_trip_and_the_last() -> None:
     every = np.ones(len(TOWN.services))
-    same, half = w.respaced(TOWN, every), w.respaced(TOWN, every / 2)
+    same, half = v.respaced(TOWN, every), v.respaced(TOWN, every / 2)
     usual = departures(TOWN.trips_of, TOWN)
     assert departures(same.trips_of, same) == usual
     for old, new in zip(usual, departures(half.trips_of, half), strict=True):
@@ -36,20 +41,23 @@ def test_headways_are_multiplied_between_the_first_trip_and_the_last() -> None:
 
 
 def test_each_setting_changes_one_thing() -> None:
-    listed = w.settings(TOWN, np.full(len(TOWN.services), 6.0))
-    assert listed[0].city is TOWN and len({(s.factor, s.name) for s in listed}) == len(listed)
-    for setting in listed[1:]:
+    opened = open_city("town")
+    city, listed = opened.city, v.all_variants(opened, np.full(len(TOWN.services), 6.0))
+    assert listed[0].city is city and len({each.title for each in listed}) == len(listed)
+    for variant in listed[1:]:
         changed = (
-            setting.city.operations != TOWN.operations,
-            setting.city.trips != TOWN.trips,
-            setting.level != 1.0,
+            variant.city.operations != city.operations,
+            variant.city.trips != city.trips,
+            variant.demand != 1.0,
         )
-        assert sum(changed) == 1, setting.name
-        assert setting.city.journeys is TOWN.journeys
+        assert sum(changed) == 1, variant.name
+        assert variant.city.journeys is city.journeys
+    assert len({each.digest for each in listed}) == len(listed) - 2, "two change the demand only"
 
 
 def test_the_same_policy_changes_nothing_in_any_setting(tmp_path: Path) -> None:
-    found, said = w.whatif("town", "zero", tmp_path / "out", blocks=2)
+    result = w.whatif("town", "zero", tmp_path / "out", blocks=2)
+    found, said = result.findings, result.answers
     assert all(each.generalized_s == Difference(0.0, 0.0, 0.0) for each in found)
     assert said == [
         "As the city is, the policy saves nothing: the saving is 0.0 s, its interval 0.0 to 0.0 s."
@@ -60,15 +68,16 @@ def test_the_same_policy_changes_nothing_in_any_setting(tmp_path: Path) -> None:
 
 
 def test_more_buses_and_shorter_headways_shorten_the_wait(tmp_path: Path) -> None:
-    found, said = w.whatif("town", "two-way", tmp_path / "out", blocks=2)
+    result = w.whatif("town", "two-way", tmp_path / "out", blocks=2)
+    found, said = result.findings, result.answers
     wait = {(each.factor, each.name): each.without["waiting_s"] for each in found}
-    buses = [wait[w.BUSES, name] for name in ("-2", "-1")]
-    buses += [wait[w.USUAL, w.USUAL], wait[w.BUSES, "+1"], wait[w.BUSES, "+2"]]
+    buses = [wait[v.BUSES, name] for name in ("-2", "-1")]
+    buses += [wait[AS_IT_IS, AS_IT_IS], wait[v.BUSES, "+1"], wait[v.BUSES, "+2"]]
     assert buses == sorted(buses, reverse=True)
     assert len(w.rows(found)) == len(found) + 1
     assert len(said) in (1, 3)
     held = {(each.factor, each.name): each.held["mean_hold_s"] for each in found}
-    assert held[w.WHERE, "terminals only"] < held[w.DRIVERS, "50 %"] < held[w.USUAL, w.USUAL]
+    assert held[v.WHERE, "terminals only"] < held[v.DRIVERS, "50 %"] < held[AS_IT_IS, AS_IT_IS]
 
 
 def change(low: float, high: float) -> Difference:
@@ -80,9 +89,9 @@ def answered(usual: Difference, terminals: Difference, half: Difference) -> list
     found = [
         w.Finding(factor, name, {}, {}, d, d)
         for factor, name, d in (
-            (w.USUAL, w.USUAL, usual),
-            (w.WHERE, "terminals only", terminals),
-            (w.DRIVERS, "50 %", half),
+            (AS_IT_IS, AS_IT_IS, usual),
+            (v.WHERE, "terminals only", terminals),
+            (v.DRIVERS, "50 %", half),
         )
     ]
     return w.answers(found, lambda: "About 1.0 buses.")
@@ -120,7 +129,7 @@ def test_lost_trips_are_shown_in_a_city_that_loses_some() -> None:
     none, change = figures | {"lost_trips": 0.0}, Difference(0.0, 0.0, 0.0)
     some = figures | {"lost_trips": 2.0}
     for held, shown in ((none, "Late departures"), (some, "Lost trips")):
-        found = w.Finding(w.USUAL, w.USUAL, none, held, change, change)
+        found = w.Finding(AS_IT_IS, AS_IT_IS, none, held, change, change)
         head, row = w.rows([found])
         assert head[-1] == shown and len(head) == len(row)
         assert row[-1] == ("2.0" if held is some else "0.0")
@@ -131,20 +140,57 @@ def test_one_day_is_too_few_for_an_interval(tmp_path: Path) -> None:
         w.whatif("town", "zero", tmp_path, blocks=1)
 
 
-def test_processes_find_the_same_days() -> None:
+def test_a_shard_runs_its_part_and_the_last_one_answers(tmp_path: Path) -> None:
+    first, second = (Shard(number, 2) for number in (1, 2))
+    out = tmp_path / "parts"
+    with pytest.raises(InputError, match=r"parts: \d+ days are missing; run the other shards too"):
+        w.whatif("town", "headway", out, blocks=2, shard=first)
+    w.whatif("town", "headway", out, blocks=2, shard=second)
+    w.whatif("town", "headway", tmp_path / "whole", blocks=2)
+    assert (out / w.RESULT).read_bytes() == (tmp_path / "whole" / w.RESULT).read_bytes()
+
+
+def test_a_trip_that_did_not_end_is_said_of_its_variant() -> None:
     opened = open_city("town")
-    cells = PURPOSES["development"].cells(2, (1.0,))
-    orders = [w.Order(opened, w.hard_settings(opened.city)[0], "headway-1.0", (c,)) for c in cells]
-    with w.running(True, 2) as run:
-        assert [*run(orders)] == [w.run_days(order) for order in orders]
+    usual, held = v.hard_variants(opened)[:2]
+    cell = demo_cell(1)
+    world = opened.fast_world()
+    whole = world.run_day(cell, policy_in("zero", opened.city))
+    cut = replace(whole, trips_completed=whole.trips_completed - 1)
+    full, lost = (
+        [figures(opened.city, cell, outcome, world.arrivals_s, None)] for outcome in (whole, cut)
+    )
+    sentence = "1 of 60 trips did not reach the last stop before the day ended"
+    asked = Experiment([usual, held], ["zero", "headway"], [cell])
+    assert asked.frame([full, full, full, full]).notes == ()
+    (said,) = asked.frame([full, full, full, lost]).notes
+    assert said.startswith(f"held at: terminals only: on 1 of 2 days up to {sentence}")
+    (said,) = asked.frame([lost, full, lost, full]).notes
+    assert said.startswith(f"on 1 of 2 days up to {sentence}")
+
+
+def test_what_did_not_end_stands_in_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenline.experiments.measures.unended_trips", lambda *_: 1)
+    result = w.whatif("town", "zero", tmp_path / "out", blocks=2)
+    (said,) = {note.partition(": ")[2] or note for note in result.frame.notes if "60" in note}
+    assert "up to 1 of 60 trips did not reach the last stop" in said
+    told = json.loads((tmp_path / "out" / w.RESULT).read_text())
+    assert told["notes"] == list(result.frame.notes)
 
 
 def test_a_day_in_sumo_has_the_measures_of_one_in_the_fast_world() -> None:
     city = small_cities.streets(services=1, trips=3, headway_s=600, horizon_s=3000)
-    opened = w.OpenCity("streets", city, steady(city, run_s=60))
-    setting = w.Setting(w.USUAL, w.USUAL, city)
+    places = sum(len(service.stops) for service in city.services)
+    even = replace(
+        steady(city, run_s=60),
+        noise_s=np.zeros((places, NOISE_QUANTILES)),
+        pace=np.zeros(PACE_QUANTILES),
+    )
+    variant = Variant(OpenCity("streets", city, even))
     fast, sumo = (
-        w.run_days(w.Order(opened, setting, "zero", (demo_cell(1),), world))[0]
+        run(Experiment([variant], ["zero"], [demo_cell(1)], world)).of("zero")[0]
         for world in ("fast", "sumo")
     )
     assert fast.keys() == sumo.keys() and fast["completion"] == sumo["completion"]
@@ -165,14 +211,14 @@ def with_duties(city: City, recovery_s: int) -> City:
 
 
 def test_a_city_with_duties_shows_its_late_departures_and_what_is_left_aside() -> None:
-    opened = w.OpenCity("duties", with_duties(TOWN, recovery_s=60), open_city("town").fitted())
+    opened = OpenCity("duties", with_duties(TOWN, recovery_s=60), open_city("town").fitted())
     cells = tuple(PURPOSES["development"].cells(2, (1.0,)))
-    listed = w.settings(opened.city, np.full(len(TOWN.services), 6.0))
+    listed = v.all_variants(opened, np.full(len(TOWN.services), 6.0))
+    frame = run(Experiment(listed, ["zero", "headway-1.0"], cells))
     by_name = {
-        (s.factor, s.name): f
-        for s, f in zip(listed, w.compared(opened, listed, "headway-1.0", cells), strict=True)
+        (found.factor, found.name): found for found in w.findings(frame, listed, "headway-1.0")
     }
-    usual, shorter = by_name[w.USUAL, w.USUAL], by_name[w.HEADWAY, "10 % shorter"]
+    usual, shorter = by_name[AS_IT_IS, AS_IT_IS], by_name[v.HEADWAY, "10 % shorter"]
     assert usual.held["late_departures"] > usual.without["late_departures"] > 0.0
     late = w.rows([usual])[0].index("Late departures")
     assert w.rows([usual])[1][late] == f"{usual.held['late_departures']:.1f}"

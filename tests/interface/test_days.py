@@ -18,7 +18,7 @@ def no_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing opens while tests run; pictures go to a folder of their own."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("evenline.interface.days._screen", lambda: False)
+    monkeypatch.setattr("evenline.figures.picture._screen", lambda: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
@@ -63,8 +63,8 @@ def test_a_function_is_a_policy() -> None:
     day = el.run_day("town", half_a_minute)
     assert day.policy == "half_a_minute" and day.outcome.mean_hold_s == pytest.approx(30.0)
     found = el.compare_policies("town", "zero", half_a_minute, blocks=2)
-    assert found.comparison.policies == ["zero", "half_a_minute"]
-    assert found.comparison.difference("half_a_minute", "generalized_s").mean > 0
+    assert found.policies == ["zero", "half_a_minute"]
+    assert found.difference("half_a_minute", "zero", "generalized_s").mean > 0
 
 
 def test_everything_shows_itself_in_a_notebook(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from door import door
 from evenline.city.cells import PURPOSES
 from evenline.control.event import RAW_FEATURES, TARGET_BEHIND, TIME
-from evenline.experiments.compare import Difference
+from evenline.experiments.measures import Difference
 from evenline.policies.bundle import open_policy
 from evenline.rules.chain import CALIBRATE, CHAINS, apply_chain
 from evenline.runs.day import run_fleet

@@ -10,7 +10,6 @@ from door import door
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import RATE_BIN_S, realise
 from evenline.experiments.clairvoyant import (
-    CLAIRVOYANT,
     FINE_S,
     Operator,
     day_running_times,
@@ -20,6 +19,7 @@ from evenline.policies.lookahead import RATE, Lookahead
 from evenline.worlds.open import open_city
 from reproduce import knowledge as module
 from reproduce.knowledge import (
+    CLAIRVOYANT,
     LATE_S,
     UNSEEN_SHARE,
     believed,

@@ -37,7 +37,10 @@ from evenline.control.parallel import HoldingParallel
 from evenline.control.state import canonical
 from evenline.control.visits import Visit
 from evenline.control.world import run_episode
-from evenline.experiments.compare import Comparison, measure, text_table
+from evenline.experiments.compare import Comparison, text_table
+from evenline.experiments.experiment import AS_IT_IS
+from evenline.experiments.frame import Key
+from evenline.experiments.measures import measure
 from evenline.policies.bundle import open_policy
 from evenline.replay.episode import record_episode
 from evenline.rules.policy import BEHAVIOURS
@@ -534,7 +537,8 @@ def test_a_comparison_of_a_city_with_duties_shows_late_departures_and_lost_trips
     world = FastWorld(city, steady(city))
     figures = measure(city, CELL, run_episode(world, CELL, BEHAVIOURS["zero"]), world.arrivals_s)
     assert (figures["late_departures"], figures["lost_trips"]) == (1.0, 1.0)
-    found = Comparison("small", "fast", (CELL,), {"zero": ""}, {"zero": {CELL: figures}})
+    days, levels = {Key(AS_IT_IS, "zero"): [figures]}, {AS_IT_IS: 1.0}
+    found = Comparison("small", "fast", (CELL,), days, levels, digests={"zero": ""}, duties=True)
     assert "Late departures" in text_table(found) and "Lost trips" in text_table(found)
     assert found.as_json()["policies"][0]["mean"]["lost_trips"] == 1.0
 

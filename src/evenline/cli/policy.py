@@ -26,6 +26,7 @@ from evenline.cli.options import (
     executor_of,
     print_notes,
 )
+from evenline.support.columns import aligned
 from evenline.support.errors import InputError
 from evenline.support.terminal import stderr
 
@@ -296,7 +297,7 @@ def compare(
     found = run(
         city, world, named_policies(policies), blocks, folder,
         executor_of(executor, address, workers), docs, calibration, sumo, Shard.parse(shard), force,
-        clairvoyant, workers,
+        clairvoyant,
     )  # fmt: skip
     if as_json:
         print(json.dumps(found.as_json(), sort_keys=True))
@@ -317,20 +318,24 @@ def whatif(
     calibration: CalibrationOption = None,
     docs: DocsOption = None,
     workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
+    shard: ShardOption = "1/1",
 ) -> None:
     """Vary one thing of a city's operation at a time: holds, drivers, demand, headway, buses."""
     from evenline.experiments.whatif import RESULT, rows
     from evenline.experiments.whatif import whatif as run
+    from evenline.runs.executors import Shard
 
     folder = out or Path("results") / f"whatif-{Path(city).name}"
-    found, said = run(city, policy, folder, blocks, calibration, force, docs, workers)
+    result = run(
+        city, policy, folder, blocks, calibration, force, docs,
+        executor_of(executor, address, workers), Shard.parse(shard),
+    )  # fmt: skip
     if as_json:
         print(json.dumps(json.loads((folder / RESULT).read_text()), sort_keys=True))
         return
-    table = rows(found)
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    for row in table:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*said, sep="\n")
-    print_notes(city, "fast", calibration)
+    print(*aligned(rows(result.findings), text=2), *result.answers, sep="\n")
+    for note in result.frame.notes:
+        print(f"note: {note}")
     print(folder)

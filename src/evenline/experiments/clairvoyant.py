@@ -1,14 +1,12 @@
-"""The clairvoyant: a reference that knows the day, and what controllers reach of its gain.
+"""The clairvoyant: a reference that knows the day, to measure how near a policy comes to it.
 
 It runs in the fast world. `Operator` is what is known before the day; the clairvoyant replaces
 people and running times by those of the very day.
 """
 
-import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,8 +15,9 @@ from evenline.control.event import Array
 from evenline.control.visits import Visit
 from evenline.control.world import Policy
 from evenline.policies.actor import ActorPolicy
-from evenline.policies.bundle import chosen_base, open_policy
+from evenline.policies.bundle import chosen_base
 from evenline.policies.kinds import base_policy
+from evenline.policies.knowing import Knowing
 from evenline.policies.lookahead import (
     ALIGHTING,
     LOOKAHEAD,
@@ -32,11 +31,10 @@ from evenline.policies.lookahead import (
     rates_of,
 )
 from evenline.rules.policy import RulePolicy
-from evenline.support.progress import progress_bar
 from evenline.worlds.fast.world import FastWorld
 from evenline.worlds.open import OpenCity
 
-CLAIRVOYANT = "clairvoyant"
+CLAIRVOYANT = f"{__name__}:clairvoyant"  # as a policy's source
 HINDSIGHT_BASES = ("zero", "two-way:gain=0.05", "two-way:gain=0.1", "two-way:gain=0.2")
 FINE_S = 60  # the clairvoyant knows people and running times by the minute
 
@@ -77,9 +75,16 @@ def day_tables(operator: Operator, cell: Cell, bin_s: int) -> Tables:
     return {RATE: rate, ALIGHTING: alighting}
 
 
-def clairvoyant(operator: Operator, cell: Cell) -> Policy:
+@lru_cache(maxsize=1)
+def operator_of(opened: OpenCity) -> Operator:
+    """The operator of a city, for all its days."""
+    return Operator(opened)
+
+
+@Knowing
+def clairvoyant(opened: OpenCity, cell: Cell) -> Policy:
     """The policy that knows the day."""
-    return hindsight(operator, cell)[1]
+    return hindsight(operator_of(opened), cell)[1]
 
 
 def hindsight(operator: Operator, cell: Cell) -> tuple[float, Policy]:
@@ -116,32 +121,3 @@ def day_running_times(operator: Operator, visits: Sequence[Visit]) -> Array:
         if then is not None:
             run_s[visit.trip, visit.position] = then - visit.departure_s
     return run_s
-
-
-# -- beside a comparison --------------------------------------------------------------------------
-
-
-def gain_s(operator: Operator, reference: str, cell: Cell) -> float:
-    """How much less time a passenger takes under the clairvoyant than under another policy."""
-    city, calibration = operator.opened.city, operator.opened.fitted()
-    usual = operator.world().run_day(cell, open_policy(reference, city, calibration))
-    return usual.generalized_s - hindsight(operator, cell)[0]
-
-
-def gains_s(
-    opened: OpenCity, reference: str, cells: Sequence[Cell], workers: int | None = None
-) -> Iterator[tuple[Cell, float]]:
-    """The clairvoyant's gain on each day of the fast world, as the days end.
-
-    Threads are enough: a day is almost only compiled code, which releases Python's lock.
-    """
-    gain = partial(gain_s, Operator(opened), reference)
-    with progress_bar() as bar, ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        task = bar.add_task(f"{CLAIRVOYANT}, {opened.name}", total=len(cells))
-        days = {pool.submit(gain, cell): cell for cell in cells}
-        try:
-            for day in as_completed(days):
-                yield days[day], day.result()
-                bar.advance(task)
-        finally:
-            pool.shutdown(cancel_futures=True)

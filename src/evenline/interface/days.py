@@ -4,12 +4,9 @@ Every function is a few lines over the code of the commands, runs in this proces
 nothing unless asked. `import evenline as el` offers these names.
 """
 
-import os
 import sys
-import tempfile
-import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +14,9 @@ import pyarrow as pa
 
 from evenline.city.cells import PURPOSES, demo_cell
 from evenline.city.demand import DEMAND_LEVELS, Cell
+from evenline.city.operations import Operations
 from evenline.control.outcome import Outcome
-from evenline.interface.shown import columns, facts, html_facts, html_table
+from evenline.interface.shown import facts, html_facts
 from evenline.policies.bundle import open_policy, policy_digest
 from evenline.rules.own import Function, rule_of
 from evenline.rules.policy import ChainedPolicy
@@ -29,10 +27,10 @@ from evenline.worlds.open import open_city as _open_city
 from evenline.worlds.open import open_world
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from evenline.control.gym import HoldingEnv
-    from evenline.experiments.compare import Comparison
+    from evenline.experiments.experiment import Experiment, Variant
+    from evenline.experiments.frame import Frame
+    from evenline.figures.picture import Picture
 
 Own = Rule | Function  # a rule of your own: the seconds to hold a bus
 
@@ -100,93 +98,6 @@ class SimulatedDay:
         return html_facts(f"{self.city.name}: {self.title}", self.rows())
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """Policies on the same days, with differences from the first and intervals over blocks."""
-
-    comparison: "Comparison"
-
-    def rows(self) -> list[list[str]]:
-        """One row per policy, after the heading."""
-        from evenline.experiments.compare import CONFIDENCE
-
-        found = self.comparison
-        head = ["policy", "generalized time, s", f"difference ({CONFIDENCE:.0%} interval)"]
-        head += ["waiting, s", "completion", "headway CV", "mean hold, s"]
-        table = [head]
-        for policy in found.policies:
-            mean = {name: float(found.column(policy, name).mean()) for name in _SHOWN}
-            delta = found.difference(policy, "generalized_s")
-            said = "" if policy == found.policies[0] else f"{delta.mean:+,.1f}"
-            if said and delta.low is not None and delta.high is not None:
-                said += f" ({delta.low:+,.1f} to {delta.high:+,.1f})"
-            table.append(
-                [
-                    Path(policy).name, f"{mean['generalized_s']:,.1f}", said,
-                    f"{mean['waiting_s']:,.1f}", f"{mean['completion']:.2%}",
-                    f"{mean['headway_cv']:.3f}", f"{mean['mean_hold_s']:.2f}",
-                ]
-            )  # fmt: skip
-        return table
-
-    @property
-    def title(self) -> str:
-        found = self.comparison
-        return f"{found.city}, {found.world} world: means of {len(found.cells)} days"
-
-    def __str__(self) -> str:
-        notes = (f"note: {note}" for note in self.comparison.notes)
-        return "\n".join([columns(self.title, self.rows()), *notes])
-
-    def _repr_html_(self) -> str:
-        return html_table(self.title, self.rows())
-
-
-_SHOWN = ("generalized_s", "waiting_s", "completion", "headway_cv", "mean_hold_s")
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A figure that notebooks display and that scripts can show or save."""
-
-    figure: "Figure"
-    name: str
-
-    def svg(self) -> str:
-        """The figure as SVG, for a page."""
-        from evenline.figures.plots import svg
-
-        text = svg(self.figure).decode()
-        return text[text.index("<svg") :]
-
-    def save(self, path: str | Path) -> Path:
-        """Write the figure in the format of the path's suffix: .png, .svg or .pdf."""
-        from evenline.figures.plots import save
-
-        save(self.figure, Path(path))
-        return Path(path)
-
-    def show(self) -> Path:
-        """Open the figure on the screen; without a screen, save it and print the path."""
-        with tempfile.NamedTemporaryFile(
-            prefix=f"{self.name}-", suffix=".png", delete=False
-        ) as file:
-            path = self.save(file.name)
-        if not (_screen() and webbrowser.open(path.resolve().as_uri())):
-            print(path)
-        return path
-
-    def _repr_png_(self) -> bytes:
-        from evenline.figures.plots import png
-
-        return png(self.figure)
-
-
-def _screen() -> bool:
-    there = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return sys.platform in ("darwin", "win32") or bool(there)
-
-
 # -- what you ask ---------------------------------------------------------------------------------
 
 
@@ -218,35 +129,67 @@ def run_day(
     return SimulatedDay(opened, _label(policy), world, cell, outcome, visits)
 
 
-def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 10) -> Compared:
+def compare_policies(city: OpenCity | str, *policies: str | Own, blocks: int = 10) -> "Frame":
     """Compare policies on the same days of the fast world: `blocks` seeds at three demand levels.
 
-    For SUMO, which takes a thousand times as long, use the command `evenline compare`.
+    `run` compares them in variants of a city, or in SUMO, which takes a thousand times as long.
     """
-    from evenline.experiments.compare import Comparison, notes_of, refuse_same
+    from evenline.experiments.experiment import Experiment, Variant
 
-    opened = _opened(city)
-    labels = [_label(policy) for policy in policies]
-    if len(set(labels)) < max(len(labels), 2):
+    experiment = Experiment([Variant(_opened(city))], policies, days(blocks))
+    if len({arm.key for arm in experiment.arms}) < max(len(policies), 2):
         raise InputError("compare_policies: name at least two different policies")
-    cells = tuple(PURPOSES["development"].cells(blocks))
-    digests = {policy: policy_digest(policy) for policy in policies if isinstance(policy, str)}
-    refuse_same(digests)
-    days = {}
-    for label, policy in zip(labels, policies, strict=True):
-        found = _days(opened, policy, cells)
-        days[label] = dict(zip(cells, found, strict=True))
-        digests.setdefault(label, "")
-    notes = notes_of(opened, "fast", days)
-    return Compared(Comparison(opened.name, "fast", cells, digests, days, notes))
+    return run(experiment)
 
 
-def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
+def days(blocks: int = 10, levels: Sequence[float] = DEMAND_LEVELS) -> tuple[Cell, ...]:
+    """The days of a comparison: blocks, which share passengers and drivers, by demand levels."""
+    return tuple(PURPOSES["development"].cells(blocks, tuple(levels)))
+
+
+def variants(city: OpenCity | str, **operations: Sequence[Any]) -> "list[Variant]":
+    """The city with its operations changed, one at a time: a variant for each value of each.
+
+    The names are those of `operations` in a city's manifest, such as `hold_at`, `max_hold_s`,
+    `ignored_share` or `cancelled_share`. Without any, the city as it is.
+    """
+    from evenline.experiments.experiment import Variant
+    from evenline.experiments.variants import operated
+
+    usual = Variant(_opened(city))
+    known = [name.name for name in fields(Operations)]
+    for name in operations:
+        if name not in known:
+            raise InputError(f"variants: no operation {name!r}; choose {choice(known)}")
+    changed = [
+        usual.changed(name, str(value), operated(usual.city, **{name: value}))
+        for name, values in operations.items()
+        for value in values
+    ]
+    return changed or [usual]
+
+
+def run(
+    experiment: "Experiment", out: str | Path | None = None, workers: int | None = None
+) -> "Frame":
+    """Run an experiment; with a folder, days that take long are kept there and not run again."""
+    from evenline.experiments.compare import refuse_same
+    from evenline.experiments.experiment import run as run_experiment
+    from evenline.runs.executors import processes
+
+    named = [policy for policy in experiment.policies if isinstance(policy, str)]
+    refuse_same({policy: policy_digest(policy) for policy in named})
+    folder = None if out is None else Path(out)
+    return run_experiment(experiment, folder, processes(workers))
+
+
+def time_space(*days: SimulatedDay, service: str | None = None) -> "Picture":
     """Draw the buses of a service as lines over time and distance, one panel per day.
 
     The default is the service with the most bunching on the first day.
     """
     from evenline.figures.measure import most_bunched_service
+    from evenline.figures.picture import Picture
     from evenline.figures.plots import time_space_diagram
 
     if not days:
@@ -262,8 +205,9 @@ def time_space(*days: SimulatedDay, service: str | None = None) -> Picture:
     return Picture(time_space_diagram(panels, shown, city=days[0].city.city), "time-space")
 
 
-def network_map(city: OpenCity | str) -> Picture:
+def network_map(city: OpenCity | str) -> "Picture":
     """Draw the streets, signals, stops and routes of a city."""
+    from evenline.figures.picture import Picture
     from evenline.figures.plots import network_map as draw
 
     opened = _opened(city)
@@ -315,16 +259,6 @@ def _run(world: Any, cell: Cell, policy: ChainedPolicy) -> tuple[Outcome, pa.Tab
     witness = Witness(policy)
     outcome = run_episode(world, cell, witness)
     return outcome, witness.table(world.city, world.visits)
-
-
-def _days(city: OpenCity, policy: str | Own, cells: Sequence[Cell]) -> list[dict[str, float]]:
-    """The figures of a policy's days, one after another; rules run inside the kernel."""
-    from evenline.experiments.compare import measure
-
-    ready, world = open_policy(policy, city.city, city.calibration), city.fast_world()
-    return [
-        measure(city.city, cell, world.run_day(cell, ready), world.arrivals_s) for cell in cells
-    ]
 
 
 def _noted(notes: tuple[str, ...]) -> dict[str, str]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenline.interface.shown import columns, html_table
 from evenline.policies.names import BUILT_IN
 from evenline.rules.own import Function, rule_of
 from evenline.rules.table import Rule
+from evenline.support.columns import TextTable
 from evenline.support.errors import InputError
 from evenline.support.own import load_own
 
@@ -65,10 +65,10 @@ class TunedRule:
         ]
 
     def __str__(self) -> str:
-        return columns(self.policy, self.rows())
+        return str(TextTable(self.policy, self.rows()))
 
     def _repr_html_(self) -> str:
-        return html_table(self.policy, self.rows())
+        return TextTable(self.policy, self.rows())._repr_html_()
 
 
 def tune(

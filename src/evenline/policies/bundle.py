@@ -26,8 +26,9 @@ from evenline.policies.kinds import (
     setting,
     with_base,
 )
+from evenline.policies.knowing import Knowing
 from evenline.policies.lookahead import LOOKAHEAD, USUAL_BASE, lookahead_constants
-from evenline.policies.names import BUILT_IN, POLICY, SETTINGS, is_bundle, parse_source
+from evenline.policies.names import BUILT_IN, POLICY, SETTINGS, Source, is_bundle, parse_source
 from evenline.rules.chain import chain_code
 from evenline.rules.own import Function, load_rule, rule_of
 from evenline.rules.policy import ChainedPolicy
@@ -43,7 +44,7 @@ from evenline.support.files import (
     write_bytes,
     write_text,
 )
-from evenline.support.own import is_own
+from evenline.support.own import Own, is_own, load_own
 from evenline.support.records import Hashes, plain, read_record
 from evenline.support.tensors import Tensors, tensors_bytes, tensors_of
 from evenline.worlds.calibration import Calibration
@@ -65,6 +66,8 @@ def read_policy(source: str) -> Bundle:
         return setting(source, parts)
     if is_own(parts.place):
         chain_code(chain)
+        if isinstance((code := load_own(parts.place)).thing, Knowing):
+            return _knowing(source, parts, code)
         row, code = load_rule(parts.place)
         constants = row.named(row.values(parts.constants))
         spec = Spec(kind="own", rule=row.name, constants=constants, chain=chain, code=code.sha256)
@@ -80,6 +83,14 @@ def read_policy(source: str) -> Bundle:
         f"unknown policy {source!r}; choose {choice(BUILT_IN)}, or name a bundle's folder or "
         "your own rule as FILE.py:FUNCTION"
     )
+
+
+def _knowing(source: str, parts: Source, code: Own) -> Bundle:
+    """A policy that is made anew for each day."""
+    if parts.constants or parts.chain is not None:
+        raise InputError(f"policy {source!r}: {code.name} has no constants and no chain")
+    spec = Spec(kind="own", rule=code.name, constants={}, chain="raw", code=code.sha256)
+    return Bundle(source, spec, code=code)
 
 
 def _of_function(row: Rule) -> Bundle:

@@ -17,6 +17,7 @@ from evenline.city.model import City
 from evenline.control.event import Array, new_headways
 from evenline.control.state import Contract, contract_of
 from evenline.policies.actor import ActorPolicy, actor_of
+from evenline.policies.knowing import Knowing
 from evenline.policies.lookahead import (
     Lookahead,
     check_tables,
@@ -77,7 +78,14 @@ class Bundle:
     def needs_calibration(self) -> bool:
         """Whether it is made from the fast world: it looks ahead, or holds to the usual times."""
         timed = self.row is not None and self.row.timed
-        return not self.tensors and (timed or self.kind.forecasts)
+        from_fast = timed or self.kind.forecasts or self.knowing is not None
+        return not self.tensors and from_fast
+
+    @property
+    def knowing(self) -> Knowing | None:
+        """What makes the policy of each day, if it knows something of the day."""
+        thing = None if self.code is None else self.code.thing
+        return thing if isinstance(thing, Knowing) else None
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,8 @@ def check_spec(spec: Spec, tensors: Tensors) -> None:
 
 def open_bundle(bundle: Bundle, city: City, calibration: Calibration | None) -> ChainedPolicy:
     """Make a policy ready for a city; refuse it if their contracts differ."""
+    if bundle.knowing is not None:
+        raise InputError(f"policy {bundle.name} knows the day, so it can only be compared")
     if isinstance(bundle.spec.contract, Contract):
         agree(bundle.name, bundle.spec.contract, contract_of(city))
     return bundle.kind.open(bundle, city, calibration)

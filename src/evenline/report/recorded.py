@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from evenline.city.cells import PURPOSES
 from evenline.city.model import Floats
-from evenline.experiments.compare import MEASURES, measure
+from evenline.experiments.measures import MEASURES, measure
 from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
 from evenline.figures.plots import LIGHT, Theme, label, new_figure, png

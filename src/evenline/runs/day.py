@@ -22,17 +22,20 @@ from evenline.city.model import City, Ints
 from evenline.city.operations import USUAL_OPERATIONS
 from evenline.city.tables import digest
 from evenline.control.event import TIME, Batch, new_headways
+from evenline.control.operations import Departures, departures
 from evenline.control.outcome import Outcome
 from evenline.control.visits import visit_table
 from evenline.control.world import Policy, World, run_episode
 from evenline.policies.actor import ActorPolicy
 from evenline.policies.bundle import open_policy, policy_digest, read_policy
 from evenline.policies.kinds import Bundle
+from evenline.policies.knowing import Knowing
 from evenline.replay.episode import record_episode, write_episode
 from evenline.rules.chain import apply_chain
 from evenline.rules.explain import Witness, activations
 from evenline.rules.policy import BEHAVIOURS, ChainedPolicy, RulePolicy, recorded
 from evenline.runs.job import Answer, Described, Host, Job, Simulator
+from evenline.support.errors import InputError
 from evenline.support.files import folder_files, write_table
 from evenline.support.own import load_own
 from evenline.support.sources import closure, digest_of, file_hashes
@@ -81,7 +84,7 @@ class Opened:
 
     city: OpenCity
     city_digest: str
-    policy: ChainedPolicy
+    policy: ChainedPolicy | Knowing
     described: Described
     world: World
     calibration: str | None
@@ -102,7 +105,7 @@ def open_job(job: Job) -> Opened:
     if job.as_usual and city.opened.city.operations != USUAL_OPERATIONS:
         city = city.as_usual()
     opened, bundle = city.opened, read_policy(job.policy)
-    policy = open_policy(bundle, opened.city, opened.calibration)
+    policy = bundle.knowing or open_policy(bundle, opened.city, opened.calibration)
     world = open_world(job.world, opened, keep_visits=job.visits is not None)
     used = job.world != "sumo" or bundle.needs_calibration
     return Opened(
@@ -141,20 +144,26 @@ def _opened_city(source: str, calibration: str | None, _written: tuple[int, ...]
 
 def run_job(job: Job, opened: Opened, progress: Progress = lambda now_s: None) -> Answer:
     """Run one day, write the files that the job names, and return the answer."""
-    city, world = opened.city.city, opened.world
+    city, world, policy = opened.city.city, opened.world, opened.policy
+    if isinstance(policy, Knowing):
+        if job.visits is not None or job.tokens is not None:
+            raise InputError(f"policy {job.policy} knows the day, so it can only be compared")
+        known = _telling(policy.made_for(opened.city, job.cell), progress)
+        outcome = run_episode(world, job.cell, known)
+        return _answer(job, opened, outcome, _arrivals(city, world), _left_s(world))
     if isinstance(world, FastWorld) and job.tokens is None and job.visits is None:
-        quick = isinstance(opened.policy, RulePolicy) and opened.policy.rule.compiled
-        driver = opened.policy if quick else _telling(opened.policy, progress)
+        quick = isinstance(policy, RulePolicy) and policy.rule.compiled
+        driver = policy if quick else _telling(policy, progress)
         outcome = world.run_day(job.cell, driver)
-        return _answer(job, opened, outcome, world.arrivals_s)
-    witness = Witness(opened.policy)
-    policy = _telling(witness, progress)
+        return _answer(job, opened, outcome, world.arrivals_s, world.left_s)
+    witness = Witness(policy)
+    watched = _telling(witness, progress)
     if job.tokens is None:
-        outcome = run_episode(world, job.cell, policy)
-        answer = _answer(job, opened, outcome, _arrivals(city, world))
+        outcome = run_episode(world, job.cell, watched)
+        answer = _answer(job, opened, outcome, _arrivals(city, world), _left_s(world))
     else:
-        decisions, outcome = record_episode(world, job.cell, policy)
-        answer = _answer(job, opened, outcome, _arrivals(city, world))
+        decisions, outcome = record_episode(world, job.cell, watched)
+        answer = _answer(job, opened, outcome, _arrivals(city, world), _left_s(world))
         write_episode(job.tokens, decisions, outcome, provenance(job, answer))
     if job.visits is not None:
         visits = world.visits
@@ -191,7 +200,9 @@ def _telling(policy: Policy, progress: Progress) -> Policy:
     return told
 
 
-def _answer(job: Job, opened: Opened, outcome: Outcome, arrivals_s: Ints) -> Answer:
+def _answer(
+    job: Job, opened: Opened, outcome: Outcome, arrivals_s: Ints, left_s: Ints | None
+) -> Answer:
     simulator = Simulator(world=job.world, code=opened.code)
     if isinstance(opened.world, SumoWorld):
         options = sumo_options(opened.city.city, job.cell, Path("city.net.xml"), Path("."))
@@ -212,6 +223,7 @@ def _answer(job: Job, opened: Opened, outcome: Outcome, arrivals_s: Ints) -> Ans
         versions=library_versions(),
         host=_host(),
         arrivals_s=tuple(arrivals_s.tolist()) if job.arrivals else (),
+        begun=_begun(opened.city.city, left_s) if job.arrivals else None,
     )
 
 
@@ -225,8 +237,19 @@ def _host() -> Host:
     )
 
 
+def _begun(city: City, left_s: Ints | None) -> Departures | None:
+    return None if left_s is None else departures(city, left_s)
+
+
+def _left_s(world: World) -> Ints | None:
+    """When each trip left its first stop, if the world is ours."""
+    return world.left_s if isinstance(world, FastWorld | SumoWorld) else None
+
+
 def _arrivals(city: City, world: World) -> Ints:
-    """When each trip reached each of its stops, from a world's stop visits."""
+    """When each trip reached each of its stops, from the world or its stop visits."""
+    if isinstance(world, FastWorld):
+        return world.arrivals_s
     first = new_headways(city).first_visit
     arrivals = np.full(int(first[-1]), -1, np.int32)
     for visit in world.visits:
@@ -246,7 +269,8 @@ def run_together(jobs: Sequence[Job], opened: Opened, progress: Progress) -> lis
     fleet = Fleet(opened.city.city, opened.city.fitted(), len(jobs))
     run_fleet(fleet, [job.cell for job in jobs], policy, progress)
     return [
-        _answer(job, opened, fleet.outcome(w), fleet.arrivals_s(w)) for w, job in enumerate(jobs)
+        _answer(job, opened, fleet.outcome(w), fleet.arrivals_s(w), fleet.left_s(w))
+        for w, job in enumerate(jobs)
     ]
 
 

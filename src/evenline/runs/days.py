@@ -20,8 +20,11 @@ def run_days(
     executor: Executor | None = None,
     keep: Callable[[Job, Answer], None] = lambda job, answer: None,
     limits: Limits = USUAL,
+    title: Callable[[Job], str] = lambda job: job.city,
 ) -> dict[Job, Answer]:
-    """Return the answer of every job. The bar counts simulated seconds."""
+    """Return the answer of every job. The bar counts simulated seconds; `title` is the name of a
+    job's city in an error.
+    """
     answers: dict[Job, Answer] = {}
     simulated_s: dict[Job, int] = {}
     execute = executor or processes()
@@ -36,7 +39,7 @@ def run_days(
         with closing(execute(jobs, limits=limits, progress=note)) as results:
             for ended in results:
                 if ended.answer is None:
-                    raise InputError(f"{ended.job.city}, {ended.job.name}: {ended.error}")
+                    raise InputError(f"{title(ended.job)}, {ended.job.name}: {ended.error}")
                 answers[ended.job] = ended.answer
                 keep(ended.job, ended.answer)
                 note(ended.job, horizon_s)

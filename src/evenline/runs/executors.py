@@ -27,7 +27,6 @@ import msgspec
 from msgspec.structs import replace
 
 from evenline.policies.bundle import read_policy
-from evenline.policies.kinds import Bundle
 from evenline.runs.day import open_job, run_job
 from evenline.runs.job import USUAL, Ended, Failure, Job, Limits, Reading, from_line, to_line
 from evenline.runs.staging import located, stage
@@ -263,7 +262,7 @@ def _quick(jobs: Sequence[Job], folder: Path) -> Generator[Ended, None, list[Tas
     tasks: list[Task] = []
     for group in grouped(jobs):
         first = located(group[0], folder)
-        if first.world != "fast" or not _is_quick(read_policy(first.policy)):
+        if not is_quick(first.world, first.policy):
             tasks += _split(group, folder)
             continue
         opened = open_job(first)
@@ -279,11 +278,14 @@ def _quick(jobs: Sequence[Job], folder: Path) -> Generator[Ended, None, list[Tas
     return tasks
 
 
-def _is_quick(policy: Bundle) -> bool:
-    """Whether a day in the fast world takes milliseconds: a compiled rule runs in the kernel.
+def is_quick(world: str, source: str) -> bool:
+    """Whether a day takes milliseconds: in the fast world, a compiled rule runs in the kernel.
 
     The user's own compiled code runs in a worker, which may crash.
     """
+    if world != "fast":
+        return False
+    policy = read_policy(source)
     return policy.row is not None and policy.row.compiled and policy.code is None
 
 

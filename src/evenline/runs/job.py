@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from evenline.city.demand import Cell
 from evenline.city.model import Ints
+from evenline.control.operations import Departures
 from evenline.control.outcome import Outcome
 from evenline.support.records import Hashes, Line, Record, Sha256, Whole, Word, plain
 
@@ -38,8 +39,9 @@ class Job(Record):
 
     `city` is a name or a folder, `policy` any policy source, `world` fast, sumo or your own, `sumo`
     a version other than the default. `explain` adds the explanation of every decision to the stop
-    visits; `arrivals` adds the arrival of every trip at every stop to the answer; `as_usual` runs
-    the city with the usual operations instead of its own, as a calibration needs it.
+    visits; `arrivals` adds the arrival of every trip at every stop to the answer, and how many
+    trips began late or never; `as_usual` runs the city with the usual operations instead of its
+    own, as a calibration needs it.
     """
 
     city: Line
@@ -108,6 +110,7 @@ class Answer(Record):
     host: Host
     activations: dict[Line, dict[Line, dict[Line, Whole]]] | None = None
     arrivals_s: tuple[Annotated[int, Meta(ge=-1, lt=2**31)], ...] = ()
+    begun: Departures | None = None  # not told by a world of the user's own
 
     @property
     def arrivals(self) -> Ints:
@@ -148,8 +151,7 @@ class Ended(Record):
 def answer_json(answer: Answer) -> dict[str, Any]:
     """An answer for a file that people read: with derived figures, without arrivals."""
     told: dict[str, Any] = plain(answer) | {"outcome": answer.outcome.as_dict()}
-    del told["arrivals_s"]
-    return told
+    return {name: value for name, value in told.items() if name not in ("arrivals_s", "begun")}
 
 
 def to_line(value: Any) -> bytes:

@@ -343,6 +343,12 @@ class Fleet:
         """
         return self._days.arrivals_s(w)
 
+    def left_s(self, w: int) -> npt.NDArray[np.int32]:
+        """When each trip of a world left its first stop, the horizon if not by then; -1 if it never
+        came.
+        """
+        return self._days.left_s(w)
+
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """All data that changes, as arrays with one row per world: enough to continue from."""
         days = plain(self._days.fleet)
