@@ -217,6 +217,32 @@ row(
 row("more jobs than the plan's", "jobs are not the plan's", lambda f: f.trial.update(jobs=99))
 
 
+def built_in(digest: str | None = None, **changes: Any) -> Forgery:
+    """Another specification of the parent, which is built in, with the digest that follows."""
+
+    def forge(f: Forger) -> None:
+        of = next(p for p in f.trial["policies"] if p["method"] == "worse")
+        of["spec"].update(changes)
+        own = hashlib.sha256(to_json(of["spec"]).encode()).hexdigest()
+        of["digest"] = digest or hashlib.sha256(own.encode()).hexdigest()
+        for record in f.of("worse"):
+            record["policy"]["digest"] = of["digest"]
+
+    return forge
+
+
+MEANT = "its specification is not what its name says"
+row("another digest of a built-in policy", "not that of its specification", built_in("5" * 64))
+row("another rule under a built-in name", MEANT, built_in(rule="headway", constants={"gain": 1.0}))
+row("a chain that the name has not", MEANT, built_in(chain="candidate"))
+row("another kind of policy", MEANT, built_in(kind="lookahead"))
+row(
+    "a built-in policy without a specification",
+    "has no specification",
+    lambda f: [p.pop("spec", None) for p in f.trial["policies"]],
+)
+
+
 def unstable(f: Forger) -> None:
     """The bundle says that its training was not stable, the registration says that it was."""
     place = next((f.folder / "inputs" / "policies").iterdir())

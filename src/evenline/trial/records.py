@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from evenline.city.demand import Cell
+from evenline.policies.kinds import Spec
 from evenline.support.records import (
     FileName,
     Hashes,
@@ -42,7 +43,11 @@ class NamedCity(Record):
 
 
 class FrozenPolicy(Record):
-    """A method's policy; `path` is a source below the inputs, or a built-in name."""
+    """A method's policy; `path` is a source below the inputs, or a built-in name.
+
+    What is no bundle has its specification here, from which its digest follows; not in earlier
+    registrations.
+    """
 
     method: Word
     seed: Seed | None  # None: the method has no training seeds
@@ -51,6 +56,7 @@ class FrozenPolicy(Record):
     digest: Sha256
     files: Hashes
     stable: bool
+    spec: Spec | UnsetType = UNSET
 
 
 class Source(Record):

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from msgspec import UNSET
+
 import evenline
 from evenline.city.demand import Cell
 from evenline.city.tables import city_notes, digest, save_city
 from evenline.policies.bundle import open_policy, policy_digest, read_policy
 from evenline.policies.kinds import KINDS, Spec, follows_actor
+from evenline.policies.names import is_bundle
 from evenline.runs.day import described_policy, evaluator_files, library_versions
 from evenline.runs.job import Job
 from evenline.runs.staging import stage_own, stage_policy
@@ -288,6 +291,7 @@ def _freeze_policies(plan: Plan, opened: OpenCity, inputs: Path) -> tuple[Frozen
                     digest=policy_digest(bundle),
                     files=described_policy(copied).files,
                     stable=is_stable(bundle.spec),
+                    spec=UNSET if is_bundle(source) else bundle.spec,
                 )
             )
     return tuple(frozen)

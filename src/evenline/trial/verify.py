@@ -551,8 +551,11 @@ def check_registration(
         opinion.expect(one, where, "has another digest than the same policy elsewhere")
         if policy["path"].startswith("policies/"):
             check_bundle(folder, policy, where, opinion)
-        elif not policy["files"]:
-            opinion.expect(policy["path"] == policy["source"], where, "is not its built-in source")
+        else:
+            builtin = not policy["files"]
+            same = not builtin or policy["path"] == policy["source"]
+            opinion.expect(same, where, "is not its built-in source")
+            check_spec(trial, policy, where, opinion)
         stable = is_stable(folder / "inputs" / policy["path"] / "policy.json", opinion)
         opinion.expect(policy["stable"] == stable, where, "stability is not as its bundle says")
 
@@ -587,6 +590,34 @@ def check_bundle(folder: Path, policy: dict[str, Any], where: str, opinion: Opin
         name: file_digest for name, file_digest in files.items() if name != "hashes.json"
     }
     opinion.expect(same, where, "hashes.json does not list the files of its bundle")
+
+
+def check_spec(trial: dict[str, Any], policy: dict[str, Any], where: str, opinion: Opinion) -> None:
+    """Check that the digest of a policy that is no bundle follows from its specification, and that
+    the specification is what its name says.
+    """
+    spec = policy.get("spec")
+    if spec is None:  # as in the registrations from before they said what gates check
+        earlier = not {"gates", "subject"} & trial.keys()
+        opinion.expect(earlier, where, "has no specification")
+        return
+    digest = hashlib.sha256(value_hash(spec).encode()).hexdigest()
+    opinion.expect(digest == policy["digest"], where, "its digest is not that of its specification")
+    rest, plus, chain = policy["source"].rpartition("+")
+    if not plus or "/" in chain:
+        rest, chain = policy["source"], "raw"
+    place, *settings = rest.split(":")
+    rule, constants = spec.get("rule"), spec["constants"]
+    if policy["files"]:
+        same = spec["kind"] == "own" and spec["code"] in policy["files"].values()
+    elif place == "lookahead":
+        same = spec["kind"] == place and rule is None
+    else:  # some settings of a rule are named after it, as `headway-0.4`
+        same = spec["kind"] == "rule" and (place == rule or place.startswith(f"{rule}-"))
+    for name, equals, value in (setting.partition("=") for setting in settings):
+        same = same and (not equals or constants.get(name) == float(value))
+    same = same and spec["chain"] == chain
+    opinion.expect(same, where, "its specification is not what its name says")
 
 
 def absent(folder: Path, trial: dict[str, Any], opinion: Opinion) -> set[str]:
