@@ -11,15 +11,7 @@ from evenline.support.errors import InputError
 from evenline.support.files import sha256
 from evenline.trial.matrix import Shard, run
 from evenline.trial.verify import endpoints
-from made import analysed_with_actor, day, finished_trial, made_up, plan_text, registered
-
-FEW = {
-    "seeds": "[1]",
-    "levels": "[0.75]",
-    "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
-    "methods": '{ better = "headway-1.0", worse = ["zero"] }',
-    "claim": '{ candidate = "better", parent = "worse", level = "0.25" }',
-}
+from made import FEW, analysed_with_actor, day, finished_trial, made_up, plan_text, registered
 
 
 def trial(*arguments: object) -> Result:

@@ -184,18 +184,6 @@ def test_every_second_is_charged_once_and_never_twice(
     assert sum(charges) == ledger.charged == ledger.cost - since
 
 
-@settings(deadline=None)
-@given(counts, counts, st.integers(0, 5_000))
-def test_many_seconds_at_once_are_as_many_single_ones(
-    waiting: int, riding: int, seconds: int
-) -> None:
-    at_once, one_by_one = Ledger(), Ledger()
-    at_once.advance(waiting, riding, seconds)
-    for _ in range(seconds):
-        one_by_one.advance(waiting, riding)
-    assert at_once == one_by_one
-
-
 def outcome(**changes: int | float) -> Outcome:
     figures: dict[str, int | float] = {
         "departed": 200,

@@ -165,39 +165,12 @@ def pair() -> Headways:
     return h
 
 
-def test_the_gap_ahead_is_the_time_since_the_last_bus_at_the_same_stop(pair: Headways) -> None:
-    assert record_arrival(pair, 1, 1, 300) == 300 - 160
-    assert record_arrival(pair, 0, 3, 310) == -1
-
-
 def test_the_gap_behind_is_what_was_seen_until_the_follower_is_overdue(pair: Headways) -> None:
     """Seen at the first stop: 90 s. From 160 + 90 s on the follower is late at the second."""
     assert headway_behind(pair, 0, 220) == 90
     assert headway_behind(pair, 0, 250) == 90
     assert headway_behind(pair, 0, 275) == 115
     assert headway_behind(pair, 1, 275) == -1
-
-
-def test_a_bus_that_overtakes_runs_ahead_from_then_on(pair: Headways) -> None:
-    for stop, now in ((1, 230), (2, 240)):
-        record_arrival(pair, 1, stop, now)
-    assert running_order(pair, 0) == [0, 1], "level at a stop, whoever came first is ahead"
-    assert record_arrival(pair, 1, 3, 250) == -1
-    assert running_order(pair, 0) == [1, 0]
-    assert headway_behind(pair, 0, 260) == -1 and headway_behind(pair, 1, 260) == 10
-
-
-def test_a_bus_that_finishes_leaves_the_others_neighbours(pair: Headways) -> None:
-    record_finish(pair, 0)
-    assert running_order(pair, 0) == [1]
-    record_finish(pair, 1)
-    assert running_order(pair, 0) == []
-
-
-def test_services_do_not_see_each_other() -> None:
-    h = new_headways(straight_city([(3, 1), (3, 1)]))
-    assert record_arrival(h, 0, 0, 10) == -1 and record_arrival(h, 1, 0, 20) == -1
-    assert headway_behind(h, 0, 30) == headway_behind(h, 1, 30) == -1
 
 
 def test_the_raw_event_has_the_papers_sixteen_features() -> None:

@@ -45,6 +45,7 @@ from evenline.support.records import plain
 from evenline.worlds.open import EMBEDDED, open_city
 from evenline.worlds.sumo.runtime import DEFAULT_VERSION
 from recorded import collect_command, once, whole_store
+from small_cities import streets
 
 EPISODES = 24  # 8 behaviours, 1 block, 3 levels
 
@@ -73,6 +74,15 @@ def failed(job: Job, *failures: Failure) -> Ended:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sealed store of `town` whose collection was never interrupted. Not to be changed."""
     return once(tmp_path_factory, "whole-store", whole_store)
+
+
+@pytest.fixture(scope="module")
+def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A city `city` whose days take SUMO a moment, and its whole `store`. Not to be changed."""
+    folder = tmp_path_factory.mktemp("street")
+    save_city(streets(services=2, trips=6, headway_s=120, horizon_s=1_500), folder / "city")
+    whole_store(folder / "store", str(folder / "city"))
+    return folder
 
 
 @pytest.fixture
@@ -231,15 +241,14 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def test_a_collection_killed_twice_ends_in_the_bytes_of_one_never_interrupted(
-    store: Path, tmp_path: Path
+    street: Path, tmp_path: Path
 ) -> None:
     """First the collector alone is killed, then it and its workers together."""
     folder = tmp_path / "killed"
+    command = collect_command(folder, str(street / "city"))
     kept: dict[str, tuple[int, int]] = {}
     for count, everyone in ((4, False), (11, True)):
-        process = subprocess.Popen(
-            collect_command(folder), stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         try:
             wait_for(count, folder, process)
         finally:
@@ -249,9 +258,9 @@ def test_a_collection_killed_twice_ends_in_the_bytes_of_one_never_interrupted(
         assert not (folder / "manifest.json").exists(), "what is not whole is not sealed"
         kept = stamps(folder) | kept
     assert 11 <= len(kept) < EPISODES, "killed on the way"
-    ended = subprocess.run(collect_command(folder), capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert sealed_content(folder) == sealed_content(store)
+    assert sealed_content(folder) == sealed_content(street / "store")
     assert kept.items() <= stamps(folder).items(), "no finished episode is run again"
 
 
@@ -297,7 +306,7 @@ def test_a_finished_store_is_left_alone_by_another_run(
 # Runs in a mount namespace of its own, so that the small disk goes with the process.
 SMALL_DISK = """
 set -e
-mount -t tmpfs -o size=96k tmpfs "$1/disk"
+mount -t tmpfs -o size=64k tmpfs "$1/disk"
 set +e
 "${@:2}" > "$1/out" 2> "$1/err"
 echo $? > "$1/code"
@@ -309,14 +318,14 @@ cp -rp "$1/disk/store" "$1/finished"
 """
 
 
-def test_a_disk_that_fills_costs_nothing_that_was_collected(store: Path, tmp_path: Path) -> None:
-    """A real disk of 96 kB, which then grows."""
+def test_a_disk_that_fills_costs_nothing_that_was_collected(street: Path, tmp_path: Path) -> None:
+    """A real disk of 64 kB, which then grows."""
     alone = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "-r"]
     (tmp_path / "disk").mkdir()
     probe = [*alone, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path / "disk")]
     if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("needs to mount a small disk, which is not allowed here")
-    command = collect_command(tmp_path / "disk" / "store")
+    command = collect_command(tmp_path / "disk" / "store", str(street / "city"))
     subprocess.run(
         [*alone, "bash", "-c", SMALL_DISK, "bash", str(tmp_path), *command],
         check=True,
@@ -329,9 +338,9 @@ def test_a_disk_that_fills_costs_nothing_that_was_collected(store: Path, tmp_pat
         said,
     ), said
     kept = episodes(tmp_path / "when-full")
-    assert 2 <= len(kept) < EPISODES and kept.items() <= episodes(store).items()
+    assert 2 <= len(kept) < EPISODES and kept.items() <= episodes(street / "store").items()
     assert not list((tmp_path / "when-full").rglob(".*.parquet.*")), "nothing half written"
-    assert sealed_content(tmp_path / "finished") == sealed_content(store)
+    assert sealed_content(tmp_path / "finished") == sealed_content(street / "store")
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """A whole command line, called in this process: the package's, or one beside it."""
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +39,12 @@ class Ended:
 
 
 Door = Callable[..., Ended]
+
+
+def outcome_in(folder: Path) -> dict[str, Any]:
+    """The outcome that `simulate` wrote."""
+    found: dict[str, Any] = json.loads((folder / "outcome.json").read_text())["outcome"]
+    return found
 
 
 def door(

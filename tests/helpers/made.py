@@ -28,6 +28,13 @@ from evenline.trial.verify import verify
 
 Day = Callable[[Job], Outcome]
 WORSE = ("zero", "myopic")
+FEW = {  # changes of the plan that leave four jobs
+    "seeds": "[1]",
+    "levels": "[0.75]",
+    "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
+    "methods": '{ better = "headway-1.0", worse = ["zero"] }',
+    "claim": '{ candidate = "better", parent = "worse", level = "0.25" }',
+}
 
 
 def plan_text(**changes: str) -> str:
@@ -137,14 +144,8 @@ def analysed_with_actor(where: Path) -> Path:
     town = embedded_city("town")
     spec = actor_spec(town, "raw", {"stable": True})
     save_bundle(where / "actor", spec, random_tensors(len(town.services), 1))
-    folder = finished_trial(
-        where,
-        seeds="[1]",
-        levels="[0.75]",
-        blocks="{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
-        methods=f'{{ better = "{where}/actor", worse = "zero" }}',
-        claim='{ candidate = "better", parent = "worse", level = "0.25" }',
-    ).folder
+    methods = f'{{ better = "{where}/actor", worse = "zero" }}'
+    folder = finished_trial(where, **FEW | {"methods": methods}).folder
     write_analysis(folder)
     write_text(folder / "verification.json", to_json(verify(folder).report))
     return folder

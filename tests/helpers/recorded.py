@@ -74,11 +74,11 @@ def day_by_hand(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", SCRIPT, str(folder)], check=True)
 
 
-def collect_command(folder: Path) -> list[str]:
+def collect_command(folder: Path, city: str = "town") -> list[str]:
     """The smallest collection: 8 behaviours in one block at three levels."""
-    return [EVENLINE, "replay", "collect", "--city", "town", "--blocks", "1", "--out", str(folder)]
+    return [EVENLINE, "replay", "collect", "--city", city, "--blocks", "1", "--out", str(folder)]
 
 
-def whole_store(folder: Path) -> None:
-    """A collection of `town` that was never interrupted."""
-    subprocess.run(collect_command(folder), check=True, capture_output=True)
+def whole_store(folder: Path, city: str = "town") -> None:
+    """A collection that was never interrupted."""
+    subprocess.run(collect_command(folder, city), check=True, capture_output=True)

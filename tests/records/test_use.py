@@ -8,17 +8,10 @@ from door import Door
 from evenline.city.tables import city_notes
 from evenline.experiments.records import audit_records, import_records
 from evenline.worlds.open import open_city
-from made import plan_text
+from made import FEW, plan_text
 from recorded_truth import DAYS, write_records
 
-FEW = {
-    "world": '"fast"',
-    "seeds": "[1]",
-    "levels": "[1.0]",
-    "blocks": "{ sumo_seed = 9101, demand_seed = 9201, count = 2 }",
-    "methods": '{ better = "headway-1.0", worse = ["zero"] }',
-    "claim": '{ candidate = "better", parent = "worse", level = "0.25" }',
-}
+QUICK = FEW | {"world": '"fast"', "levels": "[1.0]"}
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -57,7 +50,7 @@ def test_policies_run_on_it(command: str, city: Path, evenline: Door) -> None:
 
 
 def test_a_trial_runs_on_it_and_says_what_it_was_fitted_to(city: Path, evenline: Door) -> None:
-    Path("plan.toml").write_text(plan_text(**(FEW | {"city": f'"{city}"'})))
+    Path("plan.toml").write_text(plan_text(**(QUICK | {"city": f'"{city}"'})))
     evenline("trial", "register", "plan.toml", "--out", "trial").done()
     evenline("trial", "run", "trial", "--workers", 1).done()
     ended = evenline("trial", "analyse", "trial")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from calibrated import calibration_of
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
-from evenline.city.embedded import embedded_city
 from evenline.city.model import City
 from evenline.city.operations import Disruption, Operations
 from evenline.city.tables import digest
@@ -60,11 +59,6 @@ def episode(day: Path) -> Path:
 def shown(day: Path) -> dict[str, Any]:
     with np.load(day / "shown.npz") as file:
         return dict(file)
-
-
-@pytest.fixture(scope="module")
-def town() -> City:
-    return embedded_city("town")
 
 
 def same(one: Decisions, other: Decisions) -> bool:

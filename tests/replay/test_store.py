@@ -31,11 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def town() -> City:
-    return open_city("town")
-
-
-@pytest.fixture(scope="module")
 def store(folder: Path, town: City) -> Store:
     return open_store(folder, town)
 
@@ -162,42 +157,20 @@ def test_a_bad_row_is_told_even_with_right_hashes(
         open_store(own, town)
 
 
-def test_a_manifest_edited_by_hand_or_of_another_city_is_refused(own: Path, town: City) -> None:
-    text = (own / "manifest.json").read_text()
-    (own / "manifest.json").write_text(text.replace("evenline-replay-1", "evenline-replay-9"))
-    with pytest.raises(InputError, match=r"manifest\.json: format is not"):
-        open_store(own, town)
-    (own / "manifest.json").write_text(text[: len(text) // 2])
-    with pytest.raises(InputError, match=r"manifest\.json: not valid JSON"):
-        open_store(own, town)
-    (own / "manifest.json").write_text(text)
+def test_the_replay_of_another_city_is_refused(own: Path) -> None:
     with pytest.raises(InputError, match="the replay was not collected in city"):
         open_store(own, open_city("city"))
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("present", None),
-        ("absent", None),
-        (None, None),
-        ("12ab", "expected str of 64 hexadecimal digits"),
-    ],
-)
-def test_a_manifest_without_a_calibration_opens_and_a_wrong_one_is_refused(
-    own: Path, town: City, value: str | None, message: str | None
-) -> None:
+@pytest.mark.parametrize("absent", [True, False])
+def test_a_manifest_without_a_calibration_opens(own: Path, town: City, absent: bool) -> None:
     manifest = json.loads((own / "manifest.json").read_text())
-    if value == "absent":  # as sealed by earlier versions
+    if absent:  # as sealed by earlier versions
         del manifest["calibration"]
-    elif value != "present":
-        manifest["calibration"] = value
-    (own / "manifest.json").write_text(json.dumps(manifest))
-    if message is None:
-        assert len(open_store(own, town)) > 0
     else:
-        with pytest.raises(InputError, match=rf"manifest\.json: calibration: {message}"):
-            open_store(own, town)
+        manifest["calibration"] = None
+    (own / "manifest.json").write_text(json.dumps(manifest))
+    assert len(open_store(own, town)) > 0
 
 
 def test_the_audit_passes_a_sound_store_and_counts_by_brute_force(

@@ -9,7 +9,6 @@ from evenline.control.event import RAW_FEATURES
 from evenline.rules.chain import (
     CHAINS,
     COMMON_TERMS,
-    COMPLETION_RESERVE,
     ELEMENTS,
     apply_chain,
     chain_code,
@@ -143,21 +142,6 @@ def test_every_event_comes_out_as_the_equations_say(
     hold = chained(chain, event, proposal_s)
     assert hold == pytest.approx(reference(chain, event, proposal_s), abs=1e-12)
     assert 0.0 <= hold <= 60.0
-
-
-@settings(deadline=None)
-@given(events, proposals)
-def test_the_candidate_is_the_parent_or_sixty_seconds(event: Event, proposal_s: float) -> None:
-    parent, candidate = (
-        chained("parent", event, proposal_s),
-        chained("candidate", event, proposal_s),
-    )
-    assert candidate in (parent, 60.0)
-
-
-def test_candidate_and_parent_differ_in_one_element() -> None:
-    assert CHAINS["candidate"] - CHAINS["parent"] == COMPLETION_RESERVE
-    assert CHAINS["parent"] & COMPLETION_RESERVE == 0
 
 
 @settings(deadline=None)

@@ -15,7 +15,7 @@ import evenline
 from evenline.city.build import build
 from evenline.city.cells import demo_cell
 from evenline.city.demand import Cell
-from evenline.city.embedded import TOWN, embedded_city
+from evenline.city.embedded import TOWN
 from evenline.city.model import City
 from evenline.city.tables import digest, open_city, save_city
 from evenline.control.world import run_episode
@@ -44,11 +44,6 @@ def ran(job: Job, limits: Limits = USUAL, **options: Any) -> Ended:
 def answered(ended: Ended) -> Answer:
     assert ended.answer is not None, ended.error
     return ended.answer
-
-
-@pytest.fixture
-def town() -> City:
-    return embedded_city("town")
 
 
 # -- a day ----------------------------------------------------------------------------------------

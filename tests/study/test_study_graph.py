@@ -208,13 +208,6 @@ def test_a_kill_before_the_plan_is_written_leaves_a_folder_that_can_be_used(
     assert run_study(study, Small().steps())
 
 
-def test_a_broken_memory_is_one_line(study: Study) -> None:
-    run_study(study, Small().steps())
-    write_text(study.folder / "state.json", '{"format": "evenline-study-2"}')
-    with pytest.raises(InputError, match=r"state\.json: missing key steps"):
-        run_study(study, Small().steps())
-
-
 def test_what_was_done_before_a_stop_is_not_expected_again(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

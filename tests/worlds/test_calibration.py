@@ -361,83 +361,28 @@ def test_a_file_of_format_2_is_bound_to_the_whole_city(
 
 
 @pytest.mark.parametrize("name", ["mean_s", "pace_s", "phase_s", "noise_s", "least_s"])
-@pytest.mark.parametrize("damage", ["a row is missing", "a number is missing"])
-def test_missing_rows_and_numbers_are_refused_by_the_name_of_their_table(
-    city: City, fitted: Calibration, tmp_path: Path, name: str, damage: str
+def test_missing_rows_are_refused_by_the_name_of_their_table(
+    city: City, fitted: Calibration, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / "calibration.json"
     save_calibration(path, fitted)
     content = json.loads(path.read_text())
-    if damage == "a row is missing":
-        del content[name][-1]
-    elif isinstance(content[name][3], list):
-        content[name][3][0] = None
-    else:
-        content[name][3] = None
+    del content[name][-1]
     path.write_text(json.dumps(content))
-    numbers = " needs 22 .*numbers" if damage == "a row is missing" else r"\[3\].*: expected float"
-    with pytest.raises(InputError, match=rf"calibration\.json: {name}{numbers}"):
+    with pytest.raises(InputError, match=rf"calibration\.json: {name} needs 22 .*numbers"):
         load_calibration(path, city)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "evenline-calibration-0"}, "format: .*'evenline-calibration-0'"),
-        ({"pace": None}, "missing key pace"),
-        ({"more": 1}, "unknown key more"),
-        ({"start_delay_s": 1e308}, "start_delay_s: expected int, got float"),
-        ({"start_delay_s": 86_401}, "start_delay_s: expected int <= 86400"),
-        ({"start_delay_s": -9_000}, "start_delay_s -9000 starts a bus before the day begins"),
-        ({"follow": 0.6}, "follow: expected float <= 0.5"),
-        ({"residuals": {"runs": 1e308}}, "residuals.runs: expected float <= 1000000000000.0"),
-        ({"residuals": {"runs": -1e308}}, "residuals.runs: expected float >= -1000000000000.0"),
-    ],
-)
-def test_a_file_of_another_shape_is_refused(
-    city: City, fitted: Calibration, tmp_path: Path, change: dict[str, object], message: str
+def test_a_bus_that_starts_before_the_day_is_refused(
+    city: City, fitted: Calibration, tmp_path: Path
 ) -> None:
     path = tmp_path / "calibration.json"
     save_calibration(path, fitted)
-    content = json.loads(path.read_text()) | change
-    path.write_text(json.dumps({k: v for k, v in content.items() if v is not None}))
-    with pytest.raises(InputError, match=message):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"start_delay_s": -9_000}))
+    with pytest.raises(InputError, match="start_delay_s -9000 starts a bus before the day begins"):
         load_calibration(path, city)
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [
-        ("mean_s", 0.0, 1e6),
-        ("pace_s", 0.0, 1e6),
-        ("phase_s", -1e6, 1e6),
-        ("noise_s", -1e6, 1e6),
-        ("least_s", 1.0, 1e6),
-        ("pace", -1.0, 1000.0),
-    ],
-)
-def test_a_number_out_of_its_range_is_refused_by_the_name_of_its_table(
-    city: City, fitted: Calibration, tmp_path: Path, name: str, low: float, high: float
-) -> None:
-    path = tmp_path / "calibration.json"
-    save_calibration(path, fitted)
-    content = json.loads(path.read_text())
-    row = content[name][3] if isinstance(content[name][3], list) else content[name]
-    for number in (low, high):
-        row[0] = number
-        path.write_text(json.dumps(content))
-        load_calibration(path, city)
-    for number in (low - 0.01, high * 1.01, -1e308, 1e308):
-        row[0] = number
-        path.write_text(json.dumps(content))
-        with pytest.raises(InputError, match=rf"calibration\.json: {name} contains .* must be"):
-            load_calibration(path, city)
-
-
-def test_a_file_that_is_not_there_or_no_json_is_named(city: City, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(city: City, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.json: no such calibration file"):
         load_calibration(tmp_path / "gone.json", city)
-    broken = tmp_path / "broken.json"
-    broken.write_text("{")
-    with pytest.raises(InputError, match=r"broken\.json: not valid JSON"):
-        load_calibration(broken, city)

@@ -14,12 +14,9 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from evenline.city.demand import realise
 from evenline.city.embedded import embedded_city
 from evenline.city.model import Vehicle
-from evenline.control.event import SYSTEM_ON_BOARD, SYSTEM_WAITING
 from evenline.control.outcome import Outcome
-from evenline.control.visits import Visit
 from evenline.support.compiled import compiled
 from evenline.support.errors import InputError
 from evenline.worlds.fast import kernel
@@ -35,7 +32,7 @@ from random_cities import (
     with_own_doors,
 )
 from reference_simulator import ReferenceWorld
-from side_by_side import CELL, Ride, assert_same_day, examples, fast_world, in_turn, rides, run
+from side_by_side import CELL, assert_same_day, examples, fast_world, rides, run
 
 # -- the reference --------------------------------------------------------------------------------
 
@@ -129,153 +126,7 @@ def changed(world: FastWorld) -> int:
     return sum(ride.leg not in world.city.journeys.leg_start for ride in rides(world))
 
 
-@examples(80)
-@given(days(), holds())
-def test_people_are_conserved(day: Day, some_holds: list[float]) -> None:
-    world = fast_world(day)
-    batch, policy = world.reset(day.cell), in_turn(some_holds)
-    everyone = realise(day.city, day.cell).departure_s
-    completed = 0
-    while batch is not None:
-        departed = int((everyone <= batch.time_s).sum())
-        present = int(batch.raw[0, SYSTEM_WAITING] + batch.raw[0, SYSTEM_ON_BOARD])
-        assert completed <= departed - present <= departed, "who has arrived does not come back"
-        completed = departed - present
-        batch = world.step(policy(batch))
-    outcome = world.outcome()
-    scalars = world._days.fleet.num[0]
-    left = scalars.waiting_now, scalars.riding_now
-    assert min(left) >= 0
-    assert outcome.departed == len(everyone) == outcome.completed + sum(left)
-    assert outcome.completed >= completed
-
-
-@examples(80)
-@given(days(), holds())
-def test_a_bus_carries_whom_it_took_on_and_never_more_than_it_has_room_for(
-    day: Day, some_holds: list[float]
-) -> None:
-    world = fast_world(day)
-    run(world, day.cell, some_holds)
-    carried = dict.fromkeys(range(len(day.city.trips)), 0)
-    for visit in sorted(world.visits):
-        assert visit.load == carried[visit.trip], "what left the last stop reaches this one"
-        assert 0 <= visit.alighted <= visit.load
-        carried[visit.trip] += visit.boarded - visit.alighted
-        capacity = day.city.vehicle_of(visit.trip).capacity
-        assert carried[visit.trip] <= capacity
-        full = carried[visit.trip] == capacity
-        assert full or visit.left_behind == 0, "only a full bus leaves people behind"
-
-
-@examples(80)
-@given(days(), holds())
-def test_nobody_boards_a_service_that_does_not_carry_the_leg_or_alights_elsewhere(
-    day: Day, some_holds: list[float]
-) -> None:
-    world, city = fast_world(day), day.city
-    run(world, day.cell, some_holds)
-    journeys, taken = city.journeys, rides(world)
-    assert len({ride.leg for ride in taken}) == len(taken), "a leg is ridden once"
-    for ride in taken:
-        service = city.trips[ride.trip].service
-        assert service in journeys.carriers[journeys.leg_carriers[ride.leg]]
-        assert city.services[service].stops[ride.boarded] == journeys.leg_board[ride.leg]
-        assert city.services[service].stops[ride.alights] == journeys.leg_alight[ride.leg]
-        assert ride.boarded < ride.alights
-    visits = {(visit.trip, visit.position): visit for visit in world.visits}
-    for at, visit in visits.items():
-        assert visit.boarded == sum((ride.trip, ride.boarded) == at for ride in taken)
-        assert visit.alighted == sum((ride.trip, ride.alights) == at for ride in taken)
-
-
-@examples(80)
-@given(days(), holds())
-def test_nobody_alights_before_boarding_or_begins_a_leg_before_the_last_has_ended(
-    day: Day, some_holds: list[float]
-) -> None:
-    world = fast_world(day)
-    run(world, day.cell, some_holds)
-    visits = {(visit.trip, visit.position): visit for visit in world.visits}
-    ridden = {ride.leg: ride for ride in rides(world)}
-    firsts = set(day.city.journeys.leg_start.tolist())
-    for leg, ride in ridden.items():
-        boards = visits[ride.trip, ride.boarded]
-        alights = visits.get((ride.trip, ride.alights))
-        assert alights is None or alights.arrival_s > boards.arrival_s
-        if leg not in firsts:
-            before = ridden[leg - 1]
-            assert visits[before.trip, before.alights].arrival_s < boards.departure_s
-
-
-@examples(80)
-@given(days(), holds())
-def test_first_come_first_served(day: Day, some_holds: list[float]) -> None:
-    """Whoever came earlier, and could have used the bus, is on it or on an earlier one."""
-    world, city = fast_world(day), day.city
-    run(world, day.cell, some_holds)
-    journeys = city.journeys
-    visits = {(visit.trip, visit.position): visit for visit in world.visits}
-    people = realise(city, day.cell)
-    first_legs = journeys.leg_start[people.journey].tolist()
-    since = dict(zip(first_legs, people.departure_s.tolist(), strict=True))
-    taken = {ride.leg: ride for ride in rides(world)}
-    for leg in taken:
-        if leg not in since:
-            since[leg] = int(world._days.fleet.rider[0, leg].changed_s)
-
-    def turn(ride: Ride) -> tuple[int, int, int]:
-        """Buses are served in this order."""
-        at = visits[ride.trip, ride.boarded].arrival_s
-        return at, city.trips[ride.trip].service, ride.trip
-
-    for leg, ride in taken.items():
-        service = city.trips[ride.trip].service
-        for other, other_since in since.items():
-            known = other in first_legs or other_since < turn(ride)[0]  # changed before it came
-            if (
-                known
-                and other_since < since[leg]
-                and journeys.leg_board[other] == journeys.leg_board[leg]
-                and service in journeys.carriers[journeys.leg_carriers[other]]
-            ):
-                assert other in taken
-                assert turn(taken[other]) <= turn(ride)
-
-
 # -- holds ----------------------------------------------------------------------------------------
-
-
-@examples(60)
-@given(days(), holds(), st.integers(0, 40), st.floats(0.0, 60.0))
-def test_a_hold_delays_that_departure_by_the_hold_rounded_up_to_whole_seconds(
-    day: Day, some_holds: list[float], which: int, hold: float
-) -> None:
-    def departures(own_hold: float) -> tuple[list[Visit], Visit | None]:
-        world, policy = fast_world(day), in_turn(some_holds)
-        batch, asked, token = world.reset(day.cell), None, 0
-        while batch is not None:
-            decided = policy(batch)
-            if 0 <= which - token < len(decided):
-                decided[which - token] = own_hold
-                asked = int(batch.trips[which - token]), int(batch.raw[which - token, 1])
-            token += len(decided)
-            batch = world.step(decided)
-        visits = world.visits
-        return visits, next((v for v in visits if (v.trip, v.position) == asked), None)
-
-    before, without = departures(0.0)
-    after, held = departures(hold)
-    if without is None or held is None:  # the day has fewer decisions
-        assert before == after
-        return
-    assert held.arrival_s == without.arrival_s
-    assert held.base_dwell_s == without.base_dwell_s
-    assert held.departure_s - without.departure_s == math.ceil(hold)
-    for visit in after:
-        stood = visit.departure_s - visit.arrival_s
-        least_s = day.city.vehicle_of(visit.trip).min_dwell_s
-        assert stood >= least_s + math.ceil(visit.hold_s)
 
 
 @examples(30)

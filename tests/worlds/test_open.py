@@ -3,11 +3,10 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from door import Door
+from door import Door, outcome_in
 from evenline.city.cells import demo_cell
 from evenline.policies.bundle import open_policy
 from evenline.support.errors import InputError
@@ -23,11 +22,6 @@ def evenline(elsewhere: None, evenline: Door) -> Door:
     """Commands in a folder with a city `c`, which is the town under another name."""
     assert evenline("city", "build", "town", "--out", "c").done() == "c\n"
     return evenline
-
-
-def outcome(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "outcome.json").read_text())["outcome"]
-    return found
 
 
 def edit(path: Path, row: int, column: str, value: str) -> None:
@@ -51,7 +45,7 @@ def test_a_built_city_brings_its_calibration(evenline: Door, tmp_path: Path) -> 
     evenline("simulate", *fast, "--policy", "schedule", "--out", "day").done()
     at_home = ["--city", "town", "--world", "fast", "--policy", "schedule"]
     evenline("simulate", *at_home, "--out", "home").done()
-    assert outcome(tmp_path / "day") == outcome(tmp_path / "home")
+    assert outcome_in(tmp_path / "day") == outcome_in(tmp_path / "home")
     asked = ["compare", *fast, "--policies", "zero,schedule", "--blocks", 1, "--out", "cmp"]
     assert evenline(*asked).done().startswith("town, fast: mean of 3 days")
     assert json.loads(evenline("policy", "check", "schedule", "--city", "c").done())["decisions"]
@@ -245,10 +239,10 @@ def test_a_strangers_world_is_simulated_and_compared(
     for world, folder in ((f"mine.py:{name}", "own"), ("fast", "fast")):
         where = ["--world", world, "--city", "c"]
         evenline("simulate", *where, "--policy", "headway", "--out", folder).done()
-        asked = ["--policies", "zero,headway", "--blocks", 1, "--out", f"{folder}-c", "--json"]
-        said = evenline("compare", *where, *asked).done()
+        compare = ["compare", "--policies", "zero,headway", "--blocks", 1, "--workers", 1]
+        said = evenline(*compare, *where, "--out", f"{folder}-c", "--json").done()
         (tmp_path / f"{folder}.json").write_text(said)
-    assert outcome(tmp_path / "own") == outcome(tmp_path / "fast")
+    assert outcome_in(tmp_path / "own") == outcome_in(tmp_path / "fast")
     told = json.loads((tmp_path / "own" / "outcome.json").read_text())
     assert told["simulator"] == {
         "world": f"mine.py:{name}",
@@ -268,6 +262,7 @@ def test_the_days_of_another_world_are_not_taken_for_its_own(
     path = tmp_path / "mine.py"
     path.write_text(WORLD)
     asked = ["compare", "--world", "mine.py:watched", "--policies", "zero", "--blocks", 1]
+    asked += ["--workers", 1]
     for text, kept in ((WORLD, 3), (WORLD, 3), (WORLD + "\n# changed\n", 6)):
         path.write_text(text)
         evenline(*asked, "--out", "out").done()
@@ -277,7 +272,6 @@ def test_the_days_of_another_world_are_not_taken_for_its_own(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mine.py:broken", ["no map"]),
         ("mine.py:nothing", ["mine.py:nothing"]),
         ("mine.py:number", ["mine.py:number"]),
         ("mine.py:unseen", ["visits"]),
@@ -288,12 +282,20 @@ def test_the_days_of_another_world_are_not_taken_for_its_own(
     ],
 )
 def test_a_world_that_does_not_open_is_one_line(
-    evenline: Door, tmp_path: Path, name: str, words: list[str]
+    elsewhere: None, tmp_path: Path, name: str, words: list[str]
 ) -> None:
     (tmp_path / "mine.py").write_text(WORLD)
-    evenline("simulate", "--world", name, "--out", "day").refused(*words)
+    with pytest.raises(InputError) as refused:
+        open_world(name, open_city("town"))
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_a_world_that_does_not_open_in_a_worker_is_one_line(evenline: Door, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(WORLD)
+    world = ("--world", "mine.py:broken", "--out", "day")
+    evenline("simulate", *world).refused("no map")
     assert not (tmp_path / "day").exists()
-    evenline("compare", "--world", name, "--policies", "zero", "--out", "day").refused(*words)
+    evenline("compare", *world, "--policies", "zero", "--workers", 1).refused("no map")
 
 
 def test_a_calibration_that_no_longer_fits_blocks_only_the_fast_world(
