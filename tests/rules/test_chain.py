@@ -185,30 +185,23 @@ def test_each_element_changes_what_the_chain_without_it_would_leave(
         before = after
 
 
-@pytest.mark.parametrize(
-    ("rho", "floor", "reserve"),
-    [
-        (0.10, False, False),
-        (0.15, False, True),
-        (0.499, False, True),
-        (0.50, True, True),
-        (0.749, True, True),
-        (0.75, False, False),
-    ],
-)
-def test_the_account_knows_both_windows_of_the_guard(
-    rho: float, floor: bool, reserve: bool
-) -> None:
-    raw = raw_of(TAIL | {"time_s": rho * HORIZON_S})
-    account = explain(CHAINS["candidate"], raw, np.array([8.0]), HORIZON_S)
-    assert (account["guard_floor_window"][0], account["guard_reserve_window"][0]) == (
-        floor,
-        reserve,
-    )
-    assert (account["tail_floor_s"][0] > 0.0, account["completion_reserve_s"][0] > 0.0) == (
-        floor,
-        reserve,
-    )
+@settings(deadline=None)
+@given(events)
+def test_the_account_has_every_term_of_the_guard(event: Event) -> None:
+    account = explain(CHAINS["raw"], raw_of(event), np.array([8.0]), HORIZON_S)
+    rho, places = event["time_s"] / HORIZON_S, event["capacity"]
+    terms = {
+        "floor_window": 0.50 <= rho < 0.75,
+        "reserve_window": 0.15 <= rho < 0.75,
+        "bus_ahead": event["bus_ahead"] == 1,
+        "no_bus_behind": event["bus_behind"] == 0,
+        "arrivals": event["arrival_rate_per_s"] > 0,
+        "capacity": places > 0,
+        "low_load": places > 0 and event["on_board"] / places <= 0.25,
+    }
+    assert {name: account[f"guard_{name}"].tolist() for name in terms} == {
+        name: [holds] for name, holds in terms.items()
+    }
 
 
 def test_the_last_element_that_changed_a_hold_is_named() -> None:

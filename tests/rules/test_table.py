@@ -79,6 +79,22 @@ def test_a_perturbed_headway_is_restored(rule: str, constants: dict[str, float])
     assert calm.max() < np.abs(loop_headways(rule, late_s, 3, **constants) - TARGET_S).max()
 
 
+@settings(deadline=None)
+@given(events, st.floats(0, 20), st.floats(0, 0.4))
+def test_two_way_takes_a_missing_neighbour_as_on_time(
+    event: Event, slack_s: float, gain: float
+) -> None:
+    ahead, behind = event["headway_ahead_s"], event["headway_behind_s"]
+    uneven_s = {
+        (1, 1): behind - ahead,
+        (1, 0): event["target_ahead_s"] - ahead,
+        (0, 1): behind - event["target_behind_s"],
+        (0, 0): 0.0,
+    }[int(event["bus_ahead"]), int(event["bus_behind"])]
+    held = hold("two-way", event, slack_s=slack_s, gain=gain)
+    assert held == pytest.approx(min(max(slack_s + gain * uneven_s, 0.0), 60.0), abs=1e-9)
+
+
 @pytest.mark.parametrize("rule", ["forward", "two-way"])
 def test_the_first_bus_of_a_line_does_not_run_away(rule: str) -> None:
     """Slack is for every bus, with one ahead or not: buses in their places stay there."""
@@ -222,6 +238,11 @@ def test_a_bus_in_its_place_is_not_held(rule: str) -> None:
 def test_a_bus_alone_is_not_held(rule: str) -> None:
     alone = seen(0.0) | {"bus_ahead": 0.0}
     assert hold(rule, alone) == 0.0
+
+
+@pytest.mark.parametrize("rule", ["prediction", "even-headway"])
+def test_a_bus_between_one_other_and_nothing_is_not_held(rule: str) -> None:
+    assert hold(rule, seen(0.0, 200.0) | {"bus_ahead": 0.0}) == 0.0 == hold(rule, seen(30.0))
 
 
 @settings(deadline=None)

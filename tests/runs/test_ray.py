@@ -32,7 +32,7 @@ CELLS = PURPOSES["demo"].cells(2)
 WORKER = "evenline.runs.worker"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def short() -> Iterator[Path]:
     """A folder with a short name: the paths of Ray's sockets have to fit in 107 characters."""
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
@@ -59,8 +59,6 @@ class Node:
 
     def kill(self, spare: list[int]) -> None:
         """A power cut: everything the node has started ends at once."""
-        if self.process.poll() is not None:
-            return
         for pid in [self.process.pid, *descendants(self.process.pid)]:
             if pid not in spare:
                 try:
@@ -76,9 +74,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def head(short: Path) -> Iterator[tuple[str, Node]]:
-    """The address of the cluster, and its head node, which the last test kills."""
+    """The address of a cluster, and its head node."""
     port = free_port()
     node = Node(
         short / "head.log",
@@ -88,39 +86,12 @@ def head(short: Path) -> Iterator[tuple[str, Node]]:
     node.kill(spare=[])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(head: tuple[str, Node], short: Path) -> Iterator[tuple[str, Node]]:
-    """The address of the cluster with a second node, which the third test kills."""
+    """The address of a cluster of two nodes, and the second of them."""
     second = Node(short / "second.log", f"--address={head[0]}")
     yield head[0], second
     second.kill(spare=[])
-
-
-def test_fast_days_are_those_of_this_machine(cluster: tuple[str, Node], tmp_path: Path) -> None:
-    """A rule, an actor's bundle and a rule of the user's own."""
-    (tmp_path / "own.py").write_text("def calm(bus):\n    return 12.5\n")
-    actor = save_actor(tmp_path / "actor", "candidate")
-    jobs = [
-        Job(city="town", policy=policy, cell=cell, world="fast", arrivals=True)
-        for policy in ("schedule", str(actor), f"{tmp_path / 'own.py'}:calm")
-        for cell in CELLS[:2]
-    ]
-    there = {ended.job: ended.answer for ended in ray_cluster(cluster[0])(jobs)}
-    here = {ended.job: ended.answer for ended in processes(1)(jobs)}
-    assert there.keys() == here.keys() == set(jobs)
-    for job in jobs:
-        far, near = there[job], here[job]
-        assert far is not None and near is not None
-        assert (far.outcome, far.arrivals_s) == (near.outcome, near.arrivals_s)
-        assert far.policy.digest == near.policy.digest
-
-
-def test_what_cannot_be_run_is_named(cluster: tuple[str, Node]) -> None:
-    job = Job(city="town", policy="zero", cell=CELLS[0], world="fast")
-    wrong = replace(job, cell=Cell(1, 501, 3.0))
-    found = {ended.job: ended for ended in ray_cluster(cluster[0])([wrong, job])}
-    assert found[job].answer is not None
-    assert found[wrong].final and "demand 3.0" in found[wrong].error
 
 
 def test_a_lost_node_costs_time_and_no_day(cluster: tuple[str, Node], tmp_path: Path) -> None:
@@ -154,6 +125,29 @@ def test_a_lost_node_costs_time_and_no_day(cluster: tuple[str, Node], tmp_path: 
     (here,) = processes(1)([again])
     assert here.answer is not None and jobs[0].tokens is not None
     assert (tmp_path / "here.parquet").read_bytes() == jobs[0].tokens.read_bytes()
+
+
+def test_fast_days_are_those_of_this_machine_and_what_cannot_be_run_is_named(
+    head: tuple[str, Node], tmp_path: Path
+) -> None:
+    """A rule, an actor's bundle and a rule of the user's own, beside a level that no day has."""
+    (tmp_path / "own.py").write_text("def calm(bus):\n    return 12.5\n")
+    actor = save_actor(tmp_path / "actor", "candidate")
+    jobs = [
+        Job(city="town", policy=policy, cell=cell, world="fast", arrivals=True)
+        for policy in ("schedule", str(actor), f"{tmp_path / 'own.py'}:calm")
+        for cell in CELLS[:2]
+    ]
+    wrong = replace(jobs[0], cell=Cell(1, 501, 3.0))
+    there = {ended.job: ended for ended in ray_cluster(head[0])([wrong, *jobs])}
+    assert there[wrong].final and "demand 3.0" in there.pop(wrong).error
+    here = {ended.job: ended.answer for ended in processes(1)(jobs)}
+    assert there.keys() == here.keys() == set(jobs)
+    for job in jobs:
+        far, near = there[job].answer, here[job]
+        assert far is not None and near is not None
+        assert (far.outcome, far.arrivals_s) == (near.outcome, near.arrivals_s)
+        assert far.policy.digest == near.policy.digest
 
 
 def test_the_jobs_of_a_cluster_that_dies_count_as_not_run(

@@ -93,11 +93,18 @@ CONTROL = {"methods": '{ better = "headway", worse = "zero", control = "myopic" 
         (claim(parent="better"), "must differ"),
         (claim("required_wins = 5"), "6 blocks at level 0.025 require 6"),
         (claim('ties = "wins"'), "ties can only be 'nonwins'"),
+        (claim('direction = "higher"'), "direction can only be 'lower'"),
+        (claim('level = "1"'), "level = '1': must be between 0 and 1"),
+        (claim('level = "0"'), "level = '0': must be between 0 and 1"),
         (claim('gates = ["luck"]'), "claim: unknown gate 'luck'; choose 'mean direction'"),
         (claim('gates = ["less time than worse"]'), "claim: unknown control 'worse'; choose "),
         (
             CONTROL | claim('robustness = ["less time than control in 7 of 6 blocks"]'),
             "'less time than control in 7 of 6 blocks': the plan has 6 blocks; write 1 to 6",
+        ),
+        (
+            CONTROL | claim('gates = ["less time than control in 0 of 6 blocks"]'),
+            "'less time than control in 0 of 6 blocks': the plan has 6 blocks; write 1 to 6",
         ),
         (
             CONTROL | claim('gates = ["less time than control in 5 of 10 blocks"]'),
