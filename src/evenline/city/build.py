@@ -16,8 +16,8 @@ from evenline.city.model import City, Node, Road, Service, Stop, Traffic, Trip, 
 
 Corner = tuple[int, int]
 
-STOP_CLEAR_OF_JUNCTION_M = 60.0
-STUB_SHARE = 0.4  # side streets end after this share of a block
+_STOP_CLEAR_OF_JUNCTION_M = 60.0
+_STUB_SHARE = 0.4  # side streets end after this share of a block
 SIGNAL_CYCLE_S = 90
 
 
@@ -137,7 +137,7 @@ def _lay_streets(
             beside = (corner[0] + dx, corner[1] + dy)
             if tuple(sorted((corner, beside))) in streets:
                 continue
-            reach = STUB_SHARE * plan.block_m
+            reach = _STUB_SHARE * plan.block_m
             end = Node(
                 f"{node.id}{'ENWS'[((1, 0), (0, 1), (-1, 0), (0, -1)).index((dx, dy))]}",
                 round(node.x_m + dx * reach, 1),
@@ -208,8 +208,8 @@ def _place_stops(
 def _open_places(path: list[Road], starts: np.ndarray, closed: set[str]) -> np.ndarray:
     spans = [
         np.arange(
-            starts[i] + STOP_CLEAR_OF_JUNCTION_M,
-            starts[i] + road.length_m - STOP_CLEAR_OF_JUNCTION_M,
+            starts[i] + _STOP_CLEAR_OF_JUNCTION_M,
+            starts[i] + road.length_m - _STOP_CLEAR_OF_JUNCTION_M,
             1.0,
         )
         for i, road in enumerate(path)

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 Number = TypeVar("Number", float, Floats)
 
 EARTH_M = 6_371_008.8  # mean radius
-METRES_PER_DEGREE = math.radians(1.0) * EARTH_M
+_METRES_PER_DEGREE = math.radians(1.0) * EARTH_M
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Origin:
 
     def metres(self, lat: Number, lon: Number) -> tuple[Number, Number]:
         """How far a place lies east and north of here."""
-        east_m = (lon - self.lon) * METRES_PER_DEGREE * math.cos(math.radians(self.lat))
-        return east_m, (lat - self.lat) * METRES_PER_DEGREE
+        east_m = (lon - self.lon) * _METRES_PER_DEGREE * math.cos(math.radians(self.lat))
+        return east_m, (lat - self.lat) * _METRES_PER_DEGREE
 
     def points(self, spots: Iterable[tuple[float, float]]) -> Floats:
         """Places given by latitude and longitude as metres east and north, a row each."""
@@ -39,8 +39,8 @@ class Origin:
 
     def degrees(self, x_m: Number, y_m: Number) -> tuple[Number, Number]:
         """The latitude and longitude of a place."""
-        lon = self.lon + x_m / METRES_PER_DEGREE / math.cos(math.radians(self.lat))
-        return self.lat + y_m / METRES_PER_DEGREE, lon
+        lon = self.lon + x_m / _METRES_PER_DEGREE / math.cos(math.radians(self.lat))
+        return self.lat + y_m / _METRES_PER_DEGREE, lon
 
 
 def flat_m(lat: Floats, lon: Floats, to_lat: Floats, to_lon: Floats) -> Floats:

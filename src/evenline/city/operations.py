@@ -8,8 +8,8 @@ the cell and by trip or stop visit, so it is the same under every policy.
 from dataclasses import dataclass
 
 LONGEST_HOLD_S = 60.0
-EVERY_STOP, TERMINALS, LISTED = "all", "terminals", "listed"
-HOLD_AT = (EVERY_STOP, TERMINALS, LISTED)
+EVERY_STOP, TERMINALS, _LISTED = "all", "terminals", "listed"
+HOLD_AT = (EVERY_STOP, TERMINALS, _LISTED)
 CANCELLED, BREAKDOWN, CLOSED, SLOW = "cancelled", "breakdown", "closed", "slow"
 KINDS = (CANCELLED, BREAKDOWN, CLOSED, SLOW)
 MOST_SLOW = 20.0

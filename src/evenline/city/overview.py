@@ -16,12 +16,12 @@ from evenline.city.model import City, Floats, Stop, road_ways, visit_offsets
 from evenline.city.schedule import scheduled_s
 
 HOUR_S = 3600
-FAST_KMH, SLOW_KMH = 100.0, 3.0
-HOLE_S, HOLE = 3600, 2.0  # a gap this long, and so many times those on each side, lacks trips
-AROUND = 3  # gaps on each side of one
-SHOWN = 5  # services without a headway that are named
-CLOSE_S = 60  # trips of a service that start closer to each other look like one
-FAR_M = 300.0
+_FAST_KMH, _SLOW_KMH = 100.0, 3.0
+_HOLE_S, _HOLE = 3600, 2.0  # a gap this long, and so many times those on each side, lacks trips
+_AROUND = 3  # gaps on each side of one
+_SHOWN = 5  # services without a headway that are named
+_CLOSE_S = 60  # trips of a service that start closer to each other look like one
+_FAR_M = 300.0
 KMH = 3.6  # for 1 m/s
 
 
@@ -159,9 +159,9 @@ def _odd_speeds(city: City, speeds: Sequence[Floats]) -> Iterable[str]:
     """Pairs of stops between which trips would have to hurry, or to crawl, with the worst."""
     odd_speeds: dict[tuple[int, int, bool], list[float]] = defaultdict(list)
     for trip, of_trip in zip(city.trips, speeds, strict=False):
-        for position in np.flatnonzero((of_trip > FAST_KMH) | (of_trip < SLOW_KMH)).tolist():
+        for position in np.flatnonzero((of_trip > _FAST_KMH) | (of_trip < _SLOW_KMH)).tolist():
             speed = float(of_trip[position])
-            odd_speeds[trip.service, position, speed > FAST_KMH].append(speed)
+            odd_speeds[trip.service, position, speed > _FAST_KMH].append(speed)
     for (number, position, hurry), odd in odd_speeds.items():
         service = city.services[number]
         first, second = (city.stops[stop] for stop in service.stops[position : position + 2])
@@ -176,11 +176,11 @@ def _odd_speeds(city: City, speeds: Sequence[Floats]) -> Iterable[str]:
 def _close(city: City) -> Iterable[str]:
     for number, service in enumerate(city.services):
         starts = [city.trips[trip].departure_s for trip in city.trips_of[number]]
-        close = [at_s for at_s, after_s in pairwise(starts) if after_s - at_s < CLOSE_S]
+        close = [at_s for at_s, after_s in pairwise(starts) if after_s - at_s < _CLOSE_S]
         if close:
             yield (
                 f"{service.id}: headway of (nearly) zero: {_some(len(close), 'trip')} less than "
-                f"{CLOSE_S} s before the next, the first at {clock_text(city, close[0])}"
+                f"{_CLOSE_S} s before the next, the first at {clock_text(city, close[0])}"
             )
 
 
@@ -189,10 +189,10 @@ def _holes(city: City) -> Iterable[str]:
     for number, service in enumerate(city.services):
         starts = [city.trips[trip].departure_s for trip in city.trips_of[number]]
         gaps = np.diff(starts)
-        for at in np.flatnonzero(gaps >= HOLE_S).tolist():
-            around = (gaps[max(at - AROUND, 0) : at], gaps[at + 1 : at + 1 + AROUND])
+        for at in np.flatnonzero(gaps >= _HOLE_S).tolist():
+            around = (gaps[max(at - _AROUND, 0) : at], gaps[at + 1 : at + 1 + _AROUND])
             usual_s = max((float(np.median(side)) for side in around if len(side)), default=np.inf)
-            if gaps[at] >= HOLE * usual_s:
+            if gaps[at] >= _HOLE * usual_s:
                 yield (
                     f"{service.id}: no trip starts between {clock_text(city, starts[at])} and "
                     f"{clock_text(city, starts[at + 1])}; around that, one starts every "
@@ -205,7 +205,7 @@ def without_headway(city: City) -> list[str]:
     lone = [s.id for n, s in enumerate(city.services) if len(city.trips_of[n]) == 1]
     if not lone:
         return []
-    named = ", ".join(lone[:SHOWN]) + (", ..." if len(lone) > SHOWN else "")
+    named = ", ".join(lone[:_SHOWN]) + (", ..." if len(lone) > _SHOWN else "")
     return [
         f"{len(lone):,} of {_some(len(city.services), 'service')} with a single trip, so without a "
         f"headway that holding could keep: {named}"
@@ -216,7 +216,7 @@ def _far(city: City) -> Iterable[str]:
     ways = road_ways(city)
     for stop in city.stops:
         away_m = float(apart_m(np.array([[stop.x_m, stop.y_m]]), np.array(ways[stop.road]))[0])
-        if away_m > FAR_M:
+        if away_m > _FAR_M:
             yield f"stop {called(stop)}: {away_m:,.0f} m from its road {stop.road}"
 
 

@@ -100,16 +100,16 @@ NAME = Words(r"[^/\\]{1,100}", "1 to 100 printable characters without / \\ or ..
 # SUMO refuses these characters, and keeps a leading : for its own junctions.
 _ID, _ID_SAID = r"(?![:!])[^\s/\\|;,'\"<>&]{1,100}", "without spaces, .. or / \\ | ; , ' \" < > &"
 ID = Words(_ID, f"1 to 100 printable characters {_ID_SAID}, not starting with : or !")
-IDS = Words(_ID, "one or more ids with spaces between them", list=True)
+_IDS = Words(_ID, "one or more ids with spaces between them", list=True)
 ROAD_M = Range(0.1, 100_000)  # the length of a road, and so the place of a stop on it
-COORDINATE_M = Range(-100_000, 100_000)
+_COORDINATE_M = Range(-100_000, 100_000)
 SECOND = Range(0, DAYS_S, whole=True)
-NUMBER = Range(0, 2**31 - 1, whole=True)
+_NUMBER = Range(0, 2**31 - 1, whole=True)
 SLOWNESS = Range(LEAST_SLOWNESS, MOST_SLOW)
-HOUR = Range(0, DAYS_S // 3600 - 1, whole=True)
-KIND = Words("stop|service|trip", "stop, service or trip")
+_HOUR = Range(0, DAYS_S // 3600 - 1, whole=True)
+_KIND = Words("stop|service|trip", "stop, service or trip")
 SAID = Words(r".{0,200}", "at most 200 printable characters", path=False)
-POINTS = Points(
+_POINTS = Points(
     r"-?\d{1,7}(\.\d{1,9})?,-?\d{1,7}(\.\d{1,9})?",
     "one or more points such as 12.5,-3 with spaces between them",
     list=True,
@@ -132,8 +132,8 @@ RANGES: dict[str, dict[str, Column]] = {
     },
     "nodes.csv": {
         "node_id": ID,
-        "x_m": COORDINATE_M,
-        "y_m": COORDINATE_M,
+        "x_m": _COORDINATE_M,
+        "y_m": _COORDINATE_M,
         "signal": Flag(),
         "offset_s": Range(-86_400, 86_400, whole=True),
     },
@@ -148,36 +148,36 @@ RANGES: dict[str, dict[str, Column]] = {
         "stop_id": ID,
         "road_id": ID,
         "pos_m": ROAD_M,
-        "x_m": COORDINATE_M,
-        "y_m": COORDINATE_M,
+        "x_m": _COORDINATE_M,
+        "y_m": _COORDINATE_M,
     },
     "services.csv": {
         "service_id": ID,
         "route_id": NAME,
         "length_m": Range(0.1, 10_000_000),
-        "roads": IDS,
+        "roads": _IDS,
     },
     "service_stops.csv": {
         "service_id": ID,
-        "stop_sequence": NUMBER,
+        "stop_sequence": _NUMBER,
         "stop_id": ID,
         "shape_dist_traveled_m": Range(0, 10_000_000),
     },
     "trips.csv": {"trip_id": ID, "service_id": ID, "departure_s": SECOND},
     "passengers.csv": {
-        "passenger_id": NUMBER,
+        "passenger_id": _NUMBER,
         "departure_s": SECOND,
         "min_demand": Range(0, 1_000),
     },
     "legs.csv": {
-        "passenger_id": NUMBER,
-        "leg": NUMBER,
+        "passenger_id": _NUMBER,
+        "leg": _NUMBER,
         "board_stop_id": ID,
         "alight_stop_id": ID,
-        "services": IDS,
+        "services": _IDS,
     },
-    "names.csv": {"kind": KIND, "id": ID, "source_id": SAID, "name": SAID},
-    "road_shapes.csv": {"road_id": ID, "points": POINTS},
+    "names.csv": {"kind": _KIND, "id": ID, "source_id": SAID, "name": SAID},
+    "road_shapes.csv": {"road_id": ID, "points": _POINTS},
     "stop_details.csv": {"stop_id": ID, "lane": Range(0, 100, whole=True)},
     "vehicles.csv": VEHICLE,
     "trip_details.csv": {
@@ -185,11 +185,11 @@ RANGES: dict[str, dict[str, Column]] = {
         "vehicle": Range(0, 10_000, whole=True),
         "block_id": SAID,
     },
-    "schedule.csv": {"trip_id": ID, "stop_sequence": NUMBER, "due_s": SECOND},
+    "schedule.csv": {"trip_id": ID, "stop_sequence": _NUMBER, "due_s": SECOND},
     "slowness.csv": {
         "service_id": ID,
-        "stop_sequence": NUMBER,
-        "hour": HOUR,
+        "stop_sequence": _NUMBER,
+        "hour": _HOUR,
         "factor": SLOWNESS,
     },
     "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, int(LONGEST_HOLD_S))},
@@ -202,9 +202,9 @@ RANGES: dict[str, dict[str, Column]] = {
         "factor": Range(1, MOST_SLOW, blank=True),
         "day": Range(0, 2**31 - 1, whole=True, blank=True),
     },
-    "car_routes.csv": {"weight": Range(0, 1e9), "roads": IDS},
+    "car_routes.csv": {"weight": Range(0, 1e9), "roads": _IDS},
     "car_volumes.csv": {
-        "hour": HOUR,
+        "hour": _HOUR,
         "cars_per_hour": Range(0, 100_000),
     },
 }

@@ -37,7 +37,7 @@ from evenline.support.files import listing_of, new_folder, refuse_changed, sha25
 from evenline.support.records import Hashes, plain, write_record
 
 PEOPLE = ("passengers.csv", "legs.csv")
-OPERATED = ("control_points.csv", "disruptions.csv")
+_OPERATED = ("control_points.csv", "disruptions.csv")
 
 
 def open_city(name_or_folder: str) -> City:
@@ -72,7 +72,7 @@ def network_digest(city: City) -> str:
 
     Running times depend only on these, so a calibration is valid for any demand.
     """
-    files = _files(city, without=(*PEOPLE, *OPERATED))
+    files = _files(city, without=(*PEOPLE, *_OPERATED))
     manifest = plain(manifest_of(city, _hashes(files)))
     fitted = {name: manifest[name] for name in ("files", "vehicle", "horizon_s")}
     if city.carried is not None:

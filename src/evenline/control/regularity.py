@@ -63,12 +63,18 @@ class Headways(NamedTuple):
         return self.ratio - 1.0
 
 
+def rows_of_groups(group: Ints, *order: Floats | Ints) -> list[Ints]:
+    """The rows of each group in order of its number, sorted by other columns within the group."""
+    columns: tuple[Floats | Ints, ...] = (*order, group)
+    rows = np.lexsort(columns).astype(np.int32)
+    return np.split(rows, np.flatnonzero(np.diff(group[rows])) + 1) if len(rows) else []
+
+
 def headways_of(times_s: Floats, group: Ints) -> Headways:
     """The headways within each group, such as a line at a stop, without a timetable: what is
     expected of them comes from the same buses.
     """
-    order = np.lexsort((times_s, group))
-    blocks = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    blocks = rows_of_groups(group, times_s)
     gap = np.concatenate([[], *(np.diff(times_s[block]) for block in blocks)])
     expected = np.concatenate([[], *(expected_s(times_s[block]) for block in blocks)])
     row = np.concatenate([np.zeros(0, np.int32), *(block[1:] for block in blocks)])

@@ -12,7 +12,7 @@ from evenline.importing.ids import readable
 from evenline.support.errors import InputError, choice
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-ADDED, REMOVED = "1", "2"  # exception_type
+_ADDED, _REMOVED = "1", "2"  # exception_type
 MOST_ROUTES = 100_000
 SHOWN = 10  # routes that an error suggests
 _DATE = re.compile(r"(\d{4})(\d{2})(\d{2})")
@@ -73,7 +73,7 @@ class Calendars:
         """Whether a service runs on a day."""
         kind = self.exceptions.get(service, {}).get(day)
         if kind is not None:
-            return kind == ADDED
+            return kind == _ADDED
         return any(
             week.first <= day <= week.last and week.runs[(day - 1) % 7]
             for week in self.weeks.get(service, ())
@@ -95,7 +95,9 @@ class Calendars:
 
     def _candidates(self, service: str, start: int, step: int) -> list[int]:
         special = self.exceptions.get(service, {})
-        days = [day for day, kind in special.items() if kind == ADDED and (day - start) * step >= 0]
+        days = [
+            day for day, kind in special.items() if kind == _ADDED and (day - start) * step >= 0
+        ]
         for week in self.weeks.get(service, ()):
             day = max(start, week.first) if step > 0 else min(start, week.last)
             while week.first <= day <= week.last and any(week.runs) and not self.runs(service, day):
@@ -124,7 +126,7 @@ def read_calendars(feed: Feed) -> Calendars:
         columns = ["service_id", "date", "exception_type"]
         for row, (service, date, kind) in feed.rows("calendar_dates.txt", columns):
             where = f"{feed.path}: calendar_dates.txt: row {row}"
-            if kind not in (ADDED, REMOVED):
+            if kind not in (_ADDED, _REMOVED):
                 raise InputError(f"{where}: exception_type is {kind!r}; must be 1 or 2")
             exceptions[service][_day(where, date)] = kind
     return Calendars(weeks, exceptions)

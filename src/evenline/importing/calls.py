@@ -17,9 +17,9 @@ from evenline.support.errors import InputError
 
 MOST_CALLS = 1_000_000  # that are kept at a time
 MOST_STOPS = 10_000_000  # of the trips of all days
-REGULAR, NONE = "0", "1"  # pickup_type and drop_off_type; 2 and 3 are on request
-DAY_S = 86_400
-LONGEST_WRAP_S = 6 * 3600  # from a time before midnight to the next one, if that begins at 00:00
+REGULAR, _NONE = "0", "1"  # pickup_type and drop_off_type; 2 and 3 are on request
+_DAY_S = 86_400
+_LONGEST_WRAP_S = 6 * 3600  # from a time before midnight to the next one, if that begins at 00:00
 _TIME = re.compile(r"(\d{1,3}):([0-5]\d):([0-5]\d)")
 
 
@@ -41,7 +41,7 @@ class Call:
 
     @property
     def served(self) -> bool:
-        return not self.pickup == self.drop_off == NONE
+        return not self.pickup == self.drop_off == _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read_calls(
         if trip in calls:
             calls[trip].append(_call(where, row, stop, sequence, rest))
             kept += 1
-        if rest[2:] != [NONE, NONE] and _is_whole(sequence):
+        if rest[2:] != [_NONE, _NONE] and _is_whole(sequence):
             stops_of[trip].extend((int(sequence), number.setdefault(stop, len(number))))
             passed += 1
         for count, most in ((kept, MOST_CALLS), (passed, MOST_STOPS)):
@@ -196,8 +196,8 @@ def visits_of(
 
 def _after(before_s: int, at_s: int) -> int:
     """A time of a trip, a day later if the clock began again since the time before."""
-    again = at_s < before_s <= at_s + DAY_S <= before_s + LONGEST_WRAP_S
-    return at_s + DAY_S if again else at_s
+    again = at_s < before_s <= at_s + _DAY_S <= before_s + _LONGEST_WRAP_S
+    return at_s + _DAY_S if again else at_s
 
 
 def interpolated(

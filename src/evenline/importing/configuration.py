@@ -29,9 +29,9 @@ from evenline.worlds.sumo.config import (
 )
 from evenline.worlds.sumo.streets import unpacked
 
-GZIPPED = b"\x1f\x8b"  # how such files begin
-MOST_DEEP = 100  # elements inside each other; SUMO needs fewer than ten
-FILES = {
+_GZIPPED = b"\x1f\x8b"  # how such files begin
+_MOST_DEEP = 100  # elements inside each other; SUMO needs fewer than ten
+_FILES = {
     "n": "net-file",
     "net": "net-file",
     "r": "route-files",
@@ -75,7 +75,7 @@ def read_configuration(path: Path) -> Configuration:
         value = option.get("value", option.get("v"))
         if value is None:
             raise InputError(f"{path}: {option.tag} has no value")
-        options[FILES.get(option.tag, option.tag)] = value.strip()
+        options[_FILES.get(option.tag, option.tag)] = value.strip()
     if not options.get("net-file"):
         raise InputError(f"{path}: names no net-file")
     taken: set[str] = set()
@@ -133,7 +133,7 @@ def _file(config: Path, name: str) -> bytes:
     if not place.is_file():
         raise InputError(f"{where}: no such file; {config.name} names it")
     content = place.read_bytes()
-    if content.startswith(GZIPPED):
+    if content.startswith(_GZIPPED):
         content = unpacked(content, where)
     content = WRITES.sub(lambda output: bytes(output.group(1)) + NOWHERE, content)
     check_harmless(content, where)
@@ -148,8 +148,8 @@ def _check_shallow(content: bytes, where: str) -> None:
     def start(tag: str, attributes: object) -> None:
         nonlocal depth
         depth += 1
-        if depth > MOST_DEEP:
-            raise InputError(f"{where}: has more than {MOST_DEEP} elements inside each other")
+        if depth > _MOST_DEEP:
+            raise InputError(f"{where}: has more than {_MOST_DEEP} elements inside each other")
 
     def end(tag: str) -> None:
         nonlocal depth
@@ -176,7 +176,7 @@ def _free_name(file: str, taken: set[str]) -> str:
 
 
 def _kept(path: Path, options: Mapping[str, str]) -> dict[str, str]:
-    read = {*FILES.values(), *WHOLE, "step-length", "random"}
+    read = {*_FILES.values(), *WHOLE, "step-length", "random"}
     kept = {}
     for name, value in options.items():
         if name in read or not value:

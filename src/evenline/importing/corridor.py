@@ -19,9 +19,9 @@ from evenline.importing.lines import Layout, Shape
 from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
 
-BEFORE_M, AFTER_M = 35.0, 5.0  # of a stop's road; SUMO must see a bus leave its last stop
+_BEFORE_M, _AFTER_M = 35.0, 5.0  # of a stop's road; SUMO must see a bus leave its last stop
 CLOSEST_M = 15.0  # stops that are closer on a line are taken to be this far apart
-SAME_M, SAME_SHARE = 20.0, 0.1  # ways between two stops that differ by less share a link
+_SAME_M, _SAME_SHARE = 20.0, 0.1  # ways between two stops that differ by less share a link
 
 Point = tuple[float, float]
 Points = list[Point]
@@ -73,10 +73,10 @@ def _gaps(line: Shape) -> list[float]:
 
 def _approaches(lines: Sequence[Shape], gaps: Sequence[Sequence[float]]) -> dict[str, float]:
     """Metres from the start of each stop's road to the stop; half of each way there is a link."""
-    approaches: dict[str, float] = defaultdict(lambda: BEFORE_M)
+    approaches: dict[str, float] = defaultdict(lambda: _BEFORE_M)
     for line, metres in zip(lines, gaps, strict=True):
         for place, gap_m in zip(line.places[1:], metres, strict=True):
-            approaches[place.id] = min(approaches[place.id], round((gap_m - AFTER_M) / 2, 1))
+            approaches[place.id] = min(approaches[place.id], round((gap_m - _AFTER_M) / 2, 1))
     return approaches
 
 
@@ -145,11 +145,11 @@ class _Streets:
             else:
                 points = [_on(ahead[::-1], approach_m), ahead[0]]
             if ahead:
-                points += _part(ahead, 0.0, AFTER_M / gaps[number])[1:]
+                points += _part(ahead, 0.0, _AFTER_M / gaps[number])[1:]
             else:
-                points.append(_on(points, AFTER_M))
+                points.append(_on(points, _AFTER_M))
             ends = self._node(f"{id}-in", points[0]), self._node(f"{id}-out", points[-1])
-            length_m = round(approach_m + AFTER_M, 1)
+            length_m = round(approach_m + _AFTER_M, 1)
             self.of_stop[place.id] = self._road(f"{id}-stop", *ends, length_m, points).id
 
     def lay_links(
@@ -160,11 +160,11 @@ class _Streets:
         way = [self.of_stop[stops[0]]]
         for pair, piece, gap_m in zip(pairwise(stops), pieces, gaps, strict=True):
             approach_m = self.approach_m[pair[1]]
-            length_m = round(gap_m - AFTER_M - approach_m, 1)
+            length_m = round(gap_m - _AFTER_M - approach_m, 1)
             link = next((r for r in self._links[pair] if _alike(r.length_m, length_m)), None)
             if link is None:
                 start, end = (self.roads[self.of_stop[stop]] for stop in pair)
-                points = _part(piece, AFTER_M / gap_m, 1 - approach_m / gap_m)
+                points = _part(piece, _AFTER_M / gap_m, 1 - approach_m / gap_m)
                 name = f"{self._ids[pair[0]]}_{self._ids[pair[1]]}"
                 link = self._road(name, start.to_node, end.from_node, length_m, points)
                 self._links[pair].append(link)
@@ -190,7 +190,7 @@ class _Streets:
 
 
 def _alike(one_m: float, other_m: float) -> bool:
-    return abs(one_m - other_m) <= max(SAME_M, SAME_SHARE * min(one_m, other_m))
+    return abs(one_m - other_m) <= max(_SAME_M, _SAME_SHARE * min(one_m, other_m))
 
 
 # -- stops and services ---------------------------------------------------------------------------
@@ -232,5 +232,5 @@ def _service(
 ) -> Service:
     """The service of a line; every second road of its way is that of a stop."""
     ends_m = [round(end, 1) for end in accumulate(roads[road].length_m for road in way)]
-    at_m = tuple(round(end_m - AFTER_M, 1) for end_m in ends_m[::2])
+    at_m = tuple(round(end_m - _AFTER_M, 1) for end_m in ends_m[::2])
     return Service(name, line.route, stops, at_m, way, ends_m[-1], line.name, line.source)

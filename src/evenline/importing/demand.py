@@ -41,7 +41,7 @@ from evenline.importing.people import (
 from evenline.importing.ways import Ways
 from evenline.support.errors import InputError
 
-GRAVITY = "gravity"
+_GRAVITY = "gravity"
 NOTE = "demand "  # how every note of ours begins
 _DIRECTION = re.compile(r".+\.([01])(\.\d+)?")  # of a service id, with the number of its pattern
 
@@ -84,7 +84,7 @@ def demand_from(
     """
     ways = Ways(city)
     start_s = city.clock.start_s if city.clock is not None else 0
-    if source == GRAVITY:
+    if source == _GRAVITY:
         return _synthetic(ways, passengers, hours, start_s, rng)
     if passengers is not None or hours:
         raise InputError(f"demand {source!r}: only 'gravity' takes passengers and hours")

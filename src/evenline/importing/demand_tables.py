@@ -17,29 +17,29 @@ from evenline.support.errors import InputError
 
 MOST_PEOPLE = 1_000_000  # of a table
 
-TIME = Words(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?", "a time such as 08:05 or 08:05:30")
-NAME = Words(r".{1,200}", "1 to 200 printable characters without ..")
-COUNT = Range(0, 100_000)
+_TIME = Words(r"[0-9]{1,3}:[0-5][0-9](:[0-5][0-9])?", "a time such as 08:05 or 08:05:30")
+_NAME = Words(r".{1,200}", "1 to 200 printable characters without ..")
+_COUNT = Range(0, 100_000)
 COLUMNS: dict[str, Column] = {
     "departure_s": SECOND,
-    "departure_time": TIME,
+    "departure_time": _TIME,
     "from_s": SECOND,
-    "from_time": TIME,
+    "from_time": _TIME,
     "to_s": SECOND,
-    "to_time": TIME,
-    "origin": NAME,
-    "destination": NAME,
+    "to_time": _TIME,
+    "origin": _NAME,
+    "destination": _NAME,
     "min_demand": Range(0, 1_000),
     "passengers": Range(0, 1_000_000),
-    "service_id": NAME,
-    "route_id": NAME,
+    "service_id": _NAME,
+    "route_id": _NAME,
     "direction_id": Flag(),
-    "stop_id": NAME,
-    "boardings": COUNT,
-    "alightings": COUNT,
+    "stop_id": _NAME,
+    "boardings": _COUNT,
+    "alightings": _COUNT,
 }
 # In each place of a header, one of these groups of columns.
-KINDS: dict[str, tuple[tuple[tuple[str, ...], ...], ...]] = {
+_KINDS: dict[str, tuple[tuple[tuple[str, ...], ...], ...]] = {
     "journeys": (
         (("departure_s",), ("departure_time",)),
         (("origin", "destination"),),
@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[tuple[tuple[str, ...], ...], ...]] = {
         (("boardings", "alightings"),),
     ),
 }
-OPTIONAL = {"journeys": ("min_demand",), "matrix": (), "counts": ()}
+_OPTIONAL = {"journeys": ("min_demand",), "matrix": (), "counts": ()}
 
 
 @dataclass(frozen=True)
@@ -107,19 +107,19 @@ def open_table(path: Path, start_s: int) -> Table:
             header = [name.strip() for name in next(csv.reader([file.readline(10_000)]), [])]
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise InputError(f"{path}: not a CSV file ({error})") from None
-    for kind, places in KINDS.items():
+    for kind, places in _KINDS.items():
         for groups in product(*places):
             columns = tuple(column for group in groups for column in group)
             if set(columns) <= set(header):
-                optional = tuple(column for column in OPTIONAL[kind] if column in header)
+                optional = tuple(column for column in _OPTIONAL[kind] if column in header)
                 return Table(path, kind, columns + optional, start_s)
-    raise InputError(f"{path}: the header is none of {headers()}")
+    raise InputError(f"{path}: the header is none of {_headers()}")
 
 
-def headers() -> str:
+def _headers() -> str:
     """The headers that a table of demand may have, for a message."""
     texts = []
-    for kind, places in KINDS.items():
+    for kind, places in _KINDS.items():
         columns = [" or ".join(",".join(group) for group in groups) for groups in places]
         texts.append(f"{kind} ({'; '.join(columns)})")
     return ", ".join(texts)

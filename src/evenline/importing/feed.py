@@ -19,8 +19,8 @@ from evenline.support.files import SMALL_BYTES, SWELLS
 
 MOST_BYTES = 2**28  # of one table, unpacked
 LONG_TABLES = {"stop_times.txt": 2**31, "shapes.txt": 2**31}  # those of a country are large
-LONGEST_FIELD = 100_000
-LONGEST_LINE = 2**20  # that is read at once; the fields of any table are shorter
+_LONGEST_FIELD = 100_000
+_LONGEST_LINE = 2**20  # that is read at once; the fields of any table are shorter
 MOST_EMPTY = 1_000_000  # rows of a table that say nothing
 BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError)
 
@@ -51,7 +51,7 @@ class Feed:
             limit = LONG_TABLES.get(table, MOST_BYTES)
             raw = io.BufferedReader(_Counted(stream, where, limit))
             text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
-            reader = csv.reader(iter(partial(text.readline, LONGEST_LINE), ""))
+            reader = csv.reader(iter(partial(text.readline, _LONGEST_LINE), ""))
             empty = 0
             try:
                 places = _places(where, next(reader, []), needed, optional)
@@ -155,6 +155,6 @@ def _picked(where: str, row: int, values: Sequence[str], places: Sequence[int]) 
     """The values of some columns of a row; a short row ends in empty values."""
     picked = tuple(values[at].strip() if 0 <= at < len(values) else "" for at in places)
     for value in picked:
-        if len(value) > LONGEST_FIELD:
+        if len(value) > _LONGEST_FIELD:
             raise InputError(f"{where}: row {row}: a value has {len(value):,} characters")
     return picked

@@ -12,10 +12,10 @@ from scipy.sparse import block_array, coo_array, eye_array
 from evenline.city.model import Floats
 
 ROUNDS = 2_000
-CLOSE = 1e-6  # where fitting ends
-WHOLE = 1e-9  # nearer to a whole number than this, a cell is one
+_CLOSE = 1e-6  # where fitting ends
+_WHOLE = 1e-9  # nearer to a whole number than this, a cell is one
 # Prices of rounding a cell beyond the next whole number, and of a sum by column that is missed.
-FARTHER, MISSED = 1e2, 1e6
+_FARTHER, _MISSED = 1e2, 1e6
 
 Indices = npt.NDArray[np.intp]
 
@@ -27,7 +27,7 @@ def fitted(
     rows: Floats,
     columns: Floats,
     rounds: int = ROUNDS,
-    close: float = CLOSE,
+    close: float = _CLOSE,
 ) -> Floats:
     """Scale the cells of a sparse table to its sums by row and by column, in turn.
 
@@ -60,9 +60,9 @@ def rounded(
     whole. Sums by row must be met. A cell moves farther only where fitting had not ended, and a sum
     by column is missed only where no whole numbers meet it.
     """
-    floor = np.floor(cells + WHOLE)
+    floor = np.floor(cells + _WHOLE)
     part = cells - floor
-    split, every = np.flatnonzero(part > WHOLE), np.arange(len(cells))
+    split, every = np.flatnonzero(part > _WHOLE), np.arange(len(cells))
     worth = np.log(part[split]) - np.log1p(-part[split]) + rng.logistic(size=len(split))
     cell = np.concatenate([split, every, every])  # up by a part, farther up, down
     sign = np.repeat([1.0, 1.0, -1.0], [len(split), len(every), len(every)])
@@ -71,7 +71,7 @@ def rounded(
         for line, sums in ((row, rows), (column, columns))
     )
     gap = eye_array(len(columns))
-    prices = -worth, np.full(2 * len(cells), FARTHER), np.full(2 * len(columns), MISSED)
+    prices = -worth, np.full(2 * len(cells), _FARTHER), np.full(2 * len(columns), _MISSED)
     most = (
         np.ones(len(split)),
         np.full(len(cells), np.inf),

@@ -18,8 +18,8 @@ from evenline.importing.ways import Ways
 from evenline.support.errors import InputError
 
 RIDE_M = 2_000.0
-TRANSFER = 0.3
-TRIES = 20  # times of day for a pair, before another pair is drawn
+_TRANSFER = 0.3
+_TRIES = 20  # times of day for a pair, before another pair is drawn
 LONE_GAP_S = 600.0  # how long before the only bus of a day people begin to come
 
 
@@ -70,7 +70,7 @@ def pair_weights(ways: Ways) -> Floats:
         np.minimum(by_transfer_m, through_m, out=by_transfer_m)
     direct = np.isfinite(length_m)
     rides = np.where(direct, length_m, np.where(np.isfinite(by_transfer_m), by_transfer_m, 0.0))
-    weights = calls[:, None] * calls * ride_weight(rides) * np.where(direct, 1.0, TRANSFER)
+    weights = calls[:, None] * calls * ride_weight(rides) * np.where(direct, 1.0, _TRANSFER)
     np.fill_diagonal(weights, 0.0)
     if not weights.any():
         raise InputError(f"gravity: no bus of {ways.city.name} connects two stops")
@@ -115,7 +115,7 @@ def _drawn(
     """One person between two places, or none if at the times tried no bus is left."""
     if clock is None:
         return []
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         at_s = int(np.interp(rng.random(), *clock))
         if (legs := ways.find(origin, destination, at_s)) is not None:
             return [Person(at_s, legs, half_hour(at_s, start_s))]

@@ -34,10 +34,13 @@ from evenline.importing.timetable import (
 from evenline.support.errors import InputError
 
 HOUR_S = 3600
-LEAD_S = 300  # the day begins at least this long before the first trip
-SLACK_S, SLACK_SHARE = 1800, 0.5  # and ends this much after the last is due, or more by its length
+_LEAD_S = 300  # the day begins at least this long before the first trip
+_SLACK_S, _SLACK_SHARE = (
+    1800,
+    0.5,
+)  # and ends this much after the last is due, or more by its length
 SHARED = "trips of one block share a vehicle, so a late vehicle begins its next trip late"
-FAR_M = 300.0  # a shape that is this far from most stops belongs to something else
+_FAR_M = 300.0  # a shape that is this far from most stops belongs to something else
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{0,100}")
 
 Lay = Callable[[Sequence[Shape], Origin], Layout]
@@ -61,7 +64,7 @@ def read_gtfs(
     served = tuple(dict.fromkeys(pattern.route for pattern in timetable.patterns))
     vehicles, vehicle_of, fleet = buses(served, timetable.routes, capacities or {})
     origin = middle([place.spot for place in timetable.places.values()])
-    lines, unfit = feed_lines(feed, timetable, origin)
+    lines, unfit = _feed_lines(feed, timetable, origin)
     layout = corridor(lines) if lay is None else lay(lines, origin)
     patterns = tuple(
         along_way(pattern, service.distance_m)
@@ -72,10 +75,10 @@ def read_gtfs(
     points = timepoints(feed, timetable)
     date = wanted.date.isoformat()
     longest_s = max(run.arrival_s[-1] - run.departure_s[0] for run in _runs(patterns))
-    slack_s = max(SLACK_S, round(SLACK_SHARE * longest_s))
+    slack_s = max(_SLACK_S, round(_SLACK_SHARE * longest_s))
     city = City(
         name=name or readable(path.stem),
-        horizon_s=-(-(int(due_s.max()) + slack_s) // SLACK_S) * SLACK_S,
+        horizon_s=-(-(int(due_s.max()) + slack_s) // _SLACK_S) * _SLACK_S,
         vehicle=vehicles[0],
         more_vehicles=vehicles[1:],
         nodes=layout.nodes,
@@ -103,7 +106,7 @@ def read_gtfs(
         *left_out(timetable),
         *unfit,
         *shifted,
-        *overtaking(patterns, lines),
+        *_overtaking(patterns, lines),
     )
     marked = [f"{len(points):,} stops are timepoints; hold_at 'listed' holds only there"]
     return Imported(city, (*remarks, *layout.remarks, *(marked if points else [])))
@@ -126,7 +129,7 @@ def time_zone(feed: Feed) -> str:
 # -- lines ----------------------------------------------------------------------------------------
 
 
-def feed_lines(
+def _feed_lines(
     feed: Feed, timetable: Timetable, origin: Origin
 ) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     """A line for each pattern, and what is wrong with shapes that are not used."""
@@ -170,7 +173,7 @@ def _unfit(points: Floats, distance_m: Floats, aside_m: Floats) -> str:
         return "stops do not follow each other along it"
     if float(np.abs(points).max()) > FARTHEST_M or float(np.diff(distance_m).max()) > FARTHEST_M:
         return f"it leads more than {FARTHEST_M / 1000:,.0f} km away"
-    if float(np.median(aside_m)) > FAR_M:
+    if float(np.median(aside_m)) > _FAR_M:
         return f"half of the stops are {np.median(aside_m):,.0f} m or more away"
     return ""
 
@@ -209,7 +212,7 @@ def _trips(
 ) -> tuple[tuple[Trip, ...], Ints, int, tuple[str, ...]]:
     """The trips, when they are due, when the day begins, and what had to change."""
     first_s = min(run.departure_s[0] for run in _runs(patterns))
-    start_s = max(0, first_s - LEAD_S) // HOUR_S * HOUR_S
+    start_s = max(0, first_s - _LEAD_S) // HOUR_S * HOUR_S
     ids = clean_ids(run.trip for run in _runs(patterns))
     trips: list[Trip] = []
     due: list[int] = []
@@ -258,7 +261,7 @@ def left_out(timetable: Timetable) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def overtaking(patterns: Sequence[Pattern], lines: Sequence[Shape]) -> tuple[str, ...]:
+def _overtaking(patterns: Sequence[Pattern], lines: Sequence[Shape]) -> tuple[str, ...]:
     """Trips that are due before the one that started before them."""
     remarks = []
     for pattern, line in zip(patterns, lines, strict=True):

@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-LONGEST = 40  # two ids and a word fit into the id of a road
-LONGEST_SAID = 200
+_LONGEST = 40  # two ids and a word fit into the id of a road
+_LONGEST_SAID = 200
 _REFUSED = re.compile(r"[\s/\\|;,'\"<>&]")
 _RESERVED = re.compile(r"ANY|car?\d+")  # any bus, and our cars
 
@@ -48,12 +48,12 @@ def free_id(wanted: str, taken: set[str]) -> str:
 def readable(text: str) -> str:
     """Text as people read it: on one line, not too long."""
     words = "".join(c if c.isprintable() else " " for c in text).split()
-    return " ".join(words)[:LONGEST_SAID].strip()
+    return " ".join(words)[:_LONGEST_SAID].strip()
 
 
 def _clean(source: str) -> str:
     text = "".join(c if c.isprintable() else "-" for c in source)
-    text = _REFUSED.sub("-", text).replace("..", ".-")[:LONGEST].lstrip(":!")
+    text = _REFUSED.sub("-", text).replace("..", ".-")[:_LONGEST].lstrip(":!")
     if not text:
         return "x"
     return f"{text}-" if _RESERVED.fullmatch(text) or text.endswith(".") else text

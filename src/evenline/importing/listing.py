@@ -14,8 +14,8 @@ from evenline.importing.timetable import frequencies
 from evenline.support.errors import InputError
 
 KINDS = {"Monday to Friday": range(5), "Saturday": range(5, 6), "Sunday": range(6, 7)}
-MOST_PAIRS = 20_000_000  # of a service and a day
-WEEK = 7
+_MOST_PAIRS = 20_000_000  # of a service and a day
+_WEEK = 7
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def listed_routes(feed: Feed, date: datetime.date | None = None) -> list[Listed]
     days = [date.toordinal()] if date is not None else _different_days(feed, calendars)
     kinds = [np.ones(1, bool)]
     if date is None:
-        weekday = (np.array(days, int) - 1) % WEEK
+        weekday = (np.array(days, int) - 1) % _WEEK
         kinds = [np.isin(weekday, list(kind)) for kind in KINDS.values()]
     on = {
         service: np.array([calendars.runs(service, day) for day in days], bool)
@@ -94,8 +94,8 @@ def _different_days(feed: Feed, calendars: Calendars) -> list[int]:
         for day in special
         for later in (0, 1)
     }
-    days = sorted({day + later for day in changes for later in range(WEEK)})
-    if len(days) * len(calendars.services) > MOST_PAIRS:
+    days = sorted({day + later for day in changes for later in range(_WEEK)})
+    if len(days) * len(calendars.services) > _MOST_PAIRS:
         raise InputError(
             f"{feed.path}: its {len(calendars.services):,} services change too often to compare "
             "all days; add --date"

@@ -27,12 +27,12 @@ from evenline.support.extras import extra
 from evenline.worlds.sumo.runtime import binary
 from evenline.worlds.sumo.streets import Placing, fitted, parsed, unpacked
 
-EXTRACTS = (".osm", ".osm.gz", ".osm.bz2", ".osm.pbf", ".pbf")
-NETWORKS = (".net.xml", ".net.xml.gz")
-MARGIN_M = 200.0  # streets this near to a line are kept
-CELL_M = 100.0
-LINK_SPEED_MPS = 13.9
-FARTHEST_OFF_M = 1.0  # of junctions, where they lie by the polynomial and on earth
+_EXTRACTS = (".osm", ".osm.gz", ".osm.bz2", ".osm.pbf", ".pbf")
+_NETWORKS = (".net.xml", ".net.xml.gz")
+_MARGIN_M = 200.0  # streets this near to a line are kept
+_CELL_M = 100.0
+_LINK_SPEED_MPS = 13.9
+_FARTHEST_OFF_M = 1.0  # of junctions, where they lie by the polynomial and on earth
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +48,9 @@ def network_of(path: Path, origin: Origin, lines: Iterable[Floats], lefthand: bo
     """The network of a map file around some lines, whose points are metres from the origin."""
     if not path.is_file():
         raise InputError(f"{path}: no such map; name a file that ends in {_endings()}")
-    if path.name.endswith(NETWORKS):
+    if path.name.endswith(_NETWORKS):
         return _given(path, origin)
-    if path.name.endswith(EXTRACTS):
+    if path.name.endswith(_EXTRACTS):
         return _converted(path, origin, lines, lefthand)
     raise InputError(f"{path}: not a map that we can read; it must end in {_endings()}")
 
@@ -98,7 +98,7 @@ def _cut(path: Path, target: Path, origin: Origin, lines: Iterable[Floats]) -> N
             for thing in osmium.FileProcessor(str(path)).with_locations():
                 if thing.is_way() and "highway" in thing.tags:
                     spots = [(n.lat, n.lon) for n in thing.nodes if n.location.valid()]
-                    places = np.floor(origin.points(spots) / CELL_M).astype(int).tolist()
+                    places = np.floor(origin.points(spots) / _CELL_M).astype(int).tolist()
                     if any((x, y) in cells for x, y in places):
                         kept.add(thing.id)
                         writer.add(thing)
@@ -109,7 +109,7 @@ def _cut(path: Path, target: Path, origin: Origin, lines: Iterable[Floats]) -> N
     except (RuntimeError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not kept:
-        raise InputError(f"{path}: has no street within {MARGIN_M:g} m of the lines")
+        raise InputError(f"{path}: has no street within {_MARGIN_M:g} m of the lines")
 
 
 def _cells(lines: Iterable[Floats]) -> set[tuple[int, int]]:
@@ -117,11 +117,11 @@ def _cells(lines: Iterable[Floats]) -> set[tuple[int, int]]:
     cells: set[tuple[int, int]] = set()
     for line in lines:
         for start, end in pairwise(line):
-            count = int(np.hypot(*(end - start)) // CELL_M) + 2
+            count = int(np.hypot(*(end - start)) // _CELL_M) + 2
             cells |= {
-                (int(x), int(y)) for x, y in np.floor(np.linspace(start, end, count) / CELL_M)
+                (int(x), int(y)) for x, y in np.floor(np.linspace(start, end, count) / _CELL_M)
             }
-    wide = int(MARGIN_M // CELL_M)
+    wide = int(_MARGIN_M // _CELL_M)
     around = range(-wide, wide + 1)
     return {(x + i, y + j) for x, y in cells for i in around for j in around}
 
@@ -150,7 +150,7 @@ def _given(path: Path, origin: Origin) -> Network:
     metres = origin.points(spots[node.getID()] for node in net.getNodes())
     placed, unplaced = fitted(points, metres, degree=3), fitted(metres, points, degree=3)
     off_m = float(np.abs(placed(points) - metres).max())
-    if off_m > FARTHEST_OFF_M:
+    if off_m > _FARTHEST_OFF_M:
         raise InputError(f"{path}: its projection is off by {off_m:.0f} m; use a smaller network")
     return Network(content, placed, unplaced)
 
@@ -183,7 +183,7 @@ def with_links(network: Network, streets: Streets, links: Links) -> Network:
             for id, (x, y) in zip(links.nodes, spots, strict=True)
         ]
         edges = [
-            {"id": id, "from": start, "to": end, "numLanes": 1, "speed": LINK_SPEED_MPS,
+            {"id": id, "from": start, "to": end, "numLanes": 1, "speed": _LINK_SPEED_MPS,
              "priority": 1, "allow": "bus"}
             for id, (start, end) in links.edges.items()
         ]  # fmt: skip

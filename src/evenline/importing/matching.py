@@ -21,16 +21,16 @@ from evenline.city.geometry import Floats, along_m, onto
 
 Ints = npt.NDArray[np.int64]
 
-STEP_M = 25.0  # between observations along a shape
-NEAR_M = 60.0  # states are at most this far from an observation
-STATES = 12  # of one observation
-NOISE_M = 12.0  # the standard deviation of a shape's distance from its street
-DETOUR_M = 15.0  # a detour of this length costs 1
-HEADING_COST = 3.0  # of a street at right angles to the line
-SIDE_COST = 1.5  # of a stop on the far side of the street
-BACKWARD_M = 15.0  # a step back by less is noise
-SKIPPED_M = 300.0  # along the line, without any state that fits
-TURNAROUND_M = 150.0  # a U-turn counts as a detour of this length
+_STEP_M = 25.0  # between observations along a shape
+_NEAR_M = 60.0  # states are at most this far from an observation
+_STATES = 12  # of one observation
+_NOISE_M = 12.0  # the standard deviation of a shape's distance from its street
+_DETOUR_M = 15.0  # a detour of this length costs 1
+_HEADING_COST = 3.0  # of a street at right angles to the line
+_SIDE_COST = 1.5  # of a stop on the far side of the street
+_BACKWARD_M = 15.0  # a step back by less is noise
+_SKIPPED_M = 300.0  # along the line, without any state that fits
+_TURNAROUND_M = 150.0  # a U-turn counts as a detour of this length
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Segments:
         scales = [streets.lengths[i] / pieces.sum() for i, pieces in enumerate(lengths)]
         start = np.concatenate([line[:-1] for line in streets.lines])
         step, length = np.concatenate(steps), np.concatenate(lengths)
-        parts = np.ceil(length / STEP_M).astype(np.int64)
+        parts = np.ceil(length / _STEP_M).astype(np.int64)
         of_sample = np.repeat(np.arange(len(length)), parts)
         first = np.repeat(np.cumsum(parts) - parts, parts)
         share = (np.arange(len(of_sample)) - first + 0.5) / parts[of_sample]
@@ -146,7 +146,7 @@ def observations(
     steps = np.diff(shape, axis=0)
     along = along_m(shape)
     first, last = float(stop_at_m[0]), float(stop_at_m[-1])
-    count = max(2, math.ceil((last - first) / STEP_M) + 1) if shaped else 0
+    count = max(2, math.ceil((last - first) / _STEP_M) + 1) if shaped else 0
     at_m = [(float(at), -1) for at in np.linspace(first, last, count)]
     at_m += [(float(at), stop) for stop, at in enumerate(stop_at_m)]
     points = []
@@ -183,7 +183,7 @@ def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[
         for back in range(len(chain), 0, -1):
             before = chain[back - 1]
             far_m = seen[i].along_m - seen[before.observation].along_m
-            if back < len(chain) and far_m > SKIPPED_M:
+            if back < len(chain) and far_m > _SKIPPED_M:
                 break
             steps = _steps(streets, reach, states[before.observation], here, seen, before, i)
             least = steps.min(axis=0) + cost
@@ -192,7 +192,7 @@ def match(streets: Streets, seen: Sequence[Observation], spots: Floats) -> list[
                 break
         if chain[-1].observation == i:
             continue
-        if seen[i].along_m - seen[chain[-1].observation].along_m > SKIPPED_M:
+        if seen[i].along_m - seen[chain[-1].observation].along_m > _SKIPPED_M:
             pieces.append(_backtrack(reach, states, chain))
             chain = [_Link(i, cost, np.zeros(len(here), np.int64))]
     if chain:
@@ -213,7 +213,7 @@ def _states(streets: Streets, seen: Sequence[Observation], spots: Floats) -> lis
     """The places on streets near each observation, with their costs."""
     segments = streets.segments
     points = np.array([point_seen.spot for point_seen in seen])
-    near = segments.tree.query_ball_point(points, NEAR_M + STEP_M / 2)
+    near = segments.tree.query_ball_point(points, _NEAR_M + _STEP_M / 2)
     states = []
     for point_seen, point, samples in zip(seen, points, near, strict=True):
         pieces = np.unique(segments.of_sample[samples])
@@ -229,18 +229,18 @@ def _near(
     step, length = s.step[pieces], s.length[pieces]
     share, distance = onto(*step.T, *(point - s.start[pieces]).T)
     along = s.begin[pieces] + share * length * s.scale[pieces]
-    cost = 0.5 * (distance / NOISE_M) ** 2
+    cost = 0.5 * (distance / _NOISE_M) ** 2
     unit = step / length[:, None]
     if seen.heading != (0.0, 0.0):
-        cost += HEADING_COST * (1.0 - unit @ np.array(seen.heading))
+        cost += _HEADING_COST * (1.0 - unit @ np.array(seen.heading))
     if seen.stop >= 0:
         to_stop = spots[seen.stop] - (s.start[pieces] + share[:, None] * step)
         left = unit[:, 0] * to_stop[:, 1] - unit[:, 1] * to_stop[:, 0]
-        cost += SIDE_COST * ((-left if streets.lefthand else left) > 3.0)
+        cost += _SIDE_COST * ((-left if streets.lefthand else left) > 3.0)
     states: dict[int, State] = {}
     for i in np.argsort(distance, kind="stable").tolist():
         edge = int(s.edge[pieces[i]])
-        if distance[i] > NEAR_M or len(states) == STATES:
+        if distance[i] > _NEAR_M or len(states) == _STATES:
             break
         if edge not in states:
             states[edge] = State(edge, float(along[i]), float(cost[i]))
@@ -257,7 +257,7 @@ class _Reach:
         self._edges = len(streets.ids)
         pairs = [(e, *turn) for e, onward in enumerate(streets.onward) for turn in onward]
         edge, after, turns = np.array(pairs, np.int64).reshape(-1, 3).T
-        turn_m = TURNAROUND_M * turns
+        turn_m = _TURNAROUND_M * turns
         metres = np.concatenate([streets.lengths[edge] + turn_m, turn_m])
         ways = np.concatenate([edge, edge + self._edges]), np.tile(after, 2)
         self._graph = csr_array((metres, ways), shape=(2 * self._edges, 2 * self._edges))
@@ -311,12 +311,12 @@ def _steps(
         away = reach.distances(one.edge, limit_m)
         for column, other in enumerate(after):
             ahead_m = other.offset_m - one.offset_m
-            if other.edge == one.edge and ahead_m >= -BACKWARD_M:
+            if other.edge == one.edge and ahead_m >= -_BACKWARD_M:
                 metres[row, column] = max(ahead_m, 0.0)
             elif other.edge in away:
                 metres[row, column] = left_m + away[other.edge] + other.offset_m
     metres[metres > limit_m] = np.inf
-    return link.cost[:, None] + np.abs(metres - line_m) / DETOUR_M
+    return link.cost[:, None] + np.abs(metres - line_m) / _DETOUR_M
 
 
 def _backtrack(
@@ -335,7 +335,7 @@ def _backtrack(
     seen = [Seen(chain[0].observation, 0, way[0].offset_m)]
     for link, (one, other) in zip(chain[1:], pairwise(way), strict=True):
         offset_m = other.offset_m
-        if other.edge == one.edge and offset_m >= one.offset_m - BACKWARD_M:
+        if other.edge == one.edge and offset_m >= one.offset_m - _BACKWARD_M:
             offset_m = max(offset_m, seen[-1].offset_m)
         else:
             edges += [*reach.between(one.edge, other.edge), other.edge]

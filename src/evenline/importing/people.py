@@ -14,7 +14,7 @@ from evenline.city.demand import DEMAND_LEVELS, RATE_BIN_S, gathered
 from evenline.city.model import City, Floats, Ints, Journeys
 from evenline.importing.ways import Leg, Ways
 
-MOST_LEVEL = DEMAND_LEVELS[-1]
+_MOST_LEVEL = DEMAND_LEVELS[-1]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def repeated(
 
 def extra(count: int) -> int:
     """How many people the highest level adds to `count`."""
-    return max(1, round((MOST_LEVEL - 1) * count)) if count else 0
+    return max(1, round((_MOST_LEVEL - 1) * count)) if count else 0
 
 
 def levelled(
@@ -139,7 +139,7 @@ def levelled(
     stated = [person.min_demand for person in people]
     base = _ranked(0.0, 1.0, len(people), rng)
     levels = [drawn if given is None else given for drawn, given in zip(base, stated, strict=True)]
-    levels += _ranked(1.0, MOST_LEVEL, len(more), rng).tolist()
+    levels += _ranked(1.0, _MOST_LEVEL, len(more), rng).tolist()
     everyone = zip([*people, *more], levels, strict=True)
     return gathered(
         ((person.departure_s, float(level), person.legs) for person, level in everyone),

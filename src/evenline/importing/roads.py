@@ -21,13 +21,13 @@ from evenline.importing.sections import Way
 from evenline.importing.timetable import SourceStop
 from evenline.support.errors import InputError
 
-FROM_START_M, FROM_END_M = 30.0, 15.0  # of a stop's end, if its road is long enough
-SHIFT_M = 40.0  # along its line, that a stop may move to share a road or to leave a short one
-SHORT_M = 25.0
+_FROM_START_M, _FROM_END_M = 30.0, 15.0  # of a stop's end, if its road is long enough
+_SHIFT_M = 40.0  # along its line, that a stop may move to share a road or to leave a short one
+_SHORT_M = 25.0
 FAR_M = 100.0  # of a stop from its street
 CLOSEST_M = 5.0  # two stops of a line
-ON_ROAD_M = 1.0  # of a stop from the start of its road, if the road is that long
-SAMPLE_M = 10.0  # of a line and its shape, to measure how far apart they are
+_ON_ROAD_M = 1.0  # of a stop from the start of its road, if the road is that long
+_SAMPLE_M = 10.0  # of a line and its shape, to measure how far apart they are
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,10 @@ def _places(
     spot_m = begins[position] + min(offset_m, float(streets.lengths[way[position]]))
     places = []
     for at, (start_m, end_m) in enumerate(pairwise(begins)):
-        if start_m - SHIFT_M <= spot_m <= end_m + SHIFT_M:
+        if start_m - _SHIFT_M <= spot_m <= end_m + _SHIFT_M:
             length_m = end_m - start_m
             place_m = _clear_of_ends(spot_m - start_m, length_m)
-            moved_m = abs(start_m + place_m - spot_m) + SHIFT_M * (length_m < SHORT_M)
+            moved_m = abs(start_m + place_m - spot_m) + _SHIFT_M * (length_m < _SHORT_M)
             places.append(_Place(at, way[at], place_m, moved_m))
     return tuple(sorted(places, key=lambda place: place.moved_m))
 
@@ -192,9 +192,9 @@ def _begins(streets: Streets, way: Sequence[int]) -> list[float]:
 
 def _clear_of_ends(offset_m: float, length_m: float) -> float:
     """The end of a stop on a road, off the ends of the road if it is long enough."""
-    if length_m < FROM_START_M + FROM_END_M:
-        return max(length_m - min(FROM_END_M, length_m / 4), min(ON_ROAD_M, length_m))
-    return min(max(offset_m, FROM_START_M), length_m - FROM_END_M)
+    if length_m < _FROM_START_M + _FROM_END_M:
+        return max(length_m - min(_FROM_END_M, length_m / 4), min(_ON_ROAD_M, length_m))
+    return min(max(offset_m, _FROM_START_M), length_m - _FROM_END_M)
 
 
 def _shared(visits: Sequence[_Visit]) -> list[tuple[_Visit, _Place]]:
@@ -205,7 +205,7 @@ def _shared(visits: Sequence[_Visit]) -> list[tuple[_Visit, _Place]]:
         for visit in left:
             best = visit.places[0].moved_m
             for edge, place in {p.edge: p for p in reversed(visit.places)}.items():
-                if place.moved_m <= best + SHIFT_M:
+                if place.moved_m <= best + _SHIFT_M:
                     usable[edge].append((visit, place))
         _, together = min(
             usable.items(),
@@ -233,7 +233,7 @@ def _in_order(
                 raise InputError(f"line {line.id}: has no room for stop {stop.name!r} on its way")
             position = int(np.searchsorted(begins, at_m, side="left")) - 1
             length_m = begins[position + 1] - begins[position]
-            offset_m = min(max(at_m - begins[position], ON_ROAD_M), length_m)
+            offset_m = min(max(at_m - begins[position], _ON_ROAD_M), length_m)
             at_m = begins[position] + offset_m
             place = _Place(position, way[position], offset_m, 0.0)
         ordered.append(place)
@@ -313,5 +313,5 @@ def _fit(
 
 def _sampled(line: Floats, start_m: float, end_m: float) -> Floats:
     """Points at equal distances on a polyline, between two distances along it."""
-    pieces = max(int((end_m - start_m) / SAMPLE_M), 1)
+    pieces = max(int((end_m - start_m) / _SAMPLE_M), 1)
     return points_at(line, np.linspace(start_m, end_m, pieces + 1))

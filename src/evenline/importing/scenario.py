@@ -39,8 +39,8 @@ from evenline.support.errors import InputError
 from evenline.worlds.sumo.carried import Halts, halts, plan_of, read_plans
 from evenline.worlds.sumo.config import parsed
 
-FARTHEST_M = 1e9  # of a coordinate from the network's origin
-ROUND_S = 600  # a day without an end is this much rounded up, so that held buses arrive too
+_FARTHEST_M = 1e9  # of a coordinate from the network's origin
+_ROUND_S = 600  # a day without an end is this much rounded up, so that held buses arrive too
 _LINE_IN_ID = re.compile(r"(?:bus|tram|line|linie|metro)[_-]?((\d+)\w*)", re.I)
 Point = tuple[float, float]
 
@@ -96,7 +96,7 @@ def import_scenario(
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     if end_s is None:
-        seen.horizon_s = (seen.horizon_s // ROUND_S + 1) * ROUND_S
+        seen.horizon_s = (seen.horizon_s // _ROUND_S + 1) * _ROUND_S
     return _city(config, net, carried, seen, name)
 
 
@@ -220,7 +220,7 @@ def _number(text: str | None) -> float:
         value = float(text or "0")
     except ValueError:
         value = math.nan
-    if not abs(value) < FARTHEST_M:
+    if not abs(value) < _FARTHEST_M:
         raise InputError(f"the network says {text!r} where a number of metres must be")
     return value
 

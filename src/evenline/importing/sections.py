@@ -19,10 +19,10 @@ from evenline.importing.matching import (
     observations,
 )
 
-END_M = 150.0  # that a map may lack at the end of a line without a gap
-SHORTEST_PIECE_M = 100.0  # of a line; shorter pieces between gaps are chance
-STOP_LINK_M = 40.0  # of a stop that the map lacks
-NAMED_GAPS = 3  # in an error
+_END_M = 150.0  # that a map may lack at the end of a line without a gap
+_SHORTEST_PIECE_M = 100.0  # of a line; shorter pieces between gaps are chance
+_STOP_LINK_M = 40.0  # of a stop that the map lacks
+_NAMED_GAPS = 3  # in an error
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ def sections_of(streets: Streets, line: Shape) -> list[Way | Gap]:
     seen = observations(line.points, line.distance_m, line.spots, line.shaped)
     pieces = [
         piece for piece in match(streets, seen, line.spots)
-        if _end_m(seen, piece) - _start_m(seen, piece) >= SHORTEST_PIECE_M
+        if _end_m(seen, piece) - _start_m(seen, piece) >= _SHORTEST_PIECE_M
     ]  # fmt: skip
     sections: list[Way | Gap] = []
     last_m, done = float(line.distance_m[0]), 0
     for piece in pieces:
         start_m, end_m = _start_m(seen, piece), _end_m(seen, piece)
         inside = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] < start_m]
-        if sections or start_m - last_m > END_M:
+        if sections or start_m - last_m > _END_M:
             sections.append(Gap(line, last_m, start_m, tuple(inside)))
             done += len(inside)
         stops = [i for i in range(done, len(line.distance_m)) if line.distance_m[i] <= end_m]
-        if piece is pieces[-1] and line.distance_m[-1] - end_m <= END_M:
+        if piece is pieces[-1] and line.distance_m[-1] - end_m <= _END_M:
             stops = list(range(done, len(line.distance_m)))
         sections.append(_section(streets, line, seen, piece, stops))
         done, last_m = done + len(stops), end_m
@@ -100,13 +100,13 @@ def _section(
 def refusal(gaps: Sequence[Gap], origin: Origin) -> str:
     """What the map does not connect, in one line."""
     texts = []
-    for gap in gaps[:NAMED_GAPS]:
+    for gap in gaps[:_NAMED_GAPS]:
         line, at_m = gap.line, gap.line.distance_m
         before = line.places[max(int(np.searchsorted(at_m, gap.from_m, side="right")) - 1, 0)]
         after = line.places[min(int(np.searchsorted(at_m, gap.to_m)), len(at_m) - 1)]
         lat, lon = origin.degrees(*points_at(line.points, gap.from_m).tolist())
         texts.append(f"{line.id} from {before.name!r} to {after.name!r} after {lat:.5f}, {lon:.5f}")
-    more = f" and {len(gaps) - NAMED_GAPS} more" if len(gaps) > NAMED_GAPS else ""
+    more = f" and {len(gaps) - _NAMED_GAPS} more" if len(gaps) > _NAMED_GAPS else ""
     return (
         f"no street connects {'; '.join(texts)}{more}; use a larger map, leave the line out, "
         "or close gaps by straight links with --bridge"
@@ -159,7 +159,7 @@ def whole_way(streets: Streets, sections: Sequence[Way | Gap], links: Links) -> 
         following = sections[number + 1] if number + 1 < len(sections) else None
         head = following.edges[0] if isinstance(following, Way) else None
         link_edges, places = _bridge(streets, part, edges[-1] if edges else None, head, links)
-        stops += [(len(edges) + place, STOP_LINK_M) for place in places]
+        stops += [(len(edges) + place, _STOP_LINK_M) for place in places]
         edges += link_edges
     return Way(tuple(edges), tuple(stops))
 
@@ -197,4 +197,4 @@ def _step(line: Shape, stop: int) -> Floats:
     around_m = np.clip([at_m - 10.0, at_m + 10.0], 0.0, along_m(line.points)[-1])
     step = np.diff(points_at(line.points, around_m), axis=0)[0]
     length = max(float(np.hypot(*step)), 1e-9)
-    return np.asarray(step / length * max(min(STOP_LINK_M, 0.8 * near_m) / 2, 1.0))
+    return np.asarray(step / length * max(min(_STOP_LINK_M, 0.8 * near_m) / 2, 1.0))

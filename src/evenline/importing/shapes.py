@@ -16,9 +16,9 @@ from evenline.importing.feed import Feed
 from evenline.importing.timetable import spot_of
 from evenline.support.errors import InputError
 
-GAP_M = 1.0  # between two stops on one segment
-MOST_POINTS = 1_000_000  # that are kept
-ASTRAY_M = 200.0  # a stop that is farther from its shape is an error, and moves no other stop
+_GAP_M = 1.0  # between two stops on one segment
+_MOST_POINTS = 1_000_000  # that are kept
+_ASTRAY_M = 200.0  # a stop that is farther from its shape is an error, and moves no other stop
 
 
 class Along(NamedTuple):
@@ -36,8 +36,8 @@ def read_shapes(feed: Feed, wanted: set[str]) -> dict[str, list[tuple[float, flo
     for row, (shape, lat, lon, sequence) in feed.rows("shapes.txt", columns):
         if shape in wanted:
             where = f"{feed.path}: shapes.txt: row {row}"
-            if (kept := kept + 1) > MOST_POINTS:
-                raise InputError(f"{where}: more than {MOST_POINTS:,} points; choose fewer routes")
+            if (kept := kept + 1) > _MOST_POINTS:
+                raise InputError(f"{where}: more than {_MOST_POINTS:,} points; choose fewer routes")
             number = number_of(where, "shape_pt_sequence", sequence)
             rows.setdefault(shape, []).append((number, *spot_of(where, lat, lon)))
     for shape in sorted(wanted - rows.keys()):
@@ -64,9 +64,9 @@ def along_shape(shape: Floats, stops: Floats) -> Along:
     # A stop that is astray may lie anywhere on a segment, behind the stop before it.
     ends = np.append(reached[1:-1], np.inf)
     for i in range(1, len(stops)):
-        behind = np.minimum(np.maximum(position[i], position[i - 1] + 2 * GAP_M), ends)
-        position[i] = np.where(aside[i] > ASTRAY_M, behind, position[i])
-    chosen = _in_order(np.minimum(aside, ASTRAY_M) ** 2, position)
+        behind = np.minimum(np.maximum(position[i], position[i - 1] + 2 * _GAP_M), ends)
+        position[i] = np.where(aside[i] > _ASTRAY_M, behind, position[i])
+    chosen = _in_order(np.minimum(aside, _ASTRAY_M) ** 2, position)
     rows = np.arange(len(stops))
     return Along(position[rows, chosen], aside[rows, chosen])
 
@@ -82,7 +82,7 @@ def _in_order(cost: Floats, position: Floats) -> npt.NDArray[np.int64]:
         least = np.concatenate([[np.inf], np.minimum.accumulate(total)[:-1]])
         at = np.maximum.accumulate(np.where(total < least, number, 0))
         at = np.concatenate([[0], at[:-1]])
-        same = (position[i] > position[i - 1] + GAP_M) & (total < least)
+        same = (position[i] > position[i - 1] + _GAP_M) & (total < least)
         best[i] = np.where(same, number, at)
         total = np.where(same, total, least) + cost[i]
     chosen = np.zeros(stops, np.int64)

@@ -34,7 +34,7 @@ from evenline.importing.ids import free_id, readable, route_ids
 from evenline.support.errors import InputError
 
 MOST_TRIPS = 100_000  # of a city
-MOST_OF_ROUTES = 1_000_000  # trips of routes on all days
+_MOST_OF_ROUTES = 1_000_000  # trips of routes on all days
 FARTHEST_M = 100_000.0  # of a stop from the middle one; a city's tables hold no more
 SHOWN = 3  # trips at fault that are named
 
@@ -265,7 +265,7 @@ def _headers(feed: Feed, routes: Collection[str], active: Collection[str]) -> di
         if rest[0] not in ("", "0", "1"):
             raise InputError(f"{where}: direction_id is {rest[0]!r}; must be 0 or 1")
         count += runs
-        if count > MOST_TRIPS or len(headers) == MOST_OF_ROUTES:
+        if count > MOST_TRIPS or len(headers) == _MOST_OF_ROUTES:
             raise InputError(f"{feed.path}: more than {MOST_TRIPS:,} trips; choose fewer routes")
         headers[trip] = _Header(runs, route, calendar, *rest)
     return headers

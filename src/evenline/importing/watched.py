@@ -21,9 +21,9 @@ from evenline.worlds.sumo.errors import UNEXPLAINED, first_line, loading_error
 from evenline.worlds.sumo.runtime import libsumo, libsumo_functions
 from evenline.worlds.sumo.world import check_alone, silent
 
-PUBLIC = ("bus", "coach", "tram", "rail", "rail_urban", "rail_electric", "rail_fast", "subway")
-RIDING, AT_BUS_STOP = 3, 8  # as SUMO numbers stages and kinds of stops
-LONGEST_S = 6 * 86_400
+_PUBLIC = ("bus", "coach", "tram", "rail", "rail_urban", "rail_electric", "rail_fast", "subway")
+_RIDING, _AT_BUS_STOP = 3, 8  # as SUMO numbers stages and kinds of stops
+_LONGEST_S = 6 * 86_400
 # Seconds simulated, vehicles and people still to come, and the end if it is known.
 Progress = Callable[[int, int, int | None], None]
 
@@ -110,7 +110,7 @@ def _run(begin_s: int, end_s: int | None, progress: Progress) -> Watched:
         left = sumo.simulation_getMinExpectedNumber()
         if end_s is None and _over(sumo, left):
             break
-        if now_s - begin_s >= LONGEST_S:
+        if now_s - begin_s >= _LONGEST_S:
             raise InputError("the scenario does not end within six days; set an end")
         sumo.simulation_step()
         for vehicle in sumo.simulation_getDepartedIDList():
@@ -140,7 +140,7 @@ def _over(sumo: Any, left: int) -> bool:
     if sumo.vehicle_getIDCount() or sumo.person_getIDCount() < left:
         return False
     return all(
-        sumo.person_getStage(person).type == RIDING and not sumo.person_getVehicle(person)
+        sumo.person_getStage(person).type == _RIDING and not sumo.person_getVehicle(person)
         for person in sumo.person_getIDList()
     )
 
@@ -148,9 +148,9 @@ def _over(sumo: Any, left: int) -> bool:
 def _bus(sumo: Any, vehicle: str, now_s: int, types: dict[str, Vehicle]) -> Bus | None:
     """The vehicle, if it is public transport and serves stops."""
     line = sumo.vehicle_getLine(vehicle)
-    if not line and sumo.vehicle_getVehicleClass(vehicle) not in PUBLIC:
+    if not line and sumo.vehicle_getVehicleClass(vehicle) not in _PUBLIC:
         return None
-    stops = [stop for stop in sumo.vehicle_getStops(vehicle, 0) if stop.stopFlags & AT_BUS_STOP]
+    stops = [stop for stop in sumo.vehicle_getStops(vehicle, 0) if stop.stopFlags & _AT_BUS_STOP]
     if not stops:
         return None
     kind = sumo.vehicle_getTypeID(vehicle)

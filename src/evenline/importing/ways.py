@@ -17,7 +17,7 @@ import numpy as np
 from evenline.city.model import City, Ints, visit_offsets
 
 SPEED_MPS = 5.0  # of a bus, stops included, where the city has no schedule
-MOST_LEGS = 3
+_MOST_LEGS = 3
 
 Leg = tuple[int, int]  # board, alight
 Way = tuple[int, int, tuple[Leg, ...]]  # its arrival, that of its first leg, its legs
@@ -133,7 +133,7 @@ class Ways:
         if origin == destination:
             return None
         ends = list(product(self.stops_of[origin], self.stops_of[destination]))
-        for count in range(1, MOST_LEGS + 1):
+        for count in range(1, _MOST_LEGS + 1):
             ways = (self._way(board, alight, at_s, count) for board, alight in ends)
             usable = [way for way in ways if way is not None]
             if usable:  # at a place visited twice, board later if that arrives no later

@@ -23,7 +23,7 @@ from evenline.support.errors import InputError
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld
 
-PURPOSE = "replay"  # as in the fidelity audits
+_PURPOSE = "replay"  # as in the fidelity audits
 UNSEEN = 0x5EED
 
 
@@ -99,7 +99,7 @@ def simulated_days(
     world = FastWorld(city, calibration, keep_visits=True)
     share = np.array(fitted_to.recorded_share)
     days = []
-    for cell in PURPOSES[PURPOSE].cells(count, (1.0,)):
+    for cell in PURPOSES[_PURPOSE].cells(count, (1.0,)):
         world.run_day(cell, BEHAVIOURS[policy])
         rng = np.random.Generator(np.random.PCG64([cell.demand_seed, UNSEEN]))
         kept = rng.random(len(share)) < share

@@ -30,12 +30,12 @@ from evenline.records.patterns import (
 from evenline.records.people import Spread, journeys_of, recorded_rides, variation_of
 from evenline.support.errors import InputError
 
-LEAD_S = 1_800
+_LEAD_S = 1_800
 SEED = 23
-WINDING = 1.3  # road metres per straight metre, where no distance is recorded
-UNKNOWN_M = 400.0  # between stops without a place
-FULL_QUANTILE = 0.999  # of recorded loads: taken as the capacity
-LEAST_CAPACITY = 30
+_WINDING = 1.3  # road metres per straight metre, where no distance is recorded
+_UNKNOWN_M = 400.0  # between stops without a place
+_FULL_QUANTILE = 0.999  # of recorded loads: taken as the capacity
+_LEAST_CAPACITY = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def chosen(
 def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, int]) -> Built:
     """Make the city of records that were chosen with `chosen`."""
     services = patterns(records)
-    start_s = max(hours[0] * 3600 - LEAD_S, 0)
+    start_s = max(hours[0] * 3600 - _LEAD_S, 0)
     driven = match(records, services).moved(start_s)
     if len(driven) and not (np.diff(driven.time_s)[np.diff(driven.trip) == 0] > 0).any():
         raise InputError(f"{records.name}: no trip takes any time; check the times of its visits")
@@ -81,7 +81,7 @@ def build(records: Records, name: str, days: tuple[str, ...], hours: tuple[int, 
     ways = _ways(records, services)
     rng = np.random.Generator(np.random.PCG64(SEED))
     ends = float(np.max(driven.time_s))
-    horizon_s = int(np.ceil((ends + LEAD_S) / 3600) * 3600)
+    horizon_s = int(np.ceil((ends + _LEAD_S) / 3600) * 3600)
     rides = recorded_rides(driven, services, planned, rng)
     variation, spreads = variation_of(driven, services, planned)
     order = np.lexsort((planned.service, planned.departure_s)).tolist()
@@ -130,8 +130,8 @@ def patterns_of(city: City, records: Records) -> list[Pattern]:
 def capacity_of(loads: Floats) -> int:
     """The load that all but one in a thousand visits stay below, rounded up to tens."""
     loads = loads[np.isfinite(loads)]
-    most = float(np.quantile(loads, FULL_QUANTILE)) if len(loads) else 0.0
-    return max(LEAST_CAPACITY, int(np.ceil(most / 10) * 10))
+    most = float(np.quantile(loads, _FULL_QUANTILE)) if len(loads) else 0.0
+    return max(_LEAST_CAPACITY, int(np.ceil(most / 10) * 10))
 
 
 def _trips(
@@ -222,4 +222,4 @@ def _recorded_m(records: Records) -> dict[tuple[int, int], float]:
 
 def _straight_m(records: Records, first: int, second: int) -> float:
     apart: Floats = records.stops.apart_m(np.array([first], np.int32), np.array([second], np.int32))
-    return float(apart[0]) * WINDING if np.isfinite(apart[0]) else UNKNOWN_M
+    return float(apart[0]) * _WINDING if np.isfinite(apart[0]) else _UNKNOWN_M

@@ -29,10 +29,10 @@ from evenline.records.kinds import kinds_of
 from evenline.records.read import records_of
 from evenline.records.tides import NAMES, Field, Table, fields_of
 
-DRIFT_PEOPLE, DRIFT_SHARE = 3.0, 0.1
-KEPT = "kept as it is"
-JUMP_M = 200.0
-TRANSFERS = "not declared in these tables; every ride counts as a journey of its own"
+_DRIFT_PEOPLE, _DRIFT_SHARE = 3.0, 0.1
+_KEPT = "kept as it is"
+_JUMP_M = 200.0
+_TRANSFERS = "not declared in these tables; every ride counts as a journey of its own"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Checked:
     boarded: float
     alighted: float
     problems: tuple[Problem, ...]
-    transfers: str = TRANSFERS
+    transfers: str = _TRANSFERS
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +79,7 @@ def check_folder(folder: Path) -> Checked:
         days=raw.days,
         trips_by_day=dict(zip(raw.days, by_day.tolist(), strict=True)),
         kinds=kinds_of(cleaned),
-        routes=tuple(sorted({str(raw.trips.route[trip]) for trip in trips}, key=by_number)),
+        routes=tuple(sorted({str(raw.trips.route[trip]) for trip in trips}, key=_by_number)),
         stops=len(raw.stops.id),
         visits=len(raw.visits),
         usable=len(cleaned.visits),
@@ -90,7 +90,7 @@ def check_folder(folder: Path) -> Checked:
     )
 
 
-def by_number(name: str) -> tuple[int, str]:
+def _by_number(name: str) -> tuple[int, str]:
     """Sort routes as people do: 2 before 10, and names last."""
     return (int(name), "") if name.isdecimal() else (2**31, name)
 
@@ -129,7 +129,7 @@ def _of_field(table: Table, field: Field, column: Any) -> Iterator[Problem]:
     name = f"{table.path.name.split('.')[0]}.{field.name}"
     if field.required and missing.any():
         what = f"{name} is required by TIDES"
-        yield problem("required value missing", what, missing, first_row(missing), KEPT)
+        yield problem("required value missing", what, missing, first_row(missing), _KEPT)
     wrong = np.zeros(len(column), bool)
     if numeric:
         low = -np.inf if field.least is None else field.least
@@ -151,12 +151,12 @@ def _of_counts(records: Records) -> Iterator[Problem]:
     on = np.bincount(visits.trip, np.nan_to_num(visits.boarded), trips)
     off = np.bincount(visits.trip, np.nan_to_num(visits.alighted), trips)
     ran = np.bincount(visits.trip, minlength=trips) > 0
-    drift = ran & (np.abs(on - off) > np.maximum(DRIFT_PEOPLE, DRIFT_SHARE * on))
+    drift = ran & (np.abs(on - off) > np.maximum(_DRIFT_PEOPLE, _DRIFT_SHARE * on))
     if drift.any():
         trip = int(np.argmax(drift))
         yield Problem(
             "boardings against alightings",
-            f"they differ by more than {DRIFT_PEOPLE:.0f} people and {DRIFT_SHARE:.0%} on a trip",
+            f"they differ by more than {_DRIFT_PEOPLE:.0f} people and {_DRIFT_SHARE:.0%} on a trip",
             int(drift.sum()),
             int(ran.sum()),
             f"trip {records.trips.id[trip]}: {on[trip]:.0f} board, {off[trip]:.0f} alight",
@@ -221,7 +221,7 @@ def _of_locations(pings: Table) -> Iterator[Problem]:
     away_m = flat_m(lat[1:], lon[1:], lat[:-1], lon[:-1])
     back, apart = np.zeros(pings.rows, bool), np.zeros(pings.rows, bool)
     back[rows] = same & (took_s < 0)
-    apart[rows] = same & (away_m > JUMP_M) & (away_m > FASTEST_MPS * np.maximum(took_s, 1.0))
+    apart[rows] = same & (away_m > _JUMP_M) & (away_m > FASTEST_MPS * np.maximum(took_s, 1.0))
     for name, wrong, mask in (
         ("impossible speed of a vehicle", f"it reports more than {FASTEST_MPS:.0f} m/s", fast),
         ("clock jump of a vehicle", "its time goes back from one location to the next", back),

@@ -16,11 +16,11 @@ from evenline.city.model import Floats, Ints
 from evenline.records.tides import Column
 from evenline.support.errors import InputError
 
-EARLIEST_S, LATEST_S = -6 * 3600, 36 * 3600  # of a visit, around its service date
-STANDSTILL_S = 1_800
+_EARLIEST_S, _LATEST_S = -6 * 3600, 36 * 3600  # of a visit, around its service date
+_STANDSTILL_S = 1_800
 FASTEST_MPS = 35.0
-MOST_PEOPLE = 1_000  # on a bus, or through its doors at one stop
-DWELL_APART_S = 5.0  # between a recorded dwell and the times around it
+_MOST_PEOPLE = 1_000  # on a bus, or through its doors at one stop
+_DWELL_APART_S = 5.0  # between a recorded dwell and the times around it
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Change = Callable[["Visits", Mask], "Visits"]
 
@@ -181,7 +181,7 @@ def _negative(records: Records) -> Mask:
 def _other_dwell(records: Records) -> Mask:
     v = records.visits
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(v.departure_s - v.arrival_s - v.dwell_s) > DWELL_APART_S)
+        return np.asarray(np.abs(v.departure_s - v.arrival_s - v.dwell_s) > _DWELL_APART_S)
 
 
 def _out_of_order(records: Records) -> Mask:
@@ -212,11 +212,11 @@ def _longest_rise(times: Floats) -> Mask:
 def _beyond_standstill(records: Records) -> Mask:
     """The shorter part of a trip with a standstill."""
     visits = records.visits
-    pause = visits.follows() & (np.diff(visits.arrival_s) > STANDSTILL_S)
+    pause = visits.follows() & (np.diff(visits.arrival_s) > _STANDSTILL_S)
     wrong = np.zeros(len(visits), bool)
     for trip in np.unique(visits.trip[1:][pause]):
         rows = np.flatnonzero(visits.trip == trip)
-        parts = np.split(rows, np.flatnonzero(np.diff(visits.arrival_s[rows]) > STANDSTILL_S) + 1)
+        parts = np.split(rows, np.flatnonzero(np.diff(visits.arrival_s[rows]) > _STANDSTILL_S) + 1)
         longest = max(parts, key=len)
         wrong[np.setdiff1d(rows, longest)] = True
     return wrong
@@ -277,14 +277,14 @@ RULES = (
     ),
     Rule(
         "impossible count",
-        f"boardings, alightings or load above {MOST_PEOPLE:,}",
+        f"boardings, alightings or load above {_MOST_PEOPLE:,}",
         "taken as missing",
         lambda r: (
-            (r.visits.boarded > MOST_PEOPLE)
-            | (r.visits.alighted > MOST_PEOPLE)
-            | (r.visits.load > MOST_PEOPLE)
+            (r.visits.boarded > _MOST_PEOPLE)
+            | (r.visits.alighted > _MOST_PEOPLE)
+            | (r.visits.load > _MOST_PEOPLE)
         ),
-        _forget("boarded", "alighted", "load", wrong=lambda c: c > MOST_PEOPLE),
+        _forget("boarded", "alighted", "load", wrong=lambda c: c > _MOST_PEOPLE),
     ),
     Rule(
         "no arrival time",
@@ -304,7 +304,7 @@ RULES = (
         "time of another day",
         "a visit is more than 6 h before or 36 h after the midnight of its service date",
         "not used",
-        lambda r: (r.visits.arrival_s < EARLIEST_S) | (r.visits.arrival_s > LATEST_S),
+        lambda r: (r.visits.arrival_s < _EARLIEST_S) | (r.visits.arrival_s > _LATEST_S),
         _drop,
     ),
     Rule(
@@ -316,7 +316,7 @@ RULES = (
     ),
     Rule(
         "dwell that disagrees",
-        f"the dwell is not departure minus arrival, by more than {DWELL_APART_S:.0f} s",
+        f"the dwell is not departure minus arrival, by more than {_DWELL_APART_S:.0f} s",
         "the times count, and the dwell is taken as missing",
         _other_dwell,
         _forget("dwell_s"),
@@ -330,7 +330,7 @@ RULES = (
     ),
     Rule(
         "standstill",
-        f"more than {STANDSTILL_S:,} s from one stop to the next, as when a clock jumps",
+        f"more than {_STANDSTILL_S:,} s from one stop to the next, as when a clock jumps",
         "only the longer part of the trip is used",
         _beyond_standstill,
         _drop,

@@ -20,15 +20,15 @@ from evenline.records.tides import EPOCH, FEED, Table, read_folder
 from evenline.support.errors import InputError
 
 DAY_S = 86_400
-CHANGE_S = 3_600  # the most by which a clock changes in a night
-NOON_S = DAY_S // 2
-TIMED = ("stop_visits", "passenger_events", "vehicle_locations")
+_CHANGE_S = 3_600  # the most by which a clock changes in a night
+_NOON_S = DAY_S // 2
+_TIMED = ("stop_visits", "passenger_events", "vehicle_locations")
 
 
 def local_tables(folder: Path) -> tuple[dict[str, Table], list[Problem]]:
     """The tables of a folder by the clock of the street, and what was odd about their clocks."""
     tables, problems = read_folder(folder), []
-    for name in (timed for timed in TIMED if timed in tables and tables[timed].offset_s):
+    for name in (timed for timed in _TIMED if timed in tables and tables[timed].offset_s):
         table = tables[name]
         zone = zone_beside(folder) if table.in_utc else None
         if table.in_utc:
@@ -77,7 +77,7 @@ def _of_zone(table: Table, zone: ZoneInfo) -> Floats:
     dates = _dates(table)
     ahead = np.zeros(table.rows)
     for date in np.unique(dates[np.isfinite(dates)]).tolist():
-        noon = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=date * DAY_S + NOON_S)
+        noon = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=date * DAY_S + _NOON_S)
         offset = noon.astimezone(zone).utcoffset()
         ahead[dates == date] = offset.total_seconds() if offset else 0.0
     return ahead
@@ -88,7 +88,7 @@ def _usual(table: Table) -> Floats:
     dates, ahead = _dates(table), np.zeros(table.rows)
     most_s = _mode(np.concatenate(list(table.offset_s.values())))
     for column, offset_s in table.offset_s.items():
-        wrong = np.abs(offset_s - most_s) > CHANGE_S
+        wrong = np.abs(offset_s - most_s) > _CHANGE_S
         if wrong.any():
             _refuse(table, column, int(np.argmax(wrong)), float(most_s))
     for date in np.unique(dates[np.isfinite(dates)]).tolist():

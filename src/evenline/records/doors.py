@@ -15,22 +15,22 @@ from evenline.records.estimates import Estimate, Z, estimate, numbered, robust, 
 from evenline.records.patterns import Driven
 from evenline.worlds.calibration import HOUR_S, closeness
 
-LONG_RUN_S, LONG_DWELL_S = 1_800.0, 300.0
-CLOSE_WITHIN_S = 120.0  # so close a bus is slow whatever its people do
-ROUNDINGS = 3  # times that the fit is corrected for dwells of whole seconds
-EXACT_S = 0.5  # clocks show whole seconds, so where dwells fit better, errors are at least:
-LEAST_ERROR_S = np.array([0.15, 0.02, 0.02, 0.002])
-OPENING, BOARDING, ALIGHTING, CROWDING = (
+LONG_RUN_S, _LONG_DWELL_S = 1_800.0, 300.0
+_CLOSE_WITHIN_S = 120.0  # so close a bus is slow whatever its people do
+_ROUNDINGS = 3  # times that the fit is corrected for dwells of whole seconds
+_EXACT_S = 0.5  # clocks show whole seconds, so where dwells fit better, errors are at least:
+_LEAST_ERROR_S = np.array([0.15, 0.02, 0.02, 0.002])
+_OPENING, _BOARDING, ALIGHTING, _CROWDING = (
     "opening_s",
     "boarding_s_per_passenger",
     "alighting_s_per_passenger",
     "crowding_s_per_passenger",
 )
-PRIOR_S = {  # mean and standard deviation of what doors usually need
-    OPENING: (3.0, 3.0),
-    BOARDING: (4.0, 2.0),
+_PRIOR_S = {  # mean and standard deviation of what doors usually need
+    _OPENING: (3.0, 3.0),
+    _BOARDING: (4.0, 2.0),
     ALIGHTING: (4.0, 2.0),
-    CROWDING: (0.0, 0.05),
+    _CROWDING: (0.0, 0.05),
 }
 
 
@@ -134,7 +134,7 @@ def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
     look like people. Buses wait at their first stop, so it does not count either.
     """
     known = bool(np.isfinite(steps.stood_s).mean() > 0.5)
-    used = steps.only(~steps.begins & ((steps.stood_s < LONG_DWELL_S) | (not known)))
+    used = steps.only(~steps.begins & ((steps.stood_s < _LONG_DWELL_S) | (not known)))
     group = numbered(used.place.astype(np.int64) * 48 + (used.from_s // HOUR_S).astype(int))
     y = used.stood_s if known else used.to_s - used.from_s
     apart = within(y, group)
@@ -150,7 +150,7 @@ def fit_doors(steps: Steps, stamp: str = "") -> tuple[Doors, list[Estimate]]:
         x = columns
         if stamp == "departure":
             x = columns - _came_meanwhile(columns, used, group) * apart[:, None]
-        close = within(used.close(CLOSE_WITHIN_S), group)
+        close = within(used.close(_CLOSE_WITHIN_S), group)
         x = np.stack([_beside(within(people, group), close) for people in x.T], axis=1)
         source = "from stop to stop, with a prior"
         of_doors = _four(_beside(apart, close), columns, x, used.trip, source)
@@ -185,12 +185,12 @@ def _four(
 
     A number that is not positive is taken as 0, and so is crowding that may be 0.
     """
-    mean = np.array([usual for usual, _ in PRIOR_S.values()])
+    mean = np.array([usual for usual, _ in _PRIOR_S.values()])
     value, error = _fitted(y, columns, x, trip, mean)
     kept = value > np.array([0.0, 0.0, 0.0, Z * error[3]])
     used, less = _fitted(y, columns * kept, x * kept, trip, mean * kept)
     estimates = []
-    for i, name in enumerate(PRIOR_S):
+    for i, name in enumerate(_PRIOR_S):
         if not np.abs(x[:, i]).max(initial=0.0) > 0:
             why = f"not identifiable; assumed {used[i]:g}"
             estimates.append(unsure(name, float(used[i]), len(y), why))
@@ -207,11 +207,11 @@ def _fitted(
     y: Floats, columns: Floats, x: Floats, trip: Ints, mean: Floats
 ) -> tuple[Floats, Floats]:
     """A robust fit of dwells that are rounded up to whole seconds, as in the fast world."""
-    sd = np.array([sd for _, sd in PRIOR_S.values()])
+    sd = np.array([sd for _, sd in _PRIOR_S.values()])
     value, error = robust(y, x, trip, (mean, sd))
-    for _ in range(ROUNDINGS):
+    for _ in range(_ROUNDINGS):
         stands = columns @ value
         rounded = np.ceil(stands) - stands
         value, error = robust(y - rounded, x, trip, (mean, sd))
-    exact = len(y) and float(np.median(np.abs(y - rounded - x @ value))) < EXACT_S
-    return value, np.maximum(error, LEAST_ERROR_S) if exact else error
+    exact = len(y) and float(np.median(np.abs(y - rounded - x @ value))) < _EXACT_S
+    return value, np.maximum(error, _LEAST_ERROR_S) if exact else error

@@ -13,8 +13,8 @@ from evenline.records.people import spread_of
 
 Z = 1.96
 HUBER = 1.345
-ROUNDS = 20
-NAN = float("nan")
+_ROUNDS = 20
+_NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def estimate(name: str, value: float, error: float, count: int, note: str = "") 
 
 def unsure(name: str, value: float, count: int, why: str) -> Estimate:
     """An estimate without an interval."""
-    return Estimate(name, float(value), NAN, NAN, count, f"no interval: {why}")
+    return Estimate(name, float(value), _NAN, _NAN, count, f"no interval: {why}")
 
 
 def spread(name: str, sd: float, count: int) -> Estimate:
@@ -82,7 +82,7 @@ def robust(
     slope: Floats = np.zeros(x.shape[1])
     inverse: Floats = np.eye(x.shape[1])
     belief: Floats = np.zeros(x.shape[1])
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         inverse = np.asarray(np.linalg.pinv(x.T @ (weight[:, None] * x) + np.diag(belief)))
         slope = inverse @ (x.T @ (weight * y) + belief * mean)
         rest = y - x @ slope

@@ -30,9 +30,9 @@ from evenline.support.records import (
 from evenline.worlds.calibration import Calibration
 
 LIMITS, RECORDS, ESTIMATES = "limits.json", "records.json", "estimates.csv"
-OF_SERVICES = ("run ", "whole run ", "sd of lateness", "sd of noise", "sd of pace", "lateness ")
-MOST_RATIO = 1.2
-SIMULATED_DAYS = 10
+_OF_SERVICES = ("run ", "whole run ", "sd of lateness", "sd of noise", "sd of pace", "lateness ")
+_MOST_RATIO = 1.2
+_SIMULATED_DAYS = 10
 Day = Annotated[str, Meta(pattern=r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
 Ratio = Annotated[float, Meta(ge=0.1, le=100.0)]
 
@@ -74,8 +74,8 @@ def new_limits(network: str, days: tuple[str, ...]) -> str:
                 network=network,
                 fitted_to=days,
                 measures=tuple(measure.name for measure in MEASURES),
-                most_ratio=MOST_RATIO,
-                simulated_days=SIMULATED_DAYS,
+                most_ratio=_MOST_RATIO,
+                simulated_days=_SIMULATED_DAYS,
             )
         )
     )
@@ -132,7 +132,7 @@ def main_estimates(folder: Path) -> list[list[str]]:
     return [
         [name, value, f"{low} to {high}" if low else "none", count, note]
         for name, value, low, high, count, note in rows[1:]
-        if not name.startswith(OF_SERVICES)
+        if not name.startswith(_OF_SERVICES)
     ]
 
 

@@ -37,10 +37,10 @@ from evenline.records.starts import (
 )
 from evenline.worlds.calibration import Calibration, fit_runs, share_copied
 
-AGAIN, FEWEST_TRIPS = 20, 10  # fits to trips drawn again, for intervals; from so many trips on
-SEED = 2_323
-MOST_SD = 0.5  # of demand, in a draw
-SHOWN_LATE = {"10 %": 0.1, "50 %": 0.5, "90 %": 0.9}  # quantiles of lateness
+_AGAIN, _FEWEST_TRIPS = 20, 10  # fits to trips drawn again, for intervals; from so many trips on
+_SEED = 2_323
+_MOST_SD = 0.5  # of demand, in a draw
+_SHOWN_LATE = {"10 %": 0.1, "50 %": 0.5, "90 %": 0.9}  # quantiles of lateness
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,11 @@ def observe(built: Built, stamp: str = "") -> Observed:
 def fit(built: Built, sources: dict[str, str]) -> Fitted:
     """Fit everything to a city built from records."""
     seen = observe(built)
-    city = city_with(built.city, seen.doors, seen.starts)
+    city = _city_with(built.city, seen.doors, seen.starts)
     calibration, of_runs = calibrate(city, seen, sources)
-    rng = np.random.Generator(np.random.PCG64(SEED))
-    enough = len(built.blocks) >= FEWEST_TRIPS
-    again = [resampled(built, seen, calibration, rng) for _ in range(AGAIN if enough else 0)]
+    rng = np.random.Generator(np.random.PCG64(_SEED))
+    enough = len(built.blocks) >= _FEWEST_TRIPS
+    again = [resampled(built, seen, calibration, rng) for _ in range(_AGAIN if enough else 0)]
     estimates = (
         *seen.estimates,
         *of_lateness(seen.starts, [service.id for service in city.services]),
@@ -92,7 +92,7 @@ def fit(built: Built, sources: dict[str, str]) -> Fitted:
     return Fitted(city, calibration, seen.doors, estimates, _recorded_share(built))
 
 
-def city_with(city: City, doors: Doors, starts: Starts) -> City:
+def _city_with(city: City, doors: Doors, starts: Starts) -> City:
     """A city whose buses have these doors and, where vehicles are recorded, these layovers."""
     vehicle = replace(
         city.vehicle,
@@ -164,7 +164,7 @@ def resampled(
     steps = replace(steps.only(rows.astype(np.int32)), trip=again)
     doors, _ = fit_doors(steps, seen.doors.stamp)
     other = Observed(steps, _starts_again(seen.starts, rng), doors, ())
-    city = city_with(built.city, doors, seen.starts)
+    city = _city_with(built.city, doors, seen.starts)
     vehicle = replace(city.vehicle, capacity=_capacity_again(built, trips[drawn]))
     city = replace(city, vehicle=vehicle, variation=_variation_again(built, rng))
     share, error = best.residuals["correlation_of_followers"], _error_of_followers(seen, best)
@@ -214,7 +214,7 @@ def _variation_again(built: Built, rng: np.random.Generator) -> Variation | None
         if not spread.freedom:
             return 0.0
         likely = float(stats.chi2.rvs(spread.freedom, random_state=rng)) / spread.freedom
-        return float(round(min(spread.sd / likely**0.5, MOST_SD), 5))
+        return float(round(min(spread.sd / likely**0.5, _MOST_SD), 5))
 
     return Variation(usual.days, drawn(built.spreads["day"]), drawn(built.spreads["line"]))
 
@@ -240,7 +240,7 @@ def _numbers(city: City, calibration: Calibration) -> dict[str, float]:
         pace = calibration.pace.std() * calibration.pace_s[places].sum()
         numbers[f"sd of pace {service.id}"] = float(pace / max(mean.mean(axis=1).sum(), 1e-9))
         if late is not None:
-            for name, level in SHOWN_LATE.items():
+            for name, level in _SHOWN_LATE.items():
                 numbers[f"lateness {service.id} {name}, s"] = float(np.quantile(late[index], level))
     return numbers
 

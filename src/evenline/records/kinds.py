@@ -14,8 +14,10 @@ from evenline.city.model import Floats
 from evenline.records.clean import Records
 from evenline.support.errors import InputError
 
-APART_SHARE = 0.15  # of the trips of two days, line by line: more, and the days differ in kind
-CHANCE = 2.0  # standard deviations of a number of trips: what may be missing on like days by chance
+_APART_SHARE = 0.15  # of the trips of two days, line by line: more, and the days differ in kind
+_CHANCE = (
+    2.0  # standard deviations of a number of trips: what may be missing on like days by chance
+)
 NAMES = ("weekday",) * 5 + ("Saturday", "Sunday")
 
 
@@ -85,5 +87,5 @@ def _alike(trips: Mapping[str, Floats], first: str, second: str) -> bool:
     """Whether two days run alike. Where the calendar tells them apart, chance is no excuse."""
     apart = float(np.abs(trips[first] - trips[second]).sum())
     most = float(np.maximum(trips[first], trips[second]).sum())
-    by_chance = CHANCE * np.sqrt(most) if named(first) == named(second) else 0.0
-    return apart <= max(APART_SHARE * most, by_chance)
+    by_chance = _CHANCE * np.sqrt(most) if named(first) == named(second) else 0.0
+    return apart <= max(_APART_SHARE * most, by_chance)

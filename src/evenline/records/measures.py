@@ -19,13 +19,14 @@ from evenline.control.regularity import (
     headway_cv,
     headways_of,
     random_wait_s,
+    rows_of_groups,
 )
 from evenline.control.visits import Visit
 from evenline.records.patterns import Driven
 
-QUANTILES = np.linspace(0.025, 0.975, 20)
-BAND_S = 3 * 3600
-FEWEST = 5  # visits of a row that is compared
+_QUANTILES = np.linspace(0.025, 0.975, 20)
+_BAND_S = 3 * 3600
+_FEWEST = 5  # visits of a row that is compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,41 +113,35 @@ def simulated(city: City, visits: list[Visit], stamp: str) -> Driven:
 # -- measures -------------------------------------------------------------------------------------
 
 
-def _rows(values: Floats, group: Ints, count: int) -> list[tuple[int, Floats]]:
-    """The values of each group that has enough."""
-    order = np.argsort(group, kind="stable")
-    blocks = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
-    return [(int(group[b[0]]), values[b]) for b in blocks if len(b) >= FEWEST]
-
-
 def _table(
     values: Floats, group: Ints, count: int, of: Callable[[Floats], Floats | float], width: int
 ) -> Table:
+    """A measure of the values of each group that has enough of them."""
     table, weight = np.full((count, width), np.nan), np.zeros(count)
-    known = np.isfinite(values)
-    for row, here in _rows(values[known], group[known], count):
-        table[row], weight[row] = of(here), len(here)
+    known = np.flatnonzero(np.isfinite(values))
+    for rows in rows_of_groups(group[known]):
+        if len(rows) >= _FEWEST:
+            here = known[rows]
+            table[group[here[0]]], weight[group[here[0]]] = of(values[here]), len(here)
     return Table(table, weight)
 
 
 def _quantiles(values: Floats) -> Floats:
-    return np.asarray(np.quantile(values, QUANTILES))
+    return np.asarray(np.quantile(values, _QUANTILES))
 
 
 def _distribution(values: Floats, group: Ints, count: int) -> Table:
-    return _table(values, group, count, _quantiles, len(QUANTILES))
+    return _table(values, group, count, _quantiles, len(_QUANTILES))
 
 
 def _trip_times(day: Seen) -> Table:
     d, city = day.driven, day.city
     last = np.array([len(s.stops) - 1 for s in city.services])
-    starts = dict(zip(d.trip[d.position == 0].tolist(), _left(d)[d.position == 0], strict=True))
+    left_s = np.full(int(d.trip.max(initial=0)) + 1, np.nan)
+    left_s[d.trip[d.position == 0]] = _left(d)[d.position == 0]
     ends = d.position == last[d.service]
-    took = [
-        t - starts.get(i, np.nan)
-        for i, t in zip(d.trip[ends].tolist(), d.time_s[ends], strict=True)
-    ]
-    return _distribution(np.array(took), d.service[ends], len(city.services))
+    took_s = d.time_s[ends] - left_s[d.trip[ends]]
+    return _distribution(took_s, d.service[ends], len(city.services))
 
 
 def _left(d: Driven) -> Floats:
@@ -188,8 +183,8 @@ def _dwell(day: Seen) -> Table:
 
 def _load(day: Seen) -> Table:
     d = day.driven
-    bands = -(-day.city.horizon_s // BAND_S)
-    band = np.clip(d.time_s // BAND_S, 0, bands - 1).astype(np.int32)
+    bands = -(-day.city.horizon_s // _BAND_S)
+    band = np.clip(d.time_s // _BAND_S, 0, bands - 1).astype(np.int32)
     group = day.line_stop * bands + band
     return _table(d.load, group, day.line_stops * bands, lambda load: float(load.mean()), 1)
 

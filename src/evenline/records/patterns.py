@@ -17,10 +17,10 @@ from evenline.city.model import Floats, Ints
 from evenline.records.clean import Mask, Records
 from evenline.support.errors import InputError
 
-OWN_SHARE, OWN_TRIPS = 0.02, 4  # of a line's trips: what a sequence needs to be a service
-SAME_SHARE = 0.9  # of both sequences: what makes a sequence a variant of a service
-COVER_SHARE = 0.6  # of a service: what a trip must have visited to count as one of its trips
-MATCH_SHARE, MATCH_LEAST_S, MATCH_MOST_S = 1.0, 60.0, 900.0  # of a headway: the same departure
+_OWN_SHARE, _OWN_TRIPS = 0.02, 4  # of a line's trips: what a sequence needs to be a service
+_SAME_SHARE = 0.9  # of both sequences: what makes a sequence a variant of a service
+_COVER_SHARE = 0.6  # of a service: what a trip must have visited to count as one of its trips
+_MATCH_SHARE, _MATCH_LEAST_S, _MATCH_MOST_S = 1.0, 60.0, 900.0  # of a headway: the same departure
 
 Place = tuple[int, int]  # a stop of the records, and how often the trip visited it before
 
@@ -98,7 +98,7 @@ def places_of(stops: Iterable[int]) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def sequences(records: Records) -> dict[int, tuple[Place, ...]]:
+def _sequences(records: Records) -> dict[int, tuple[Place, ...]]:
     """The places of each trip, by the trip's number in the records."""
     visits = records.visits
     starts = np.flatnonzero(np.diff(visits.trip, prepend=-1))
@@ -112,14 +112,14 @@ def sequences(records: Records) -> dict[int, tuple[Place, ...]]:
 def patterns(records: Records) -> list[Pattern]:
     """The services of each line: its usual sequences of stops, the most frequent first."""
     counted: dict[Direction, Counter[tuple[Place, ...]]] = defaultdict(Counter)
-    for trip, places in sequences(records).items():
+    for trip, places in _sequences(records).items():
         counted[Direction(*records.line(trip))][places] += 1
     services: list[Pattern] = []
     for line in sorted(counted):
         of_line: list[Pattern] = []
         trips = counted[line].total()
         for places, count in sorted(counted[line].items(), key=lambda item: (-item[1], item[0])):
-            enough = count >= max(OWN_TRIPS, OWN_SHARE * trips)
+            enough = count >= max(_OWN_TRIPS, _OWN_SHARE * trips)
             known = any(_same(places, pattern.places) for pattern in of_line)
             if len(places) >= 2 and not known and (enough or not of_line):
                 of_line.append(Pattern(line, places, count))
@@ -133,8 +133,8 @@ def _same(places: Sequence[Place], other: Sequence[Place]) -> bool:
     """Whether a sequence is a service's but for a stop, a tenth of them, or gaps in between."""
     common, longest = len(common_places(places, other)), max(len(places), len(other))
     gaps = common == len(places) and (places[0], places[-1]) == (other[0], other[-1])
-    return common >= min(SAME_SHARE * longest, longest - 1) or (
-        gaps and common >= COVER_SHARE * longest
+    return common >= min(_SAME_SHARE * longest, longest - 1) or (
+        gaps and common >= _COVER_SHARE * longest
     )
 
 
@@ -168,7 +168,7 @@ def match(records: Records, services: Sequence[Pattern]) -> Driven:
     position: list[int] = []
     visits = records.visits
     starts = np.flatnonzero(np.diff(visits.trip, prepend=-1))
-    for start, (trip, places) in zip(starts.tolist(), sequences(records).items(), strict=True):
+    for start, (trip, places) in zip(starts.tolist(), _sequences(records).items(), strict=True):
         key = Direction(*records.line(trip)), places
         if key not in known:
             known[key] = _best(places, of_line[key[0]], services)
@@ -217,7 +217,7 @@ def _best(
         pairs = common_places(places, services[index].places)
         share = len(pairs) / len(services[index].places)
         fit = share + len(pairs) / len(places)
-        if share >= COVER_SHARE and fit > score:
+        if share >= _COVER_SHARE and fit > score:
             best, score = (index, pairs), fit
     return best
 
@@ -309,8 +309,8 @@ def aligned(first: Sequence[float], second: Sequence[float]) -> list[tuple[int, 
     The pairs keep the order and have the least sum of differences, where one without a partner
     counts half the largest difference that a pair may have.
     """
-    gaps = np.diff(np.array(first)) if len(first) > 1 else np.array([MATCH_MOST_S])
-    most = float(np.clip(MATCH_SHARE * np.median(gaps), MATCH_LEAST_S, MATCH_MOST_S))
+    gaps = np.diff(np.array(first)) if len(first) > 1 else np.array([_MATCH_MOST_S])
+    most = float(np.clip(_MATCH_SHARE * np.median(gaps), _MATCH_LEAST_S, _MATCH_MOST_S))
     alone = most / 2
     cost = [[alone * (len(first) - i + len(second) - j) for j in range(len(second) + 1)]
             for i in range(len(first) + 1)]  # fmt: skip

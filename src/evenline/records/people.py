@@ -15,16 +15,17 @@ from scipy import stats
 
 from evenline.city.demand import CarriedLeg, journeys_from
 from evenline.city.model import Floats, Ints, Journeys, Variation
+from evenline.control.regularity import rows_of_groups
 from evenline.importing.fitting import fitted
 from evenline.importing.people import whole
 from evenline.records.patterns import Driven, Pattern, Planned
 from evenline.support.errors import InputError
 
-POOL = 1.5  # typical days in the pool
-MOST_RIDES = 20_000_000  # of a service, in the pool
-ROUNDS, NEVER = 40, 0.0  # of fitting, which does not end before
-LONG_GAP = 1.5  # of the usual gap: beyond it a bus was probably not recorded
-NEAR = 7  # visits whose median gap is usual
+_POOL = 1.5  # typical days in the pool
+_MOST_RIDES = 20_000_000  # of a service, in the pool
+ROUNDS, _NEVER = 40, 0.0  # of fitting, which does not end before
+_LONG_GAP = 1.5  # of the usual gap: beyond it a bus was probably not recorded
+_NEAR = 7  # visits whose median gap is usual
 CONFIDENCE = 0.95
 
 Matrix = npt.NDArray[np.float64]
@@ -55,13 +56,13 @@ def ride_tables(boarded: Matrix, alighted: Matrix) -> Matrix:
     trips, stops = on.shape
     board, alight = np.triu_indices(stops, 1)
     usual = fitted(
-        np.ones(len(board)), board, alight, on.sum(axis=0), off.sum(axis=0), ROUNDS, NEVER
+        np.ones(len(board)), board, alight, on.sum(axis=0), off.sum(axis=0), ROUNDS, _NEVER
     )
     start = np.tile(usual / max(usual.sum(), 1e-9) + 1e-6, trips)
     first = np.repeat(stops * np.arange(trips), len(board))
     first_cell, last_cell = first + np.tile(board, trips), first + np.tile(alight, trips)
     rides = np.zeros((trips, stops, stops))
-    cells = fitted(start, first_cell, last_cell, on.ravel(), off.ravel(), ROUNDS, NEVER)
+    cells = fitted(start, first_cell, last_cell, on.ravel(), off.ravel(), ROUNDS, _NEVER)
     rides[:, board, alight] = cells.reshape(trips, -1)
     return rides
 
@@ -79,10 +80,10 @@ class Rides:
 def recorded_rides(
     driven: Driven, services: Sequence[Pattern], planned: Planned, rng: np.random.Generator
 ) -> Rides:
-    """The people of every planned trip: so many of its recorded days' that the pool holds `POOL`
+    """The people of every planned trip: so many of its recorded days' that the pool holds `_POOL`
     typical days.
     """
-    weight = {trip: POOL / len(seen) for seen in planned.seen for trip in seen}
+    weight = {trip: _POOL / len(seen) for seen in planned.seen for trip in seen}
     waits = _waits_s(driven, services)
     parts: list[tuple[Ints, Ints, Ints, Floats]] = []
     for index, pattern in enumerate(services):
@@ -97,10 +98,10 @@ def recorded_rides(
             tables[name][at] = column[here]
         share = np.array([weight.get(int(trip), 0.0) for trip in trips])
         expected = ride_tables(tables["on"], tables["off"]) * share[:, None, None]
-        if expected.sum() > MOST_RIDES:
+        if expected.sum() > _MOST_RIDES:
             raise InputError(
                 f"{expected.sum():,.0f} people of route {pattern.line.route}: a pool holds at most "
-                f"{MOST_RIDES:,}; check the boardings, or take fewer days"
+                f"{_MOST_RIDES:,}; check the boardings, or take fewer days"
             )
         many = whole(expected.ravel(), rng)
         trip, board, alight = np.unravel_index(
@@ -125,16 +126,15 @@ def _waits_s(driven: Driven, services: Sequence[Pattern]) -> Floats:
     A gap much longer than those around it is cut, because a bus was probably not recorded.
     """
     key = _line_places(driven, services) * (int(driven.day.max(initial=0)) + 1) + driven.day
-    order = np.lexsort((driven.time_s, key))
     waits = np.full(len(driven), np.nan)
-    for block in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+    for block in rows_of_groups(key, driven.time_s):
         if len(block) < 2:
             waits[block] = 600.0
             continue
         gap = np.diff(driven.time_s[block])
-        padded = np.pad(gap, NEAR // 2, mode="edge")
-        usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, NEAR), axis=1)
-        waits[block[1:]] = np.minimum(gap, LONG_GAP * usual)
+        padded = np.pad(gap, _NEAR // 2, mode="edge")
+        usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, _NEAR), axis=1)
+        waits[block[1:]] = np.minimum(gap, _LONG_GAP * usual)
         waits[block[0]] = usual[0]
     return waits
 
@@ -166,7 +166,7 @@ def journeys_of(
     legs = {(i, a, b): _leg(i, a, b, services, stops) for i, a, b in set(keys)}
     return journeys_from(
         since[order],
-        np.round(level * POOL / max(count, 1), 6),
+        np.round(level * _POOL / max(count, 1), 6),
         [[legs[i, a, b]] for i, a, b in keys],
     )
 
@@ -232,7 +232,7 @@ def variation_of(
     lines, number = total.shape
     if number < 2 or not lines:
         none = Spread(0.0, 0.0, np.nan, 0)
-        return Variation(POOL, 0.0, 0.0), {"day": none, "line": none}
+        return Variation(_POOL, 0.0, 0.0), {"day": none, "line": none}
     logs = np.log(total)
     by_day = logs.mean(axis=0) - logs.mean()
     rest = logs - logs.mean(axis=1, keepdims=True) - by_day
@@ -242,4 +242,4 @@ def variation_of(
     noise = (line.sd**2 + counting) / lines
     day = spread_of(float((by_day**2).sum() / (number - 1)), number - 1, noise)
     spreads = {"day": day, "line": line}
-    return Variation(POOL, round(day.sd, 5), round(line.sd, 5)), spreads
+    return Variation(_POOL, round(day.sd, 5), round(line.sd, 5)), spreads

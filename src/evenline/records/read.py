@@ -17,7 +17,7 @@ from evenline.records.clocks import DAY_S, local_tables
 from evenline.records.tides import EPOCH, Table, hashes_of
 from evenline.support.errors import InputError
 
-PASSENGER = ("Passenger boarded", "Passenger alighted")  # events
+_PASSENGER = ("Passenger boarded", "Passenger alighted")  # events
 
 
 def open_records(folder: Path) -> tuple[Records, list[Problem]]:
@@ -120,7 +120,7 @@ def _counts(
     """
     visits, events = tables["stop_visits"], tables.get("passenger_events")
     counts = []
-    for kind, event in zip(("boarding", "alighting"), PASSENGER, strict=True):
+    for kind, event in zip(("boarding", "alighting"), _PASSENGER, strict=True):
         first, second = visits.numbers(f"{kind}_1"), visits.numbers(f"{kind}_2")
         counted = np.where(np.isnan(first), second, first + np.nan_to_num(second))
         if events is not None and np.isnan(counted).any():
@@ -148,7 +148,7 @@ def _summed(
     for (day, name, at), what, count in zip(
         keys, events.texts("event_type").tolist(), number.tolist(), strict=True
     ):
-        if what in PASSENGER:
+        if what in _PASSENGER:
             counted.add(index.get((day, name), -1))
         if what == kind:
             place = (index.get((day, name), -1), at)

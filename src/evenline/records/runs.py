@@ -26,16 +26,16 @@ from evenline.worlds.calibration import (
 )
 
 FEW = 5.0  # runs at which a segment's own mean weighs as much as the line's speed
-LINE_FEW = 50.0  # runs at which a line's hour weighs as much as its day
-HOUR_FEW = 20.0
+_LINE_FEW = 50.0  # runs at which a line's hour weighs as much as its day
+_HOUR_FEW = 20.0
 FAR = 5.0  # standard deviations
-PACE_FEW = 20.0  # trips at which a service's own spread weighs as much as that of all
-VERY_LATE_S = 900.0  # such a start is a breakdown, not lateness that a driver makes up
-REACTIONS = ("extra run right behind another bus, s", "share of a late start that is made up")
-JAMS = ("share of a long delay right behind it", "share of a long delay farther behind")
-CLOSE_TRIED_S = (30.0, 45.0, 60.0, 80.0, 100.0, 125.0, 150.0, 180.0, 220.0, 300.0)
-LIKELY = 1.92  # of the log-likelihood: half of chi-square's 95 % point
-LEAST_SEEN = 100  # runs of close followers or of late trips, to say anything of them
+_PACE_FEW = 20.0  # trips at which a service's own spread weighs as much as that of all
+_VERY_LATE_S = 900.0  # such a start is a breakdown, not lateness that a driver makes up
+_REACTIONS = ("extra run right behind another bus, s", "share of a late start that is made up")
+_JAMS = ("share of a long delay right behind it", "share of a long delay farther behind")
+_CLOSE_TRIED_S = (30.0, 45.0, 60.0, 80.0, 100.0, 125.0, 150.0, 180.0, 220.0, 300.0)
+_LIKELY = 1.92  # of the log-likelihood: half of chi-square's 95 % point
+_LEAST_SEEN = 100  # runs of close followers or of late trips, to say anything of them
 
 
 def runs_of(steps: Steps, city: City, doors: Doors) -> Runs:
@@ -81,7 +81,7 @@ def means_of(runs: Runs, city: City) -> tuple[Floats, list[Estimate]]:
     cell = place * hours + hour
     rest = y - table[place, hour]
     seen = np.bincount(cell, minlength=places * hours)
-    more = np.bincount(cell, rest, minlength=places * hours) / (seen + HOUR_FEW)
+    more = np.bincount(cell, rest, minlength=places * hours) / (seen + _HOUR_FEW)
     table += more.reshape(places, hours)
     square = np.bincount(place, (y - day[place]) ** 2, minlength=places)
     error = np.sqrt(square / np.maximum(count - 1, 1)) / np.sqrt(np.maximum(count, 1))
@@ -113,7 +113,7 @@ def _line_hours(
     took = np.bincount(cell, y, minlength=services * hours)
     usual = np.bincount(cell, day[place], minlength=services * hours)
     ratio = np.where(usual > 0, took / np.maximum(usual, 1e-9), 1.0)
-    return np.asarray(1 + (ratio - 1) * seen / (seen + LINE_FEW)).reshape(services, hours)
+    return np.asarray(1 + (ratio - 1) * seen / (seen + _LINE_FEW)).reshape(services, hours)
 
 
 # -- pace and noise --------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _spread_ratio(total: Floats, alone: Floats, service: Ints, services: int) ->
     ran = alone > 0
     pooled = float(total[ran].sum() / max(alone[ran].sum(), 1e-9))
     sums = [np.bincount(service[ran], x[ran], services) for x in (total, alone)]
-    few = PACE_FEW * sums[1] / np.maximum(np.bincount(service[ran], minlength=services), 1)
+    few = _PACE_FEW * sums[1] / np.maximum(np.bincount(service[ran], minlength=services), 1)
     return np.asarray((sums[0] + pooled * few) / np.maximum(sums[1] + few, 1e-9))
 
 
@@ -218,19 +218,19 @@ def react(
     y, some, fits = rest[used], steps.only(used), {}
     beside = np.column_stack([hurry[used], np.ones(len(y))])
     spread = max(1.4826 * float(np.median(np.abs(y))), 1e-6) if len(y) else 1.0
-    for tried in (within_s,) if within_s else CLOSE_TRIED_S:
+    for tried in (within_s,) if within_s else _CLOSE_TRIED_S:
         x = np.column_stack([some.close(tried), beside])
         slope, error = robust(y, x, some.trip)
         fits[tried] = (_loss((y - x @ slope) / spread), slope, error, (x != 0).sum(axis=0))
-    enough = [tried for tried, fit in fits.items() if fit[3][0] >= LEAST_SEEN] or list(fits)[-1:]
+    enough = [tried for tried, fit in fits.items() if fit[3][0] >= _LEAST_SEEN] or list(fits)[-1:]
     best_s = min(enough, key=lambda tried: fits[tried][0])
     least, slope, error, seen = fits[best_s]
-    estimates = [_positive(REACTIONS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
+    estimates = [_positive(_REACTIONS[i], slope[i], error[i], int(seen[i])) for i in (0, 1)]
     close_s, recover = (
         round(max(effect.value, 0.0), 4) if effect.sure else 0.0 for effect in estimates
     )
     if close_s and not within_s:
-        likely = [tried for tried in enough if fits[tried][0] - least < LIKELY]
+        likely = [tried for tried in enough if fits[tried][0] - least < _LIKELY]
         estimates.append(_likely("headway at which a bus is close, s", best_s, likely, len(y)))
     return Reaction(close_s, best_s, min(recover, 1.0)), estimates
 
@@ -265,7 +265,7 @@ def jams_of(
     x = np.column_stack([parts, np.ones(len(parts))])
     slope, error = robust(rest[second], x, runs.trip[second].astype(np.int32), huber=np.inf)
     seen = (parts > 0).sum(axis=0)
-    estimates = [_positive(JAMS[i], slope[i], error[i], int(seen[i]), 1.0) for i in (0, 1)]
+    estimates = [_positive(_JAMS[i], slope[i], error[i], int(seen[i]), 1.0) for i in (0, 1)]
     shares = known or tuple(min(max(e.value, 0.0), 1.0) if e.sure else 0.0 for e in estimates)
     delay_s = np.zeros(len(rest))
     delay_s[second] = parts @ np.array(shares)
@@ -279,7 +279,7 @@ def _loss(rest: Floats) -> float:
 
 
 def _positive(name: str, value: float, error: float, seen: int, most: float = np.inf) -> Estimate:
-    if seen < LEAST_SEEN:
+    if seen < _LEAST_SEEN:
         return unsure(name, 0.0, seen, "too few such runs; assumed 0")
     note = "" if value > 0 else "not positive; assumed 0"
     return estimate(name, value, error, seen, note if value <= most else f"taken as {most:g}")
@@ -287,14 +287,14 @@ def _positive(name: str, value: float, error: float, seen: int, most: float = np
 
 def _likely(name: str, value: float, likely: list[float], count: int) -> Estimate:
     """The best of some values that were tried, with an interval that ends at the next ones."""
-    low = max((tried for tried in CLOSE_TRIED_S if tried < min(likely)), default=0.0)
-    high = min((tried for tried in CLOSE_TRIED_S if tried > max(likely)), default=2 * value)
+    low = max((tried for tried in _CLOSE_TRIED_S if tried < min(likely)), default=0.0)
+    high = min((tried for tried in _CLOSE_TRIED_S if tried > max(likely)), default=2 * value)
     return Estimate(name, value, low, high, count, "the best of some that were tried")
 
 
 def _late_s(steps: Steps) -> Floats:
     """How late trips started; 0 where that is not known."""
-    return np.nan_to_num(np.where(np.abs(steps.late_s) < VERY_LATE_S, steps.late_s, 0.0))
+    return np.nan_to_num(np.where(np.abs(steps.late_s) < _VERY_LATE_S, steps.late_s, 0.0))
 
 
 def _parts(mean: Floats, city: City) -> Floats:

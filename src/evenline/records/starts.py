@@ -18,11 +18,11 @@ from evenline.records.estimates import Estimate, Z, estimate, spread, unsure
 from evenline.records.patterns import start_times
 from evenline.worlds.calibration import LATE_QUANTILES, quantile_levels, share_copied
 
-LATE_FEW = 20.0  # trips at which a service's own lateness weighs as much as that of all
-RESTED = 0.1  # of the layovers are shorter than what a vehicle needs
-FEWEST_LAYOVERS = 20
-MOST_NEGATIVE = 0.1  # of the layovers: otherwise a block is not a vehicle
-NO_VEHICLES = "not identifiable: no vehicle is recorded for two trips in a row; none is modelled"
+_LATE_FEW = 20.0  # trips at which a service's own lateness weighs as much as that of all
+_RESTED = 0.1  # of the layovers are shorter than what a vehicle needs
+_FEWEST_LAYOVERS = 20
+_MOST_NEGATIVE = 0.1  # of the layovers: otherwise a block is not a vehicle
+_NO_VEHICLES = "not identifiable: no vehicle is recorded for two trips in a row; none is modelled"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +117,12 @@ def _came_s(built: Built, doors: Doors, day: Mapping[int, int]) -> dict[int, flo
 def _rest(layovers: Floats) -> tuple[int | None, list[Estimate]]:
     """The rest that a vehicle needs between two trips: a short layover; None if not known."""
     name, count = "layover that a vehicle needs, s", len(layovers)
-    if count < FEWEST_LAYOVERS or np.mean(layovers < 0) > MOST_NEGATIVE:
-        return None, [unsure(name, 0.0, count, NO_VEHICLES)]
-    value = float(np.quantile(layovers, RESTED))
-    half = Z * (RESTED * (1 - RESTED) / count) ** 0.5
-    low, high = np.quantile(layovers, np.clip([RESTED - half, RESTED + half], 0, 1))
-    note = f"{RESTED:.0%} of the layovers are shorter; clocks show whole seconds"
+    if count < _FEWEST_LAYOVERS or np.mean(layovers < 0) > _MOST_NEGATIVE:
+        return None, [unsure(name, 0.0, count, _NO_VEHICLES)]
+    value = float(np.quantile(layovers, _RESTED))
+    half = Z * (_RESTED * (1 - _RESTED) / count) ** 0.5
+    low, high = np.quantile(layovers, np.clip([_RESTED - half, _RESTED + half], 0, 1))
+    note = f"{_RESTED:.0%} of the layovers are shorter; clocks show whole seconds"
     layover = Estimate(name, value, float(low) - 0.5, float(high) + 0.5, count, note)
     return max(round(value), 0), [layover]
 
@@ -135,13 +135,13 @@ def lateness_of(starts: Starts, services: int) -> Floats:
     pooled, table = np.quantile(starts.late_s, levels), []
     for index in range(services):
         here_s = starts.late_s[starts.service == index]
-        weight = len(here_s) / (len(here_s) + LATE_FEW)
+        weight = len(here_s) / (len(here_s) + _LATE_FEW)
         here = np.quantile(here_s, levels) if len(here_s) else pooled
         table.append(weight * here + (1 - weight) * pooled)
     return np.array(table)
 
 
-def late_together(starts: Starts) -> float:
+def _late_together(starts: Starts) -> float:
     """The correlation of the lateness of a trip and the next one."""
     if len(starts.before_s) < 3 or not (starts.before_s.std() * starts.after_s.std() > 0):
         return 0.0
@@ -150,7 +150,7 @@ def late_together(starts: Starts) -> float:
 
 def late_follow(starts: Starts) -> float:
     """The share of trips that copy the lateness of the trip before."""
-    return round(share_copied(late_together(starts)), 4)
+    return round(share_copied(_late_together(starts)), 4)
 
 
 def of_lateness(starts: Starts, names: list[str]) -> list[Estimate]:
@@ -160,7 +160,7 @@ def of_lateness(starts: Starts, names: list[str]) -> list[Estimate]:
     table, pairs, together = (
         lateness_of(starts, len(names)),
         len(starts.before_s),
-        late_together(starts),
+        _late_together(starts),
     )
     estimates = [
         spread(f"sd of lateness {name}", float(table[i].std()), int((starts.service == i).sum()))

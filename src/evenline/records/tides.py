@@ -26,18 +26,18 @@ from evenline.support.errors import InputError
 from evenline.support.files import sha256
 
 NAMES = ("stop_visits", "trips_performed", "passenger_events", "vehicle_locations")
-NEEDED = NAMES[:2]
+_NEEDED = NAMES[:2]
 FEED = "gtfs.zip"  # beside the tables
-ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
-SCHEMAS = Path(__file__).parent / "schemas"
-MISSING = ("NA", "NaN", "")
-MOST_BYTES = 2**31  # of one table, unpacked
-FIRST_YEAR, LAST_YEAR = 1900, 2199  # of a date or a time
-LARGEST_OFFSET_S = 14 * 3600  # of a clock from UTC
-TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$"
+_ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
+_SCHEMAS = Path(__file__).parent / "schemas"
+_MISSING = ("NA", "NaN", "")
+_MOST_BYTES = 2**31  # of one table, unpacked
+_FIRST_YEAR, _LAST_YEAR = 1900, 2199  # of a date or a time
+_LARGEST_OFFSET_S = 14 * 3600  # of a clock from UTC
+_TIME = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$"
 EPOCH = date(1970, 1, 1)
 UTC = ("UTC", "Z", "Etc/UTC", "GMT", "+00:00", "-00:00")
-BROKEN = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
+_BROKEN = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
 
 Column = npt.NDArray[Any]
 
@@ -54,7 +54,7 @@ class Field:
     allowed: tuple[str, ...] = ()
 
 
-STOPS = {  # GTFS's own names, and one table of distances that TIDES leaves to GTFS
+_STOPS = {  # GTFS's own names, and one table of distances that TIDES leaves to GTFS
     "stops": (
         Field("stop_id", "string", required=True),
         Field("stop_name", "string"),
@@ -98,9 +98,9 @@ class Table:
 @cache
 def fields_of(name: str) -> tuple[Field, ...]:
     """The columns of a table, from its TIDES schema or from ours."""
-    if name in STOPS:
-        return STOPS[name]
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    if name in _STOPS:
+        return _STOPS[name]
+    schema = json.loads((_SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
     return tuple(_field(stated) for stated in schema["fields"])
 
 
@@ -120,14 +120,14 @@ def read_folder(folder: Path) -> dict[str, Table]:
     """Every table of a folder of records; the visits and the trips must be there."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of records")
-    paths = {name: _file_of(folder, name) for name in (*NAMES, *STOPS)}
-    for name in NEEDED:
+    paths = {name: _file_of(folder, name) for name in (*NAMES, *_STOPS)}
+    for name in _NEEDED:
         if paths[name] is None:
             raise InputError(
                 f"{folder}: has no {name} table; name it {name}.csv, .csv.gz or .parquet"
             )
-    tables = {name: read_table(path, name) for name, path in paths.items() if path is not None}
-    for name in NEEDED:
+    tables = {name: _read_table(path, name) for name, path in paths.items() if path is not None}
+    for name in _NEEDED:
         if not tables[name].rows:
             raise InputError(f"{tables[name].path}: has no row below the names of the columns")
     return tables
@@ -135,7 +135,7 @@ def read_folder(folder: Path) -> dict[str, Table]:
 
 def hashes_of(folder: Path) -> dict[str, str]:
     """The SHA-256 of every table of a folder of records, and of the feed beside them."""
-    paths = [_file_of(folder, name) for name in (*NAMES, *STOPS)]
+    paths = [_file_of(folder, name) for name in (*NAMES, *_STOPS)]
     paths.append(feed_beside(folder))
     return {path.name: sha256(path) for path in paths if path is not None}
 
@@ -146,7 +146,7 @@ def feed_beside(folder: Path) -> Path | None:
 
 
 def _file_of(folder: Path, name: str) -> Path | None:
-    paths = [path for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
+    paths = [path for ending in _ENDINGS if (path := folder / f"{name}{ending}").is_file()]
     if len(paths) > 1:
         raise InputError(f"{folder}: has {paths[0].name} and {paths[1].name}; keep one of them")
     return _inside(paths[0]) if paths else None
@@ -159,7 +159,7 @@ def _inside(path: Path) -> Path:
     return path
 
 
-def read_table(path: Path, name: str) -> Table:
+def _read_table(path: Path, name: str) -> Table:
     """Read one table by its schema."""
     fields = {field.name: field for field in fields_of(name)}
     raw = _raw(path)
@@ -184,8 +184,8 @@ def _raw(path: Path) -> pa.Table:
     try:
         if path.suffix == ".parquet":
             table = pq.read_table(path, use_threads=False)
-            if table.nbytes > MOST_BYTES:
-                raise InputError(f"{path}: is larger than {MOST_BYTES:,} bytes")
+            if table.nbytes > _MOST_BYTES:
+                raise InputError(f"{path}: is larger than {_MOST_BYTES:,} bytes")
             return table
         content = _content(path)
         if not content.strip():
@@ -196,11 +196,11 @@ def _raw(path: Path) -> pa.Table:
             read_options=pa_csv.ReadOptions(use_threads=False),
             convert_options=pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(head, pa.string()),
-                null_values=list(MISSING),
+                null_values=list(_MISSING),
                 strings_can_be_null=True,
             ),
         )
-    except BROKEN as error:
+    except _BROKEN as error:
         why = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as a table ({why[:200]})") from None
 
@@ -210,8 +210,8 @@ def _content(path: Path) -> bytearray:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
         while part := stream.read(2**24):  # a small file may unpack to a huge one
             content += part
-            if len(content) > MOST_BYTES:
-                raise InputError(f"{path}: is larger than {MOST_BYTES:,} bytes")
+            if len(content) > _MOST_BYTES:
+                raise InputError(f"{path}: is larger than {_MOST_BYTES:,} bytes")
     return content
 
 
@@ -227,7 +227,7 @@ def _typed(path: Path, field: Field, column: pa.Array) -> Column:
         return _number(path, field, column)
     try:
         text = column.cast(pa.string())
-    except BROKEN:
+    except _BROKEN:
         raise InputError(f"{path}: column {field.name} must have texts") from None
     return np.array(text.to_numpy(zero_copy_only=False), object)
 
@@ -238,7 +238,7 @@ def _number(path: Path, field: Field, column: pa.Array) -> Column:
         _refuse(path, field, column, plain, "a number")
     try:
         numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except BROKEN:
+    except _BROKEN:
         raise InputError(f"{path}: column {field.name} must have numbers") from None
     known = ~np.isnan(numbers)
     fine = np.isfinite(numbers) & (np.abs(numbers) < 2**53)
@@ -257,7 +257,7 @@ def _days(path: Path, field: Field, column: pa.Array) -> Column:
         column = _parsed(path, field, column, pa.date32(), "a date such as 2026-01-31")
     try:
         days = column.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
-    except BROKEN:
+    except _BROKEN:
         raise InputError(f"{path}: column {field.name} must have dates") from None
     return _of_our_time(path, field, column, days, 1)
 
@@ -266,14 +266,14 @@ def _clock(path: Path, field: Field, column: pa.Array) -> Column:
     """Seconds since 1970-01-01 by the local clock: the offset from UTC is left out."""
     what = "a time such as 2026-01-31T23:59:59+01:00"
     if pa.types.is_string(column.type):
-        _refuse(path, field, column, pc.match_substring_regex(column, TIME), what)
+        _refuse(path, field, column, pc.match_substring_regex(column, _TIME), what)
         local = pc.replace_substring(pc.utf8_slice_codeunits(column, 0, 19), " ", "T")
         column = _parsed(path, field, local, pa.timestamp("s"), what)
     elif pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = pc.local_timestamp(column)
     try:
         seconds = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).cast(pa.float64())
-    except BROKEN:
+    except _BROKEN:
         raise InputError(f"{path}: column {field.name} must have times") from None
     return _of_our_time(path, field, column, seconds, 86_400)
 
@@ -281,9 +281,9 @@ def _clock(path: Path, field: Field, column: pa.Array) -> Column:
 def _of_our_time(path: Path, field: Field, column: pa.Array, values: pa.Array, day: int) -> Column:
     """Days or seconds as numbers, none of them centuries away."""
     numbers = np.asarray(values.to_numpy(zero_copy_only=False), float)
-    first, last = ((date(year, 1, 1) - EPOCH).days * day for year in (FIRST_YEAR, LAST_YEAR + 1))
+    first, last = ((date(year, 1, 1) - EPOCH).days * day for year in (_FIRST_YEAR, _LAST_YEAR + 1))
     fine = np.isnan(numbers) | ((numbers >= first) & (numbers < last))
-    _refuse(path, field, column, pa.array(fine), f"of the years {FIRST_YEAR} to {LAST_YEAR}")
+    _refuse(path, field, column, pa.array(fine), f"of the years {_FIRST_YEAR} to {_LAST_YEAR}")
     return numbers
 
 
@@ -305,7 +305,7 @@ def _offset_s(path: Path, field: Field, column: pa.Array) -> Column:
         for name in ("hours", "minutes")
     )
     ahead = hours * 3600 + minutes * 60
-    fine = np.isnan(ahead) | ((ahead <= LARGEST_OFFSET_S) & (minutes < 60))
+    fine = np.isnan(ahead) | ((ahead <= _LARGEST_OFFSET_S) & (minutes < 60))
     _refuse(path, field, column, pa.array(fine), "at an offset from UTC that a clock can have")
     minus = pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False)
     return np.asarray(np.where(minus.to_numpy(zero_copy_only=False), -ahead, ahead))

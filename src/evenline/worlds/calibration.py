@@ -19,6 +19,7 @@ from msgspec import Meta
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats
 from evenline.city.tables import digest, network_digest
+from evenline.control.regularity import rows_of_groups
 from evenline.control.visits import read_visits
 from evenline.support.compiled import shared
 from evenline.support.errors import InputError
@@ -251,8 +252,7 @@ def quantile_levels(count: int) -> Floats:
 
 def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:
     table = np.zeros((places, NOISE_QUANTILES))
-    order = np.argsort(place, kind="stable")
-    for block in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+    for block in rows_of_groups(place):
         block_quantiles = _quantiles(noise[block], NOISE_QUANTILES)
         middle = 0.5 * (block_quantiles[1:] + block_quantiles[:-1])
         table[place[block[0]]] = block_quantiles - middle.mean() + noise[block].mean()
@@ -261,8 +261,7 @@ def _noise_quantiles(place: Any, noise: Floats, places: int) -> Floats:
 
 def _least(place: Any, y: Floats, places: int) -> Floats:
     least = np.full(places, 1.0)
-    order = np.argsort(place, kind="stable")
-    for block in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
+    for block in rows_of_groups(place):
         least[place[block[0]]] = max(1.0, float(np.quantile(y[block], 0.002)))
     return least.round()
 
