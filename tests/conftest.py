@@ -20,12 +20,15 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # A worker takes a file at a time: begin with the long ones, so that both end together.
 LONGEST_FIRST = (
     "learn/test_run.py",
-    "experiments/test_collect.py",
     "test_docs.py",
+    "rules/test_own.py",
+    "test_adversarial.py",
+    "experiments/test_collect.py",
     "learn/test_learning.py",
     "worlds/test_sumo_world.py",
     "cli/test_main.py",
     "learn/test_updates.py",
+    "worlds/test_open.py",
     "runs/test_ray.py",
     "runs/test_executors.py",
     "test_wheel.py",

@@ -39,13 +39,15 @@ from tides_folder import write_tides
 LEAST_CASES = 2_000
 # A plan of a trial in the fast world names no version of SUMO, and a bundle contains no code.
 NOT_THERE = {"sumo", "code", "rule", "base"}  # a bundle has a rule or a base
+# What a registration says of a built-in rule.
+NOT_THERE |= {f"policies.0.spec.{key}" for key in ("base", "code", "contract", "provenance")}
 # Records that no file of the table contains: between processes or in memory, days that a command
 # stored to continue, bases of others, and files that we only write.
 ELSEWHERE = {
     *("Job", "Reading", "Ended", "Failure", "Said", "StudyPlan"),
     *("Answer", "Simulator", "Host", "Described"),
     *("_Event", "Journal", "Measured", "Findings", "Tables", "Linked"),
-    *("Manifest", "Version"),
+    *("Manifest", "Version", "_Day"),
 }
 
 

@@ -581,6 +581,9 @@ def live_files(root: Path, hamlet: Path) -> list[File]:
 # -- trials ---------------------------------------------------------------------------------------
 
 
+SPEC = ("policies[].spec.provenance[]",)  # with any content
+
+
 def trial_files(root: Path) -> list[File]:
     def new(name: str) -> Trial:
         return register(root / "sound.toml", root / name, root / f"{name}-used" / "cells.json")
@@ -611,7 +614,8 @@ def registration_file(trial: Trial) -> File:
         in_json(path)(document)
         put(told, _line(first | {"trial": sha256(path)}))
 
-    return File(path, records.Registered, read(path), ("trial", "status", trial.folder), rewrite)
+    status = ("trial", "status", trial.folder)
+    return File(path, records.Registered, read(path), status, rewrite, free=SPEC)
 
 
 def journal_files(trial: Trial) -> list[File]:
@@ -684,6 +688,7 @@ def closed_files(trial: Trial) -> list[File]:
             read(folder / name),
             ("trial", "verify", folder),
             as_written(folder / name),
+            free=SPEC if kind is records.Registered else (),
             code=1,
             bound=True,
         )
