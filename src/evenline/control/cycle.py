@@ -58,7 +58,7 @@ class Cycle:
     """
 
     def __init__(self, world: World, state_version: int = 1) -> None:
-        check_state_version(state_version)
+        _check_state_version(state_version)
         self.world = world
         self.contract = contract_of(world.city)
         self.executed_s: dict[str, float] = {}
@@ -170,7 +170,7 @@ def action_space() -> Space[State]:
     return Box(-1.0, 1.0, (1,), np.float32)
 
 
-def check_state_version(version: int) -> None:
+def _check_state_version(version: int) -> None:
     """Refuse a version of the state that does not exist."""
     if version not in STATE_WIDTHS:
         raise InputError(f"state version {version}: choose {choice(map(str, STATE_WIDTHS))}")

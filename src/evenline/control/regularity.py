@@ -12,8 +12,8 @@ import numpy as np
 from evenline.city.model import City, Floats, Ints
 
 BUNCHED = 0.25  # a bus is bunched when its headway is below this share of the expected one
-AROUND_S = 1800  # headways that end within this time of a bus are around it
-NEAREST = 2  # and at least so many before it and after it
+_AROUND_S = 1800  # headways that end within this time of a bus are around it
+_NEAREST = 2  # and at least so many before it and after it
 BREAK, BREAK_S = 3.0, 3600  # a longer gap than both, in usual headways and in seconds, is a break
 
 
@@ -29,9 +29,9 @@ def expected_s(times_s: Floats) -> Floats:
     here = gap <= max(BREAK * float(np.median(gap)), BREAK_S)
     total, count = (np.concatenate([[0.0], np.cumsum(weights)]) for weights in (gap * here, here))
     ends, number = times_s[1:], np.arange(len(gap))
-    first = np.minimum(np.searchsorted(ends, ends - AROUND_S), number - NEAREST).clip(min=0)
-    after = np.searchsorted(ends, ends + AROUND_S, side="right")
-    after = np.maximum(after, number + NEAREST + 1).clip(max=len(gap))
+    first = np.minimum(np.searchsorted(ends, ends - _AROUND_S), number - _NEAREST).clip(min=0)
+    after = np.searchsorted(ends, ends + _AROUND_S, side="right")
+    after = np.maximum(after, number + _NEAREST + 1).clip(max=len(gap))
     mean = (total[after] - total[first]) / np.maximum(count[after] - count[first], 1.0)
     return np.where(here, mean, np.nan)
 

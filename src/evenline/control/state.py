@@ -36,9 +36,9 @@ CANONICAL_WIDTH = PREFIX + MAX_SLOTS * SLOT
 STATE_WIDTHS = {1: CANONICAL_WIDTH, 2: CANONICAL_WIDTH + MAX_SLOTS}
 
 # Units of the canonical state, and the largest value each feature keeps.
-HEADWAY_UNIT_S = 600.0
-DWELL_UNIT_S = 60.0
-RATE_WINDOW_S = 600.0  # arrivals are counted in bus loads in ten minutes
+_HEADWAY_UNIT_S = 600.0
+_DWELL_UNIT_S = 60.0
+_RATE_WINDOW_S = 600.0  # arrivals are counted in bus loads in ten minutes
 HEADWAY_CAP = 6.0
 WAITING_CAP = 20.0
 RATE_CAP = 10.0
@@ -84,12 +84,12 @@ def pack(batch: Batch, decision: int, taken: npt.ArrayLike) -> Array:
         raise ValueError(
             f"decision {decision} of {len(batch.raw)} with {len(actions)} actions taken"
         )
-    write_packed(out, batch.raw, decision, actions)
+    _write_packed(out, batch.raw, decision, actions)
     return out
 
 
 @compiled
-def write_packed(out: Array, raw: Array, decision: int, taken: Array) -> None:
+def _write_packed(out: Array, raw: Array, decision: int, taken: Array) -> None:
     """Write a packed state into `out`. Slots not yet decided keep the no-hold sentinel."""
     count = raw.shape[0]
     out[:] = 0.0
@@ -123,7 +123,7 @@ def with_departures(
     """
     more = np.zeros(MAX_SLOTS, np.float32)
     if batch is not None:
-        left = (departs_s[batch.trips] - batch.time_s) / HEADWAY_UNIT_S
+        left = (departs_s[batch.trips] - batch.time_s) / _HEADWAY_UNIT_S
         more[: len(left)] = np.clip(left, -HEADWAY_CAP, HEADWAY_CAP)
     return np.concatenate([state, more])
 
@@ -175,14 +175,14 @@ def slot_formulas(least: Callable[..., Any], most: Callable[..., Any]) -> Callab
         return (
             service,
             stop / last_stop,
-            least(ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP),
-            least(behind_s / HEADWAY_UNIT_S, HEADWAY_CAP),
-            least(target_ahead_s / HEADWAY_UNIT_S, HEADWAY_CAP),
-            least(target_behind_s / HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(ahead_s / _HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(behind_s / _HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(target_ahead_s / _HEADWAY_UNIT_S, HEADWAY_CAP),
+            least(target_behind_s / _HEADWAY_UNIT_S, HEADWAY_CAP),
             least(waiting / room, WAITING_CAP),
             on_board / room,
-            least(rate * RATE_WINDOW_S / room, RATE_CAP),
-            least(dwell_s / DWELL_UNIT_S, DWELL_CAP),
+            least(rate * _RATE_WINDOW_S / room, RATE_CAP),
+            least(dwell_s / _DWELL_UNIT_S, DWELL_CAP),
             bus_ahead,
             bus_behind,
         )

@@ -18,7 +18,7 @@ with extra("train"):
     import jax.numpy as jnp
 
 CLIP = float(np.nextafter(np.float32(1.0), np.float32(0.0)))
-LOG_TWO_PI = float(np.log(2.0 * np.pi))
+_LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
 
 class Hurdle(NamedTuple):
@@ -41,10 +41,10 @@ def latent_of(action: jax.Array) -> jax.Array:
     return jnp.log1p(inside) - jnp.log1p(-inside)
 
 
-def log_positive(d: Hurdle, latent: jax.Array) -> jax.Array:
+def _log_positive(d: Hurdle, latent: jax.Array) -> jax.Array:
     """Log density of the positive branch, from the latent value: log(2 n(z) / (1 - a^2))."""
     z = (latent - d.mean) * jnp.exp(-d.log_std)
-    log_normal = -0.5 * z**2 - d.log_std - 0.5 * LOG_TWO_PI
+    log_normal = -0.5 * z**2 - d.log_std - 0.5 * _LOG_TWO_PI
     # (1 - a^2) / 2 = 2 sigmoid(z) sigmoid(-z), in a form that keeps both tails
     log_slope = np.log(2.0) + jax.nn.log_sigmoid(latent) + jax.nn.log_sigmoid(-latent)
     return jnp.asarray(log_normal - log_slope)
@@ -54,7 +54,7 @@ def log_density(d: Hurdle, action: jax.Array) -> jax.Array:
     """Log density of any action in [-1, 1]. Only an exact -1 counts as zero hold."""
     none = action == NO_HOLD
     latent = latent_of(jnp.where(none, 0.0, action))
-    held = jax.nn.log_sigmoid(d.gate) + log_positive(d, latent)
+    held = jax.nn.log_sigmoid(d.gate) + _log_positive(d, latent)
     return jnp.where(none, jax.nn.log_sigmoid(-d.gate), held)
 
 
@@ -72,7 +72,7 @@ def branches(d: Hurdle, noise: jax.Array) -> Branches:
     (reparameterised).
     """
     latent = d.mean + jnp.exp(d.log_std) * noise
-    log_held = jax.nn.log_sigmoid(d.gate) + log_positive(d, latent)
+    log_held = jax.nn.log_sigmoid(d.gate) + _log_positive(d, latent)
     action = jnp.clip(jnp.tanh(0.5 * latent), -CLIP, CLIP)
     return Branches(jax.nn.sigmoid(d.gate), jax.nn.log_sigmoid(-d.gate), log_held, action)
 

@@ -82,7 +82,7 @@ def choose(first: jax.Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(either, yes, no)
 
 
-def over_lanes(function: Any, packed: bool) -> Any:
+def _over_lanes(function: Any, packed: bool) -> Any:
     """The function for a stack of lanes: vectorised, or for the single lane of a CPU's stack."""
     if not packed:
         return jax.vmap(function)
@@ -111,7 +111,7 @@ def iql_steps(
 
     def update(state: Learned, number: jax.Array) -> tuple[Learned, Metrics]:
         numbers = jnp.broadcast_to(number, seeds.shape)
-        after, metrics = over_lanes(lane, packed)(state, seeds, numbers)
+        after, metrics = _over_lanes(lane, packed)(state, seeds, numbers)
         return after, metrics
 
     return jax.lax.scan(update, learned, first + jnp.arange(count))
@@ -132,7 +132,7 @@ def first_actions(
         days = days._replace(state=days.state.at[0].set(state))
         return days, _act(learned, seed, jnp.int32(0), state, packed)
 
-    return over_lanes(lane, packed)(learned, days, seeds, state)  # type: ignore[no-any-return]
+    return _over_lanes(lane, packed)(learned, days, seeds, state)  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, static_argnames="packed", donate_argnames=("days",))
@@ -145,7 +145,7 @@ def observe(
         return append(days, n, event), _act(learned, seed, n + 1, event.next_state, packed)
 
     numbers = jnp.broadcast_to(n, seeds.shape)
-    return over_lanes(lane, packed)(learned, days, seeds, numbers, event)  # type: ignore[no-any-return]
+    return _over_lanes(lane, packed)(learned, days, seeds, numbers, event)  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, static_argnames="packed", donate_argnames=("learned",))
@@ -177,7 +177,7 @@ def learn(
         return continue_update(learned, batch, simulated, rates, noise, packed)
 
     numbers = jnp.broadcast_to(n, seeds.shape)
-    return over_lanes(lane, packed)(  # type: ignore[no-any-return]
+    return _over_lanes(lane, packed)(  # type: ignore[no-any-return]
         learned, days, seeds, numbers, rates
     )
 

@@ -38,14 +38,14 @@ with extra("train"):
     import jax
     import jax.numpy as jnp
 
-STEP_S = 5.0
-GRID_S = tuple(np.arange(0.0, MAX_HOLD_S + STEP_S / 2, STEP_S).tolist())
-COST_UNIT = 1e4
-UPDATES = 6_000
+_STEP_S = 5.0
+GRID_S = tuple(np.arange(0.0, MAX_HOLD_S + _STEP_S / 2, _STEP_S).tolist())
+_COST_UNIT = 1e4
+_UPDATES = 6_000
 BATCH = 1_024
 LATENT_LIMIT, LEASH = 5.0, 0.01  # a duration from 0.4 to 59.6 s
-DECAY = 0.3  # of all updates, at the end: the rate falls to nothing
-STREAM = 77
+_DECAY = 0.3  # of all updates, at the end: the rate falls to nothing
+_STREAM = 77
 
 F32 = npt.NDArray[np.float32]
 Choose = Callable[[F32, npt.NDArray[np.float64]], float]
@@ -67,7 +67,7 @@ def best_hold(_: F32, costs: npt.NDArray[np.float64]) -> float:
     return float(GRID_S[int(np.argmin(costs))])
 
 
-def learned_hold(actor: Params, services: int) -> Choose:
+def _learned_hold(actor: Params, services: int) -> Choose:
     """The hold of an actor for a state."""
     frozen = actor_of({name: np.asarray(value) for name, value in actor.items()}, services)
 
@@ -99,25 +99,25 @@ def lessons_of_a_day(
         look.note(trip, raw, float(world.executed_s[0]))
         states.append(state)
         tried.append(costs - costs[0])
-    return Lessons(np.array(states), np.array(tried, np.float32) / np.float32(COST_UNIT))
+    return Lessons(np.array(states), np.array(tried, np.float32) / np.float32(_COST_UNIT))
 
 
-class Student(NamedTuple):
+class _Student(NamedTuple):
     """An actor and the state of its optimiser."""
 
     actor: Params
     memory: Any
 
 
-def new_student(actor: Params) -> Student:
+def new_student(actor: Params) -> _Student:
     """A student that starts from an actor."""
     actor = {name: jnp.asarray(value) for name, value in actor.items()}
-    return Student(actor, ADAM.init(actor))
+    return _Student(actor, ADAM.init(actor))
 
 
 def cost_of(costs: jax.Array, hold_s: jax.Array) -> jax.Array:
     """The measured cost of a hold, interpolated linearly between the tried holds."""
-    at = jnp.clip(hold_s / STEP_S, 0.0, len(GRID_S) - 1 - 1e-4)
+    at = jnp.clip(hold_s / _STEP_S, 0.0, len(GRID_S) - 1 - 1e-4)
     low = at.astype(jnp.int32)
     left, right = (jnp.take_along_axis(costs, (low + j)[:, None], 1)[:, 0] for j in (0, 1))
     return left + (at - low) * (right - left)
@@ -145,7 +145,7 @@ def lesson_loss(
 
 @partial(jax.jit, static_argnames=("count", "batch", "packed"))
 def study(
-    student: Student,
+    student: _Student,
     states: jax.Array,
     costs: jax.Array,
     known: int,
@@ -155,19 +155,19 @@ def study(
     count: int,
     batch: int = BATCH,
     packed: bool = True,
-) -> tuple[Student, jax.Array]:
+) -> tuple[_Student, jax.Array]:
     """Make updates on minibatches of the first `known` lessons, of `total` updates in all; return
     the loss of each.
 
     The rate falls to nothing over all updates: a gate near one half would go on flipping.
     """
 
-    def update(now: Student, number: jax.Array) -> tuple[Student, jax.Array]:
-        rows = jax.random.randint(stream(seed, STREAM, number), (batch,), 0, known)
+    def update(now: _Student, number: jax.Array) -> tuple[_Student, jax.Array]:
+        rows = jax.random.randint(stream(seed, _STREAM, number), (batch,), 0, known)
         lesson = states[rows], costs[rows], packed
         loss, slope = jax.value_and_grad(lesson_loss)(now.actor, *lesson)
-        rate = RATE * jnp.minimum(1.0, (1.0 - number / total) / DECAY)
-        return Student(*adam(now.actor, slope, now.memory, rate)), loss
+        rate = RATE * jnp.minimum(1.0, (1.0 - number / total) / _DECAY)
+        return _Student(*adam(now.actor, slope, now.memory, rate)), loss
 
     return jax.lax.scan(update, student, first + jnp.arange(count))
 
@@ -179,7 +179,7 @@ def teach(
     cells: Sequence[Cell],
     seed: int,
     rounds: int = LESSON_ROUNDS,
-    updates: int = UPDATES,
+    updates: int = _UPDATES,
     batch: int = BATCH,
     packed: bool = True,
     chain: str = "raw",
@@ -204,7 +204,7 @@ def teach(
     with progress_bar() as bar, ThreadPoolExecutor(os.cpu_count()) as pool:
         task = bar.add_task(f"days of lessons, seed {seed}", total=rounds * share)
         for turn in range(rounds):
-            choose = learned_hold(jax.device_get(student.actor), services) if turn else best_hold
+            choose = _learned_hold(jax.device_get(student.actor), services) if turn else best_hold
             a_day = partial(lessons_of_a_day, city, calibration, choose=choose, chain=chain)
             for day in pool.map(a_day, cells[turn * share : (turn + 1) * share]):
                 new = slice(known, known + len(day.states))

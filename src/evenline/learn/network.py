@@ -25,9 +25,9 @@ with extra("train"):
     import jax.numpy as jnp
 
 Params = dict[str, jax.Array]
-SLOTS_A_STATE = 2.5  # active slots per state that we allocate, on average over a batch
-FIRST_GATE = 0.35  # share of positive holds before learning
-FIRST_HOLD_S = 10.0  # their median
+_SLOTS_A_STATE = 2.5  # active slots per state that we allocate, on average over a batch
+_FIRST_GATE = 0.35  # share of positive holds before learning
+_FIRST_HOLD_S = 10.0  # their median
 
 
 def linear(key: jax.Array, name: str, width_in: int, width_out: int, gain: float = 2.0) -> Params:
@@ -39,7 +39,7 @@ def linear(key: jax.Array, name: str, width_in: int, width_out: int, gain: float
     }
 
 
-def init_encoder(key: jax.Array, size: Size) -> Params:
+def _init_encoder(key: jax.Array, size: Size) -> Params:
     """Slot network and fusion."""
     layers, names = size.layers(), (*SLOT_LAYERS, *FUSED_LAYERS)
     params: Params = {}
@@ -48,7 +48,7 @@ def init_encoder(key: jax.Array, size: Size) -> Params:
     return params
 
 
-def init_head(key: jax.Array, size: Size, extra_in: int, outputs: int) -> Params:
+def _init_head(key: jax.Array, size: Size, extra_in: int, outputs: int) -> Params:
     """Two hidden layers and a small output layer."""
     layers, params = size.layers(extra_in, outputs), Params()
     *parts, last = jax.random.split(key, len(HEAD_LAYERS) + 1)
@@ -60,24 +60,24 @@ def init_head(key: jax.Array, size: Size, extra_in: int, outputs: int) -> Params
 def init_actor(key: jax.Array, size: Size) -> Params:
     """A new actor, which holds about one bus in three for a short time."""
     body, head = jax.random.split(key)
-    params = {**init_encoder(body, size), **init_head(head, size, 0, OUTPUTS)}
-    short = FIRST_HOLD_S / 60.0
-    gate, mean = jnp.log(FIRST_GATE / (1 - FIRST_GATE)), jnp.log(short / (1 - short))
+    params = {**_init_encoder(body, size), **_init_head(head, size, 0, OUTPUTS)}
+    short = _FIRST_HOLD_S / 60.0
+    gate, mean = jnp.log(_FIRST_GATE / (1 - _FIRST_GATE)), jnp.log(short / (1 - short))
     return params | {f"{LAST}.b": jnp.array([gate, mean, 0.0], jnp.float32)}
 
 
 def init_value(key: jax.Array, size: Size) -> Params:
     """The state value."""
     body, head = jax.random.split(key)
-    return {**init_encoder(body, size), **init_head(head, size, 0, 1)}
+    return {**_init_encoder(body, size), **_init_head(head, size, 0, 1)}
 
 
 def init_critic(key: jax.Array, size: Size) -> Params:
     """One encoder, two heads along a leading axis; the action enters after the encoder."""
     body, first, second = jax.random.split(key, 3)
-    heads = [init_head(k, size, 1, 1) for k in (first, second)]
+    heads = [_init_head(k, size, 1, 1) for k in (first, second)]
     return {
-        **init_encoder(body, size),
+        **_init_encoder(body, size),
         **{name: jnp.stack([head[name] for head in heads]) for name in heads[0]},
     }
 
@@ -102,7 +102,7 @@ def decision_of(state: jax.Array) -> jax.Array:
     return jnp.round(state[..., 2] * MAX_SLOTS).astype(jnp.int32)
 
 
-def slot_input(slot: jax.Array, k: jax.Array, decision: jax.Array, services: int) -> jax.Array:
+def _slot_input(slot: jax.Array, k: jax.Array, decision: jax.Array, services: int) -> jax.Array:
     """The input of the slot network: a slot's values, service and position."""
     service = jax.nn.one_hot(slot[..., 1].astype(jnp.int32), services, dtype=jnp.float32)
     status = jnp.stack([k == decision, k < decision, (k - decision) / MAX_SLOTS], -1).astype(
@@ -115,7 +115,7 @@ def encode(params: Params, state: jax.Array, packed: bool) -> jax.Array:
     """Features of a batch of canonical states."""
     slots = state[:, PREFIX:].reshape(len(state), MAX_SLOTS, SLOT)
     services = params["slot0.w"].shape[0] - len(PLAIN_COLUMNS) - POSITION_COLUMNS
-    room = int(SLOTS_A_STATE * len(state))
+    room = int(_SLOTS_A_STATE * len(state))
 
     def dense(_: None) -> jax.Array:
         return _views_of_all(params, state, slots, services)
@@ -137,7 +137,7 @@ def _views_of_all(params: Params, state: jax.Array, slots: jax.Array, services: 
     k, decision, size = jnp.arange(MAX_SLOTS)[None], decision_of(state)[:, None], batch_size(state)
     active = k < size[:, None]
     slots = jnp.where(active[..., None], slots, 0.0)  # padding may contain any value
-    x = slot_input(slots, jnp.broadcast_to(k, active.shape), decision, services)
+    x = _slot_input(slots, jnp.broadcast_to(k, active.shape), decision, services)
     h = layers(params, SLOT_LAYERS, x)
 
     def mean(mask: jax.Array) -> jax.Array:
@@ -167,7 +167,7 @@ def _views_of_active(
     at = jnp.minimum(row, rows - 1)
     k = jnp.where(inside, place - (ends - size)[at], 0)
     decision = decision_of(state)[at]
-    h = layers(params, SLOT_LAYERS, slot_input(slots[at, k], k, decision, services))
+    h = layers(params, SLOT_LAYERS, _slot_input(slots[at, k], k, decision, services))
 
     def mean(mask: jax.Array) -> jax.Array:
         weight = (mask & inside).astype(jnp.float32)
@@ -176,7 +176,7 @@ def _views_of_active(
         return total / jnp.maximum(count, 1.0)
 
     current = h[jnp.minimum(ends - size + decision_of(state), room - 1)]
-    top = segment_max(h, row, rows + 1)[:rows]
+    top = _segment_max(h, row, rows + 1)[:rows]
     everyone = jnp.ones_like(inside)
     views = [current, mean(everyone), top, mean(k < decision), mean(k > decision)]
     return jnp.concatenate(views, -1)
@@ -187,7 +187,7 @@ def _identity_max(h: jax.Array, row: jax.Array, top: jax.Array) -> jax.Array:
     return top
 
 
-def segment_max(h: jax.Array, row: jax.Array, rows: int) -> jax.Array:
+def _segment_max(h: jax.Array, row: jax.Array, rows: int) -> jax.Array:
     """Largest value of each row's slots; equal slots share the gradient, as in `max`."""
     top = jnp.maximum(jax.ops.segment_max(jax.lax.stop_gradient(h), row, rows), 0.0)
     return _identity_max(h, row, top)

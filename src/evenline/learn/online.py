@@ -31,7 +31,7 @@ with extra("train"):
     import jax.numpy as jnp
 
 BRANCH, END = "branch.safetensors", "end.safetensors"
-SNAPSHOTS = 5  # actors kept during the continuation, evenly spaced, including the end
+_SNAPSHOTS = 5  # actors kept during the continuation, evenly spaced, including the end
 
 
 def continued(run: Run, offline: list[Learned]) -> "Online":
@@ -231,7 +231,7 @@ class Online:
             mark = np.array([self.lanes[i].learner.anchor == self.event for i in group])
             if mark.any():
                 self.learned[g] = ln.set_anchor(self.learned[g], jnp.asarray(mark))
-        if self.event % max(1, self.run_.plan.budget.events // SNAPSHOTS) == 0:
+        if self.event % max(1, self.run_.plan.budget.events // _SNAPSHOTS) == 0:
             self.export(f"-at-{self.event}")
 
     def _note(self, kept: list[list[Any]]) -> None:

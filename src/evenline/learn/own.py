@@ -20,7 +20,7 @@ from evenline.support.own import is_own, load_own
 from evenline.support.records import Sha256, read_record
 from evenline.worlds.open import OpenCity
 
-SOURCES = "own-learners.json"  # the hash of the file behind each own learner
+_SOURCES = "own-learners.json"  # the hash of the file behind each own learner
 OwnLearner = Callable[[Store, OpenCity, int], Mapping[str, Any]]
 
 
@@ -39,7 +39,7 @@ def train_own(
     folder: Path, learner: str, opened: OpenCity, store: Store, seeds: tuple[int, ...]
 ) -> None:
     """Train an actor for each seed that has none yet, and check it before storing it."""
-    code, kept = load_own(learner), folder / "actors" / SOURCES
+    code, kept = load_own(learner), folder / "actors" / _SOURCES
     sources = read_record(kept, dict[str, Sha256]) if kept.exists() else {}
     if code.name in (*LEARNERS, TAUGHT.name):
         raise InputError(f"{learner}: {code.name!r} is a learner of ours; rename the function")

@@ -52,13 +52,13 @@ with extra("train"):
     import jax
     import jax.numpy as jnp
 
-OFFLINE = "iql.safetensors"
+_OFFLINE = "iql.safetensors"
 # Small products gain nothing from Triton's kernels, and the search for the best takes minutes.
 # Without the second flag, the choice of kernels, and with it the last bits, depends on chance.
 GPU_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_deterministic_ops=true"
 
 
-def replay_digest(manifest: Manifest) -> str:
+def _replay_digest(manifest: Manifest) -> str:
     """A hash that identifies the episodes of a replay, independent of the rest of its manifest."""
     return hashlib.sha256(to_json(manifest.files).encode()).hexdigest()
 
@@ -126,7 +126,7 @@ class Run:
     def _config(self) -> Config:
         return Config(
             city=digest(self.city),
-            replay=None if self._store is None else replay_digest(self._store.manifest),
+            replay=None if self._store is None else _replay_digest(self._store.manifest),
             calibration=calibration_digest(self.calibration),
             device=self.device.platform,
             plan=replace(self.plan, checkpoint_s=Plan.checkpoint_s),
@@ -136,14 +136,14 @@ class Run:
 
     def offline_updates(self) -> int:
         """The number of IQL updates done."""
-        path = self.folder / OFFLINE
+        path = self.folder / _OFFLINE
         return int(load_notes(path)["updates"]) if path.exists() else 0
 
     def offline(self) -> list[Learned]:
         """Run IQL for every seed; return one stacked tree per group of seeds."""
         groups_of_seeds, budget = self.groups(self.plan.seeds), self.plan.budget
         groups = [ln.begin_lanes(group, self.size) for group in groups_of_seeds]
-        path, done = self.folder / OFFLINE, self.offline_updates()
+        path, done = self.folder / _OFFLINE, self.offline_updates()
         if done:
             groups = load_tree(path, groups)
             self.load_metrics()

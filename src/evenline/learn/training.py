@@ -37,7 +37,7 @@ from evenline.worlds.fast.world import FastWorld
 with extra("train"):
     import jax
 
-ROUNDING_STATES = 4_096
+_ROUNDING_STATES = 4_096
 
 
 def train(
@@ -57,7 +57,7 @@ def train(
         run = Run(folder, plan, city, calibration, store, chosen)
         seconds: dict[str, float] = {}
         summary: dict[str, Any] = {"seconds": seconds, "mean_return": run.mean_return}
-        summary["made_with"] = made_with(chosen)
+        summary["made_with"] = _made_with(chosen)
         if any(not learner.lessons for learner in plan.learners):
             _papers_phases(run, seconds)
         began = time.monotonic()
@@ -69,7 +69,7 @@ def train(
     return summary
 
 
-def made_with(device: jax.Device) -> dict[str, Any]:
+def _made_with(device: jax.Device) -> dict[str, Any]:
     """What the bits of a training depend on, beside its settings and our source."""
     versions = {name: version(name) for name in ("jax", "jaxlib", "optax", "numpy")}
     known = Path("/proc/cpuinfo")
@@ -101,15 +101,15 @@ def _papers_phases(run: Run, seconds: dict[str, float]) -> None:
         online.export()
         final |= online.actors()
     run.write_metrics()
-    effects = rounding_effects(final, run.store, len(run.city.services))
+    effects = _rounding_effects(final, run.store, len(run.city.services))
     write_text(run.folder / "rounding.json", to_json(effects))
 
 
-def rounding_effects(
+def _rounding_effects(
     actors: Mapping[str, Params], store: Store, services: int
 ) -> dict[str, dict[str, float]]:
     """What rounding changes about each actor's proposals, in states spread over the replay."""
-    rows = np.unique(np.linspace(0, len(store) - 1, ROUNDING_STATES).astype(np.intp))
+    rows = np.unique(np.linspace(0, len(store) - 1, _ROUNDING_STATES).astype(np.intp))
     states = store.canonical(rows)
     effects = {}
     for name, actor in actors.items():

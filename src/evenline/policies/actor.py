@@ -27,7 +27,7 @@ FUSED_LAYERS = ("fuse0", "fuse1")
 HEAD_LAYERS = ("head0", "head1")
 LAST = "out"  # gate logit, mu and log_std
 LOG_STD_RANGE = (-5.0, 2.0)
-SERVICE_COLUMN = 1  # within a slot of the canonical state
+_SERVICE_COLUMN = 1  # within a slot of the canonical state
 PLAIN_COLUMNS = (0, *range(2, SLOT))  # active flag, eleven local features, prior action
 POSITION_COLUMNS = 3  # current, decided before, relative position
 
@@ -116,8 +116,8 @@ class Actor:
         plain, relative = len(PLAIN_COLUMNS), rows.index - current.index[rows.state]
         out = np.zeros((len(slots), plain + self.services + POSITION_COLUMNS))
         out[:, 0] = slots[:, 0]
-        out[:, 1:plain] = slots[:, SERVICE_COLUMN + 1 :]
-        out[np.arange(len(slots)), plain + slots[:, SERVICE_COLUMN].astype(np.intp)] = 1.0
+        out[:, 1:plain] = slots[:, _SERVICE_COLUMN + 1 :]
+        out[np.arange(len(slots)), plain + slots[:, _SERVICE_COLUMN].astype(np.intp)] = 1.0
         out[:, -3] = relative == 0
         out[:, -2] = relative < 0
         out[:, -1] = relative / MAX_SLOTS

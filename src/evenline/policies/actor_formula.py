@@ -23,9 +23,9 @@ from evenline.policies.actor import (
 from evenline.support.compiled import formula_entry, inlined
 
 SIZES = 4  # services, widths of the slot network, the fused features and the head
-DENSE = (*FUSED_LAYERS[1:], *HEAD_LAYERS)
-SAME_VIEWS = 3  # of a batch of one, the first views are its bus, and the others are empty
-PLAIN = len(PLAIN_COLUMNS)
+_DENSE = (*FUSED_LAYERS[1:], *HEAD_LAYERS)
+_SAME_VIEWS = 3  # of a batch of one, the first views are its bus, and the others are empty
+_PLAIN = len(PLAIN_COLUMNS)
 
 
 def numbers_of(policy: ActorPolicy) -> Array:
@@ -33,14 +33,14 @@ def numbers_of(policy: ActorPolicy) -> Array:
     tensors, services = policy.actor.tensors, policy.actor.services
     slot, fused, hidden = (len(tensors[f"{name}.b"]) for name in ("slot0", "fuse0", "head0"))
     first = tensors["fuse0.w"]
-    views = first[PREFIX:].reshape(VIEWS, slot, fused)[:SAME_VIEWS].sum(axis=0)
+    views = first[PREFIX:].reshape(VIEWS, slot, fused)[:_SAME_VIEWS].sum(axis=0)
     parts = [
         np.array([services, slot, fused, hidden], float),
         policy.contract.scale,
         *(tensors[name] for name in ("slot0.b", "slot0.w", "slot1.b", "slot1.w", "fuse0.b")),
         first[:PREFIX],
         views,
-        *(tensors[f"{name}.{part}"] for name in DENSE for part in "bw"),
+        *(tensors[f"{name}.{part}"] for name in _DENSE for part in "bw"),
         tensors[f"{LAST}.b"],
         np.ascontiguousarray(tensors[f"{LAST}.w"].T),
         np.zeros(2 * max(slot, fused, hidden)),
@@ -91,11 +91,11 @@ def _slot(raw: Array, numbers: Array, at: int, to: int, services: int, slot: int
         raw[event.BUS_BEHIND], raw[event.CAPACITY], numbers[SIZES + 2 + service],
     )  # fmt: skip
     inputs = (1.0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, NO_HOLD)
-    for i in range(PLAIN):
+    for i in range(_PLAIN):
         _add(numbers, to, at + i * slot, slot, inputs[i])
-    _add(numbers, to, at + (PLAIN + service) * slot, slot, 1.0)
-    _add(numbers, to, at + (PLAIN + services) * slot, slot, 1.0)  # it is the bus that decides
-    return at + (PLAIN + services + POSITION_COLUMNS) * slot
+    _add(numbers, to, at + (_PLAIN + service) * slot, slot, 1.0)
+    _add(numbers, to, at + (_PLAIN + services) * slot, slot, 1.0)  # it is the bus that decides
+    return at + (_PLAIN + services + POSITION_COLUMNS) * slot
 
 
 @inlined
@@ -116,7 +116,7 @@ def hold_s(raw: Array, numbers: Array, late_s: float) -> float:
     fused, hidden = int(numbers[2]), int(numbers[3])
     at = SIZES + 2 + services
     one = at + (
-        (PLAIN + services + POSITION_COLUMNS + 1) * slot + (slot + 1) * slot
+        (_PLAIN + services + POSITION_COLUMNS + 1) * slot + (slot + 1) * slot
         + (PREFIX + slot + 1) * fused + (fused + 1) * fused + (fused + 1) * hidden
         + (hidden + 1) * hidden + 3 * (hidden + 1)
     )  # fmt: skip

@@ -50,7 +50,7 @@ from evenline.support.tensors import Tensors, tensors_bytes, tensors_of
 from evenline.worlds.calibration import Calibration
 
 TENSORS, HASHES = "tensors.safetensors", "hashes.json"
-BARE = ".safetensors"  # how the file of an actor without a bundle ends
+_BARE = ".safetensors"  # how the file of an actor without a bundle ends
 
 
 def read_policy(source: str) -> Bundle:
@@ -223,7 +223,7 @@ def export_bundle(
     The source may also be the tensors of a trained actor, a `.safetensors` file. `base` replaces
     the base of a look-ahead.
     """
-    bare = source.endswith(BARE)
+    bare = source.endswith(_BARE)
     if base is not None and (bare or not read_policy(source).kind.forecasts):
         raise InputError(f"{source} does not look ahead, so it has no base; leave --base out")
     if bare:

@@ -30,7 +30,7 @@ from evenline.support.errors import InputError
 from evenline.worlds.calibration import HOUR_S, Calibration
 
 LOOKAHEAD = "lookahead"
-CONSTANTS = (
+_CONSTANTS = (
     Constant("step_s", 5.0, 0.5, 60.0),  # between the holds that are tried
     Constant("behind", 2.0, 0.0, 50.0),  # buses behind the held one that its hold may delay
     Constant("price_s", 0.0, 0.0, 100_000.0),  # of a passenger who is left when the day ends
@@ -44,8 +44,8 @@ Tables = Mapping[str, npt.NDArray[np.float64]]
 
 def lookahead_constants(given: Mapping[str, float]) -> dict[str, float]:
     """Every constant by name; those that are not given have their defaults."""
-    values = values_of(f"policy {LOOKAHEAD}", CONSTANTS, given)
-    return {constant.name: value for constant, value in zip(CONSTANTS, values, strict=True)}
+    values = values_of(f"policy {LOOKAHEAD}", _CONSTANTS, given)
+    return {constant.name: value for constant, value in zip(_CONSTANTS, values, strict=True)}
 
 
 # -- what is known before the day -----------------------------------------------------------------
@@ -89,14 +89,14 @@ def rates_of(city: City, people: Passengers, bin_s: int = RATE_BIN_S) -> tuple[A
     return rate, off / np.maximum(aboard, 1e-9)
 
 
-def half_hours(horizon_s: int) -> int:
+def _half_hours(horizon_s: int) -> int:
     """The number of half hours of a day."""
     return -(-horizon_s // RATE_BIN_S)
 
 
 def check_tables(tables: Tables, places: int, horizon_s: int) -> None:
     """Refuse the tables of a bundle if one is missing, unknown, out of shape or out of range."""
-    grid = (places, half_hours(horizon_s))
+    grid = (places, _half_hours(horizon_s))
     limits = {RATE: (grid, 1e3), ALIGHTING: ((places,), 1.0 + 1e-9), RUN: (grid, 1e6)}
     limits[DELAY] = ((1,), 1e6)
     if tables.keys() != limits.keys():
@@ -167,10 +167,10 @@ class Lookahead:
     city: City
     forecast: Forecast
     chain: int = 0
-    step_s: float = CONSTANTS[0].default
-    behind: float = CONSTANTS[1].default
-    price_s: float = CONSTANTS[2].default
-    prior: float = CONSTANTS[3].default
+    step_s: float = _CONSTANTS[0].default
+    behind: float = _CONSTANTS[1].default
+    price_s: float = _CONSTANTS[2].default
+    prior: float = _CONSTANTS[3].default
     holds_s: Array = field(init=False)
     _tried: Array = field(init=False)
     _seen: Seen = field(init=False)

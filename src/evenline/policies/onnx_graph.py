@@ -45,7 +45,7 @@ SINGLE, DOUBLE, WHOLE = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 def write_onnx(path: Path, policy: ActorPolicy) -> None:
     """Write the graph of an actor and its chain, with its hash, which tells later changes."""
-    model = actor_graph(policy)
+    model = _actor_graph(policy)
     model.metadata_props.add(key=HASH, value=_hash(model))
     write_bytes(path, model.SerializeToString())
 
@@ -81,7 +81,7 @@ def _hash(model: Any) -> str:
     return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
 
 
-def actor_graph(policy: ActorPolicy) -> Any:
+def _actor_graph(policy: ActorPolicy) -> Any:
     """The graph of an actor and its chain, checked by ONNX's own checker."""
 
     def graph_of(op: Any, state: Any) -> list[Any]:

@@ -21,10 +21,10 @@ from evenline.city.model import City
 from evenline.replay.sealed import Manifest, check_sealed
 from evenline.support.errors import InputError
 
-GUARD = (0.15, 0.75, 0.25)  # fractions of the horizon and the load of the completion guard
-HALF_HOUR_S = 1800
+_GUARD = (0.15, 0.75, 0.25)  # fractions of the horizon and the load of the completion guard
+_HALF_HOUR_S = 1800
 RESAMPLES = 10_000
-SEED = 20_102
+_SEED = 20_102
 HEADWAY_CAP_S, WAITING_CAP, RATE_CAP, DWELL_CAP_S = 3600.0, 20.0, 10.0, 600.0
 
 Array = npt.NDArray[Any]
@@ -98,7 +98,7 @@ def _people(city: City, demand: float) -> Counter[tuple[int, int, int]]:
     journeys = city.journeys
     for person in np.flatnonzero(journeys.min_demand <= demand).tolist():
         leg = journeys.leg_start[person]
-        when = int(journeys.departure_s[person]) // HALF_HOUR_S
+        when = int(journeys.departure_s[person]) // _HALF_HOUR_S
         for service in journeys.carriers[journeys.leg_carriers[leg]]:
             counted[service, int(journeys.leg_board[leg]), when] += 1
     return counted
@@ -111,7 +111,7 @@ def _rates(city: City, demand: float, columns: dict[str, Array], stop: Array) ->
     for row, (trip, position, second) in enumerate(rows):
         service = city.trips[trip].service
         where = city.services[service].stops[position]
-        out[row] = counted[service, where, second // HALF_HOUR_S] / HALF_HOUR_S
+        out[row] = counted[service, where, second // _HALF_HOUR_S] / _HALF_HOUR_S
     return out
 
 
@@ -144,9 +144,9 @@ def _ledger_error(file: _Rows) -> float:
     )
 
 
-def guard_rows(file: Any, city: City) -> Array:
+def _guard_rows(file: Any, city: City) -> Array:
     """Low-load tail buses with demand left: the state of the completion reserve."""
-    low, high, load = GUARD
+    low, high, load = _GUARD
     share = file.columns["time_s"] / city.horizon_s
     return np.asarray(
         (low <= share)
@@ -160,7 +160,7 @@ def guard_rows(file: Any, city: City) -> Array:
 
 def _shares(files: list[_Rows], city: City) -> list[Figure]:
     everything = [np.ones(len(f.rate), bool) for f in files]
-    guard = [guard_rows(f, city) for f in files]
+    guard = [_guard_rows(f, city) for f in files]
     hold = [f.columns["hold_s"] for f in files]
 
     def share(
@@ -192,7 +192,7 @@ def _by_cell(hits: Counter[str], rows: Counter[str]) -> tuple[float, float, floa
     """A share of all rows with a 95 % interval from resampling whole cells."""
     cells = sorted(rows)
     top, bottom = np.array([hits[c] for c in cells]), np.array([rows[c] for c in cells])
-    draw = np.random.Generator(np.random.PCG64(SEED)).integers(
+    draw = np.random.Generator(np.random.PCG64(_SEED)).integers(
         0, len(cells), (RESAMPLES, len(cells))
     )
     shares = top[draw].sum(axis=1) / np.maximum(bottom[draw].sum(axis=1), 1)
@@ -230,7 +230,7 @@ def _pictures(files: list[_Rows], city: City) -> dict[str, Any]:
         row = support.setdefault(f.cell, {"rows": 0, "held": 0, "guard": 0})
         row["rows"] += len(f.rate)
         row["held"] += int((f.columns["hold_s"] > 0).sum())
-        row["guard"] += int(guard_rows(f, city).sum())
+        row["guard"] += int(_guard_rows(f, city).sum())
     return {
         "hold_histogram": np.histogram(hold[hold > 0], np.arange(0, 61, 2))[0].tolist(),
         "headway_histogram": np.histogram(ahead[ahead >= 0], np.arange(0, 2401, 60))[0].tolist(),

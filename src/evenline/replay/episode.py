@@ -27,8 +27,8 @@ from evenline.support.files import from_json, write_bytes
 from evenline.support.records import Line, Number, Record, Sha256, Text, Word, convert
 
 FORMAT = "evenline-episode-1"
-FORMAT_MORE = "evenline-episode-2"  # with some of the columns MORE
-NONE = -1  # no bus ahead or behind
+_FORMAT_MORE = "evenline-episode-2"  # with some of the columns MORE
+_NONE = -1  # no bus ahead or behind
 COLUMNS: dict[str, pa.DataType] = {
     "time_s": pa.int32(),
     "trip": pa.int32(),
@@ -96,7 +96,7 @@ class Decisions:
     @property
     def stops(self) -> npt.NDArray[np.int32]:
         """The position of the stop of each row."""
-        return visit_number(self.trip) if self.stop is None else self.stop
+        return _visit_number(self.trip) if self.stop is None else self.stop
 
     @property
     def shown_s(self) -> npt.NDArray[np.float32]:
@@ -140,7 +140,7 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Decisions,
         **{name: raw[:, feature].astype(np.int32) for name, feature in _AS_COUNTED.items()},
         hold_s=executed_s,
         cost=np.array(costs, np.int32),
-        stop=None if np.array_equal(stop, visit_number(trip)) else stop,
+        stop=None if np.array_equal(stop, _visit_number(trip)) else stop,
         asked_s=None if np.array_equal(asked_s, executed_s) else asked_s,
     )
     if not np.array_equal(raw_events(world.city, cell.demand, decisions), raw):
@@ -149,7 +149,7 @@ def record_episode(world: World, cell: Cell, policy: Policy) -> tuple[Decisions,
 
 
 def _or_none(raw: Array, value: int, flag: int) -> npt.NDArray[np.int32]:
-    return np.where(raw[:, flag] == 1, raw[:, value], NONE).astype(np.int32)
+    return np.where(raw[:, flag] == 1, raw[:, value], _NONE).astype(np.int32)
 
 
 def raw_events(city: City, demand: float, decisions: Decisions) -> Array:
@@ -170,13 +170,13 @@ def raw_events(city: City, demand: float, decisions: Decisions) -> Array:
     for name, feature in _AS_COUNTED.items():
         raw[:, feature] = getattr(decisions, name)
     raw[:, event.RATE] = rates[service_stop_offsets(city)[service] + stop, slot]
-    raw[:, event.BUS_AHEAD] = decisions.headway_ahead_s != NONE
-    raw[:, event.BUS_BEHIND] = decisions.headway_behind_s != NONE
+    raw[:, event.BUS_AHEAD] = decisions.headway_ahead_s != _NONE
+    raw[:, event.BUS_BEHIND] = decisions.headway_behind_s != _NONE
     raw[:, event.CAPACITY] = city.capacities[decisions.trip]
     return raw
 
 
-def visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _visit_number(trip: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """The stop of each row if a bus decides once at each stop, in order."""
     order = np.argsort(trip, kind="stable")
     ordered = trip[order]
@@ -201,7 +201,7 @@ def write_episode(
     path: Path, decisions: Decisions, outcome: Outcome, provenance: Mapping[str, object]
 ) -> None:
     """Write an episode atomically. The same episode gives the same bytes."""
-    form = FORMAT_MORE if decisions.more else FORMAT
+    form = _FORMAT_MORE if decisions.more else FORMAT
     metadata = {"format": form, "outcome": outcome.counted(), **provenance}
     columns = COLUMNS | decisions.more
     table = pa.table(
@@ -244,7 +244,7 @@ def read_metadata(path: Path) -> Metadata:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(error)})") from None
-    if not isinstance(metadata, dict) or metadata.get("format") not in (FORMAT, FORMAT_MORE):
+    if not isinstance(metadata, dict) or metadata.get("format") not in (FORMAT, _FORMAT_MORE):
         raise InputError(f"{path}: not an episode file ({FORMAT})")
     return convert(Metadata, metadata, str(path))
 
@@ -260,7 +260,7 @@ def read_outcome(path: Path) -> Outcome:
 
 def read_decisions(path: Path) -> Decisions:
     """Read the columns of an episode file."""
-    more = MORE if read_metadata(path).format == FORMAT_MORE else {}
+    more = MORE if read_metadata(path).format == _FORMAT_MORE else {}
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read(columns=[*COLUMNS, *more], use_threads=False)

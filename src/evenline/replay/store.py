@@ -101,7 +101,7 @@ class Store:
         """Canonical states of the rows of a minibatch."""
         if out is None:
             out = np.empty((len(rows), CANONICAL_WIDTH), np.float32)
-        write_states(self.columns, self.known, rows, out)
+        _write_states(self.columns, self.known, rows, out)
         return out
 
     @property
@@ -150,7 +150,7 @@ def open_store(folder: Path, city: City) -> Store:
         city,
         tuple(episodes),
         _columns(parts, levels),
-        known_of(city, tuple(known_levels)),
+        _known_of(city, tuple(known_levels)),
         np.concatenate(costs),
         terminal,
     )
@@ -218,7 +218,7 @@ def batch_places(time_s: I32) -> tuple[I16, I16]:
     return (place % MAX_SLOTS).astype(np.int16), part.astype(np.int16)
 
 
-def known_of(city: City, levels: tuple[float, ...]) -> Known:
+def _known_of(city: City, levels: tuple[float, ...]) -> Known:
     """The tables that a row needs in addition to its own columns."""
     ahead, behind = city.headway_targets()
     return Known(
@@ -254,7 +254,7 @@ _event_features = shared(event_formulas(min, max))
 
 
 @compiled
-def write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) -> None:
+def _write_states(c: Columns, k: Known, rows: npt.NDArray[np.int64], out: F32) -> None:
     """Canonical states of many rows, into `out`."""
     for i in range(rows.shape[0]):
         row, state = rows[i], out[i]

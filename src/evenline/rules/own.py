@@ -49,7 +49,7 @@ class Bus(NamedTuple):
     late_s: float
 
 
-PLAUSIBLE = Bus(0, 3, 3600, 240, 360, 300, 300, 4, 20, 0.01, 12, 1, 1, 60, 150, 300, 30)
+_PLAUSIBLE = Bus(0, 3, 3600, 240, 360, 300, 300, 4, 20, 0.01, 12, 1, 1, 60, 150, 300, 30)
 
 
 Default = tuple[float, float, float]  # of a constant: its value, and the range to tune it in
@@ -94,7 +94,7 @@ def _rule(function: Function, constants: tuple[Constant, ...], compiled: bool) -
     if len(constants) > WIDTH:
         raise InputError(f"rule {name} has {len(constants)} constants; use at most {WIDTH}")
     try:
-        inspect.signature(function).bind(PLAUSIBLE, *constants)
+        inspect.signature(function).bind(_PLAUSIBLE, *constants)
     except (TypeError, ValueError):
         takes = ", ".join(["bus", *(constant.name for constant in constants)])
         raise InputError(f"rule {name}: must be a function of a bus: {name}({takes})") from None
@@ -143,7 +143,7 @@ def _check_compiled(source: str, rule: Rule) -> None:
     constants = np.array([*rule.values({}), *[0.0] * (WIDTH - len(rule.constants))])
     try:
         with np.errstate(all="ignore"):
-            rule.formula(np.array(PLAUSIBLE[:-1]), constants, PLAUSIBLE.late_s)
+            rule.formula(np.array(_PLAUSIBLE[:-1]), constants, _PLAUSIBLE.late_s)
     except ArithmeticError:
         return  # compiled, a division by zero gives inf or nan, which is refused as a hold
     except Exception as error:

@@ -27,7 +27,7 @@ from evenline.support.files import sha256, to_json, write_text
 from evenline.support.records import Hashes, Line, Number, Record, Sha256, Word, read_record
 
 FORMAT = "evenline-calibration-3"
-FORMAT_LATE = "evenline-calibration-4"  # with lateness at the first stop
+_FORMAT_LATE = "evenline-calibration-4"  # with lateness at the first stop
 HOUR_S = 3600
 CYCLE_S = 90  # of the signals
 PHASE_S = 10
@@ -35,13 +35,13 @@ PHASES = CYCLE_S // PHASE_S
 NOISE_QUANTILES = 33
 PACE_QUANTILES = 65
 LATE_QUANTILES = 33
-MOST_S = 1e6
+_MOST_S = 1e6
 RANGES = {  # of the numbers in a file
-    "mean_s": (0.0, MOST_S),
-    "pace_s": (0.0, MOST_S),
-    "phase_s": (-MOST_S, MOST_S),
-    "noise_s": (-MOST_S, MOST_S),
-    "least_s": (1.0, MOST_S),
+    "mean_s": (0.0, _MOST_S),
+    "pace_s": (0.0, _MOST_S),
+    "phase_s": (-_MOST_S, _MOST_S),
+    "noise_s": (-_MOST_S, _MOST_S),
+    "least_s": (1.0, _MOST_S),
     "pace": (-1.0, 1000.0),
     "lateness_s": (-86_400.0, 86_400.0),
 }
@@ -50,7 +50,7 @@ OPTIONAL = (  # written with effect
 )  # fmt: skip
 JAM_S = 30.0  # a bus that is delayed by more is in a jam, in which others will be, too
 JAM_NEAR_S, JAM_FAR_S = 450.0, 1_200.0  # headways from which on it is far, and over
-HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
+_HOUR_PRIOR = 20.0  # number of visits at which an hour's own mean weighs as much as the day's
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ def _hourly_means(place: Any, leaves: Floats, y: Floats, places: int, hours: int
     count = np.bincount(place, minlength=places)
     day = np.bincount(place, y, minlength=places) / np.maximum(count, 1)
     hour = np.minimum(leaves // HOUR_S, hours - 1).astype(int)
-    place_means = _cell_means(place * hours + hour, y - day[place], places * hours, HOUR_PRIOR)
+    place_means = _cell_means(place * hours + hour, y - day[place], places * hours, _HOUR_PRIOR)
     return day[:, None] + place_means.reshape(places, hours)
 
 
@@ -353,7 +353,7 @@ def calibration_text(calibration: Calibration) -> str:
         for name, value in asdict(calibration).items()
         if value is not None and (name not in OPTIONAL or value)  # older files keep their digest
     }
-    form = FORMAT if calibration.lateness_s is None else FORMAT_LATE
+    form = FORMAT if calibration.lateness_s is None else _FORMAT_LATE
     return to_json({"format": form, **values})
 
 

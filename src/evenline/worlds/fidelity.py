@@ -17,7 +17,7 @@ from evenline.control.outcome import Outcome
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
-SEED = 20_101
+_SEED = 20_101
 
 Quantity = Callable[[Outcome], float]
 QUANTITIES: dict[str, Quantity] = {
@@ -87,7 +87,7 @@ Outcomes = Mapping[str, Mapping[Cell, Outcome]]  # policy, cell
 
 def audit(sumo: Outcomes, fast: Outcomes) -> list[Line]:
     """Run both audits over the same cells in both worlds. `zero` must be one of the policies."""
-    rng = np.random.Generator(np.random.PCG64(SEED))
+    rng = np.random.Generator(np.random.PCG64(_SEED))
     cells = sorted(sumo["zero"], key=lambda cell: (cell.demand, cell.sumo_seed))
     levels = sorted({cell.demand for cell in cells})
     by_level = {level: [c for c in cells if c.demand == level] for level in levels}

@@ -24,8 +24,8 @@ from evenline.worlds.calibration import (
 
 FASTEST_MPS = 25.0
 VARIATION = 0.1
-MOST_VARIATION = 1.0
-DECLARED = "declared_variation"
+_MOST_VARIATION = 1.0
+_DECLARED = "declared_variation"
 
 
 def timetable_calibration(city: City, variation: float = VARIATION) -> Calibration:
@@ -35,10 +35,12 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
     """
     if city.due_s is None:
         raise InputError(f"city {city.name} has no schedule; running times cannot come from it")
-    if not 0.0 <= variation <= MOST_VARIATION:
-        raise InputError(f"variation {variation}: must be from 0 to {MOST_VARIATION:g}")
+    if not 0.0 <= variation <= _MOST_VARIATION:
+        raise InputError(f"variation {variation}: must be from 0 to {_MOST_VARIATION:g}")
     least_s = np.maximum(1.0, np.ceil(_gaps_m(city) / FASTEST_MPS))
-    mean_s = scheduled_runs(city, np.repeat(mean_dwells(city)[:, None], hours_of(city), 1), least_s)
+    mean_s = scheduled_runs(
+        city, np.repeat(_mean_dwells(city)[:, None], hours_of(city), 1), least_s
+    )
     pace_s = mean_s.mean(axis=1)
     return Calibration(
         network=network_digest(city),
@@ -51,7 +53,7 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
         pace=(variation * _normal(PACE_QUANTILES)).round(5),
         follow=0.0,
         sources={},
-        residuals={DECLARED: variation},
+        residuals={_DECLARED: variation},
         note="running times come from the timetable, with a declared variation of "
         f"{100 * variation:g} %",
     )
@@ -59,7 +61,7 @@ def timetable_calibration(city: City, variation: float = VARIATION) -> Calibrati
 
 def is_declared(calibration: Calibration) -> bool:
     """Whether its variation is declared, and nothing was measured."""
-    return DECLARED in calibration.residuals
+    return _DECLARED in calibration.residuals
 
 
 def still_fitting(calibration: Calibration, city: City) -> Calibration | None:
@@ -70,7 +72,7 @@ def still_fitting(calibration: Calibration, city: City) -> Calibration | None:
     the people.
     """
     if is_declared(calibration):
-        return timetable_calibration(city, calibration.residuals[DECLARED])
+        return timetable_calibration(city, calibration.residuals[_DECLARED])
     return calibration if calibration.network == network_digest(city) else None
 
 
@@ -128,7 +130,7 @@ def filled_means(total: Floats, count: Floats) -> Floats:
     return means
 
 
-def mean_dwells(city: City) -> Floats:
+def _mean_dwells(city: City) -> Floats:
     """The seconds that a bus is expected to stand at each service-stop, at demand 1.00.
 
     A leg that several services carry counts for each by its share of trips. A service has the

@@ -37,7 +37,7 @@ from evenline.worlds.fast.layout import PASSED, plain
 from evenline.worlds.fast.tables import disrupted_rows, new_fleet, static_tables
 
 assert DEPARTURE_SHIFT_S < 600  # passengers stay nearly sorted, which the kernel's sort relies on
-NO_HOLDS = np.zeros(0)
+_NO_HOLDS = np.zeros(0)
 
 
 class Days:
@@ -199,7 +199,7 @@ class FastWorld:
         days = self._days
         self._current, self._first = None, 0
         days.begin(0, cell)
-        bus = -1 - self._run(NO_HOLDS, True, policy, write_states)
+        bus = -1 - self._run(_NO_HOLDS, True, policy, write_states)
         if bus >= 0:
             stop = int(days.fleet.trip[0, bus].position)
             service = self.city.services[self.city.trips[bus].service]
@@ -244,7 +244,7 @@ class FastWorld:
         write: bool = False,
     ) -> int:
         """Apply holds, and go on to the next moment or, with a rule, to the end of the day."""
-        decides = (0, NO_HOLDS, 0, NO_HOLDS)
+        decides = (0, _NO_HOLDS, 0, _NO_HOLDS)
         if rule is not None:
             decides = (rule.rule.address, rule.constants, rule.chain, rule.due_s)
         return int(
@@ -254,7 +254,7 @@ class FastWorld:
             )
         )  # fmt: skip
 
-    def _next_moment(self, holds_s: npt.NDArray[np.float64] = NO_HOLDS) -> Batch | None:
+    def _next_moment(self, holds_s: npt.NDArray[np.float64] = _NO_HOLDS) -> Batch | None:
         self._shown = self._run(holds_s, goes_on=True)
         self._first = 0
         self.charged = int(self._days.fleet.num[0].cost)

@@ -28,11 +28,11 @@ from evenline.worlds.sumo.config import (
 )
 from evenline.worlds.sumo.streets import unpacked
 
-PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
-BEFORE_END_M = 0.05  # people wait so far before the end of their stop
-FLOW = "."  # stands between the name of a flow and a person's number
-NAMED = "~"  # the names of our people begin with this
-STAGES = ("walk", "ride", "stop", "tranship", "transport", "personTrip", "access")
+_PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
+_BEFORE_END_M = 0.05  # people wait so far before the end of their stop
+_FLOW = "."  # stands between the name of a flow and a person's number
+_NAMED = "~"  # the names of our people begin with this
+_STAGES = ("walk", "ride", "stop", "tranship", "transport", "personTrip", "access")
 
 
 class Ride(NamedTuple):
@@ -56,7 +56,7 @@ class Halts(NamedTuple):
 Plans = dict[str, tuple[Ride, ...]]
 
 
-def is_exact(city: City, cell: Cell) -> bool:
+def _is_exact(city: City, cell: Cell) -> bool:
     """Whether a day has the scenario's own people, at their own times."""
     return city.own_buses and cell.demand_seed == AS_IMPORTED and cell.demand == 1.0
 
@@ -74,9 +74,9 @@ def write_own(city: City, cell: Cell, folder: Path) -> tuple[str, ...]:
     carried = city.carried
     assert carried is not None
     folder.mkdir(parents=True, exist_ok=True)
-    write_carried(carried, folder, riders=is_exact(city, cell))
-    if not is_exact(city, cell):
-        (folder / PEOPLE).write_text(_people_xml(city, cell))
+    write_carried(carried, folder, riders=_is_exact(city, cell))
+    if not _is_exact(city, cell):
+        (folder / _PEOPLE).write_text(_people_xml(city, cell))
     return own_options(city, cell, folder / NETWORK, folder)
 
 
@@ -92,7 +92,7 @@ def write_carried(carried: Carried, folder: Path, riders: bool = True) -> None:
 def own_options(city: City, cell: Cell, network: Path, folder: Path) -> tuple[str, ...]:
     """The scenario's own options, with the cell's seed."""
     assert city.carried is not None
-    people = () if is_exact(city, cell) else (PEOPLE,)
+    people = () if _is_exact(city, cell) else (_PEOPLE,)
     return carried_options(city.carried, cell.sumo_seed, network, folder, people)
 
 
@@ -121,15 +121,15 @@ def carried_options(
 
 def day_plans(city: City, cell: Cell) -> Plans:
     """The rides of everyone who may travel on a day, by SUMO's name for the person."""
-    if city.carried is not None and is_exact(city, cell):
-        return read_plans(city.carried, halts_of(city))
+    if city.carried is not None and _is_exact(city, cell):
+        return read_plans(city.carried, _halts_of(city))
     journeys, plans = city.journeys, Plans()
     first, boards, alights = (
         column.tolist() for column in (journeys.leg_start, journeys.leg_board, journeys.leg_alight)
     )
     for person in realise(city, cell).journey.tolist():
         legs = range(first[person], first[person + 1])
-        plans[f"{NAMED}{person}"] = tuple(
+        plans[f"{_NAMED}{person}"] = tuple(
             Ride(
                 legs.stop - leg,
                 boards[leg],
@@ -141,7 +141,7 @@ def day_plans(city: City, cell: Cell) -> Plans:
     return plans
 
 
-def halts_of(city: City) -> Halts:
+def _halts_of(city: City) -> Halts:
     """Where a scenario and its city meet."""
     by_id: dict[str, list[int]] = {}
     for index, stop in enumerate(city.stops):
@@ -182,7 +182,7 @@ def _stop_lanes(content: bytes) -> Iterator[tuple[str, str]]:
 def read_plans(carried: Carried, halts: Halts) -> Plans:
     """The rides of the scenario's own people; those of a flow have one entry, named `ID.`."""
     return {
-        person.get("id", "") + (FLOW if person.tag == "personFlow" else ""): rides
+        person.get("id", "") + (_FLOW if person.tag == "personFlow" else ""): rides
         for name, content in {**carried.additional, **carried.routes}.items()
         if _has_people(content)
         for person in parsed(content, name).iter()
@@ -193,7 +193,7 @@ def read_plans(carried: Carried, halts: Halts) -> Plans:
 def plan_of(plans: Plans, person: str) -> tuple[Ride, ...]:
     """The rides of a person, who may belong to a flow."""
     own = plans.get(person)
-    return own if own is not None else plans.get(person.rpartition(FLOW)[0] + FLOW, ())
+    return own if own is not None else plans.get(person.rpartition(_FLOW)[0] + _FLOW, ())
 
 
 def _has_people(content: bytes) -> bool:
@@ -201,7 +201,7 @@ def _has_people(content: bytes) -> bool:
 
 
 def _rides(person: Element, halts: Halts) -> tuple[Ride, ...]:
-    stages = [stage for stage in person if stage.tag in STAGES]
+    stages = [stage for stage in person if stage.tag in _STAGES]
     found, place = [], _Place(at_m=_metres(person.get("departPos")))
     for number, stage in enumerate(stages):
         place = place.start(stage)
@@ -298,14 +298,14 @@ def _people_xml(city: City, cell: Cell) -> str:
     lines = ["<routes>"]
     for person, second in zip(people.journey.tolist(), people.departure_s.tolist(), strict=True):
         start = boards[first[person]]
-        at_m = max(city.stops[start].pos_m - BEFORE_END_M, 0.0)
+        at_m = max(city.stops[start].pos_m - _BEFORE_END_M, 0.0)
         rides = "".join(
             f"<ride {f'from={roads[start]} ' if leg == first[person] else ''}"
             f"busStop={named[alights[leg]]} lines={buses(carriers[leg], boards[leg])}/>"
             for leg in range(first[person], first[person + 1])
         )
         lines.append(
-            f'<person id="{NAMED}{person}" depart="{begin_s + second}" departPos="{at_m:.2f}">'
+            f'<person id="{_NAMED}{person}" depart="{begin_s + second}" departPos="{at_m:.2f}">'
             f"{rides}</person>"
         )
     return "\n".join((*lines, "</routes>", ""))

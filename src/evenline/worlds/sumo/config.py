@@ -14,7 +14,7 @@ from defusedxml.ElementTree import fromstring
 
 from evenline.support.errors import InputError
 
-MOST_SCALE = 100.0  # times the traffic of a scenario
+_MOST_SCALE = 100.0  # times the traffic of a scenario
 OWN_SEED = 23423  # SUMO's seed where a configuration names none
 # What happens in SUMO depends on these. None of them names a file.
 KEPT = re.compile(
@@ -49,7 +49,7 @@ def check_options(options: Mapping[str, str], where: str) -> None:
 
 def _is_scale(value: str) -> bool:
     try:
-        return 0.0 <= float(value) <= MOST_SCALE
+        return 0.0 <= float(value) <= _MOST_SCALE
     except ValueError:
         return False
 

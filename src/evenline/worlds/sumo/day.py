@@ -31,7 +31,7 @@ from evenline.worlds.sumo.disrupted import Disrupted, come_back, get_out, ride_o
 from evenline.worlds.sumo.runtime import libsumo, libsumo_functions
 from evenline.worlds.sumo.scenario import route_id, type_id
 
-CHANGES = -1  # the leg of a passenger who has several, until we ask SUMO
+_CHANGES = -1  # the leg of a passenger who has several, until we ask SUMO
 
 
 @dataclass
@@ -253,7 +253,7 @@ class Day:
     def _leg(self, person: str) -> int:
         """The current leg of a passenger; we ask SUMO only for passengers who change."""
         leg = self._t.leg_of[person]
-        if leg != CHANGES:
+        if leg != _CHANGES:
             return leg
         left = int(self._sumo.person_getRemainingStages(person))
         return self._t.legs_end[int(person[1:])] - left
@@ -406,7 +406,7 @@ def _only_legs(city: City) -> dict[str, int]:
     """The leg of each person who has only one. Most do, which saves asking SUMO."""
     bounds = city.journeys.leg_start.tolist()
     return {
-        f"p{person}": first if last - first == 1 else CHANGES
+        f"p{person}": first if last - first == 1 else _CHANGES
         for person, (first, last) in enumerate(pairwise(bounds))
     }
 

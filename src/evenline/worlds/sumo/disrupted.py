@@ -12,7 +12,7 @@ from evenline.city.operations import BREAKDOWN, CLOSED, SLOW
 from evenline.control.operations import disruptions_of
 from evenline.worlds.sumo.runtime import libsumo
 
-WAITING_M = 15.0  # people stand so far from the end of their stop, as on any day
+_WAITING_M = 15.0  # people stand so far from the end of their stop, as on any day
 
 
 class Disrupted:
@@ -78,5 +78,5 @@ def ride_on(city: City, person: str, legs: range, services: tuple[int, ...] = ()
 def come_back(city: City, person: str, legs: range) -> None:
     """Let a person who has left SUMO wait at the stop at which the first of these legs begins."""
     stop = city.stops[city.journeys.leg_board[legs[0]]]
-    libsumo().person.add(person, stop.road, max(stop.pos_m - WAITING_M, 0.0))
+    libsumo().person.add(person, stop.road, max(stop.pos_m - _WAITING_M, 0.0))
     ride_on(city, person, legs)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from evenline.city.model import City, Node, Road, Service, Stop, Trip
 from evenline.worlds.sumo.runtime import binary
 
-NO_ERROR = ("Quitting", "Warning", "pj_obj_create")  # beginnings of lines beside an error
+_NO_ERROR = ("Quitting", "Warning", "pj_obj_create")  # beginnings of lines beside an error
 # What libsumo says of any error.
 UNEXPLAINED = ("Process Error", "Could not parse commandline options.")
 
@@ -16,7 +16,7 @@ UNEXPLAINED = ("Process Error", "Could not parse commandline options.")
 def first_line(text: str) -> str:
     """The first error that a SUMO program printed."""
     stripped = (line.removeprefix("Error: ").strip() for line in text.splitlines())
-    lines = [line for line in stripped if line and not line.startswith(NO_ERROR)]
+    lines = [line for line in stripped if line and not line.startswith(_NO_ERROR)]
     return " ".join(lines[: 1 + any(line.endswith(":") for line in lines[:1])])
 
 

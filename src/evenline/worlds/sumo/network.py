@@ -34,10 +34,10 @@ from evenline.worlds.sumo.runtime import (
 )
 from evenline.worlds.sumo.streets import unpacked
 
-COMPILED = "city.net.xml"
-TURNED_BACK = math.cos(math.radians(140))  # netconvert avoids turns of this size
-SPEED_LIMIT_MPS = 13.9
-NETCONVERT = (
+_COMPILED = "city.net.xml"
+_TURNED_BACK = math.cos(math.radians(140))  # netconvert avoids turns of this size
+_SPEED_LIMIT_MPS = 13.9
+_NETCONVERT = (
     *("--tls.cycle.time", str(SIGNAL_CYCLE_S), "--tls.default-type", "static"),
     *("--no-turnarounds.except-deadend", "true", "--no-internal-links", "false"),
 )
@@ -50,7 +50,7 @@ class Network(NamedTuple):
     sha256: str
 
 
-def cache_folder() -> Path:
+def _cache_folder() -> Path:
     """The folder of compiled networks; safe to delete."""
     if named := os.environ.get("EVENLINE_CACHE"):
         return Path(named)
@@ -71,12 +71,16 @@ def compiled_network(city: City) -> Network:
         def fill(aside: Path) -> None:
             text = unpacked(content, f"network of {city.name}")
             check_harmless(text, f"network of {city.name}")
-            write_bytes(aside / COMPILED, text)
+            write_bytes(aside / _COMPILED, text)
 
     else:
         recipe = (
             *(_nodes_xml(city), _edges_xml(city), _connections_xml(city)),
-            *(" ".join(f"{n.id} {n.offset_s}" for n in city.nodes), *NETCONVERT, runtime_version()),
+            *(
+                " ".join(f"{n.id} {n.offset_s}" for n in city.nodes),
+                *_NETCONVERT,
+                runtime_version(),
+            ),
         )
 
         def fill(aside: Path) -> None:
@@ -84,8 +88,8 @@ def compiled_network(city: City) -> Network:
 
     parts = (part if isinstance(part, bytes) else part.encode() for part in recipe)
     key = hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]
-    folder = cache_folder() / f"network-{city.name}-{key}"
-    return Network(folder / COMPILED, cached_folder(folder, fill)[COMPILED])
+    folder = _cache_folder() / f"network-{city.name}-{key}"
+    return Network(folder / _COMPILED, cached_folder(folder, fill)[_COMPILED])
 
 
 def network_sha256(city: City, version: str | None = None) -> str:
@@ -124,15 +128,15 @@ def _compile(city: City, aside: Path) -> None:
         *("--node-files", str(aside / "city.nod.xml")),
         *("--edge-files", str(aside / "city.edg.xml")),
         *("--connection-files", str(aside / "city.con.xml")),
-        *NETCONVERT,
-        *("--output-file", str(aside / COMPILED), "--no-warnings", "true"),
+        *_NETCONVERT,
+        *("--output-file", str(aside / _COMPILED), "--no-warnings", "true"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = first_error(city, done.stderr) or f"exit code {done.returncode}"
         raise InputError(f"netconvert rejected the roads of {city.name}: {reason}")
-    text = (aside / COMPILED).read_text()
-    write_text(aside / COMPILED, _with_offsets(text, city.nodes))
+    text = (aside / _COMPILED).read_text()
+    write_text(aside / _COMPILED, _with_offsets(text, city.nodes))
 
 
 def check_network(city: City) -> None:
@@ -225,7 +229,7 @@ def _edges_xml(city: City) -> str:
     for road in city.roads:
         head = (
             f'<edge id="{road.id}" from="{road.from_node}" to="{road.to_node}" '
-            f'numLanes="{2 if road.bus_lane else 1}" speed="{SPEED_LIMIT_MPS}" '
+            f'numLanes="{2 if road.bus_lane else 1}" speed="{_SPEED_LIMIT_MPS}" '
             f'length="{road.length_m}" priority="2"'
         )
         if road.shape:
@@ -270,7 +274,7 @@ def _turns_back(city: City) -> set[tuple[str, str]]:
     return {
         (first, second)
         for first, second in pairs
-        if math.cos(course(ways[second][:2]) - course(ways[first][-2:])) < TURNED_BACK
+        if math.cos(course(ways[second][:2]) - course(ways[first][-2:])) < _TURNED_BACK
     }
 
 

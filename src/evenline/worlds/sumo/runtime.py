@@ -18,11 +18,11 @@ from evenline.support.errors import InputError
 from evenline.support.files import LISTING
 
 DEFAULT_VERSION = "1.27.1"
-PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
+_PACKAGES = ("eclipse-sumo", "libsumo", "traci", "sumolib", "sumo-data")
 # A day in SUMO uses about 300 MB of small objects. It runs faster with large pages that are
 # allocated in big steps and never returned, and with more than seven freed objects kept per size
 # (docs/performance.md). Systems other than Linux ignore this.
-MEMORY = (
+_MEMORY = (
     "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864:"
     "glibc.malloc.trim_threshold=2000000000:glibc.malloc.mmap_threshold=2000000000:"
     "glibc.malloc.tcache_count=4000:glibc.malloc.tcache_max=8192"
@@ -76,7 +76,7 @@ def binary(name: str) -> str:
 
 def runtime_environment(version: str | None) -> dict[str, str]:
     """The environment of a worker process that runs a SUMO version."""
-    environment = {"GLIBC_TUNABLES": MEMORY, **os.environ}
+    environment = {"GLIBC_TUNABLES": _MEMORY, **os.environ}
     if version is None or version == installed_version():
         return environment
     folder = runtimes_folder() / version
@@ -139,4 +139,4 @@ def _packages(version: str) -> tuple[str, ...]:
     if not all(part.isdigit() for part in parts) or len(parts) != 3:
         raise InputError(f"{version!r} is not a SUMO version; write it like {DEFAULT_VERSION}")
     old = (int(parts[0]), int(parts[1])) < (1, 26)
-    return tuple(package for package in PACKAGES if not (old and package == "sumo-data"))
+    return tuple(package for package in _PACKAGES if not (old and package == "sumo-data"))

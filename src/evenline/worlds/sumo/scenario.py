@@ -14,9 +14,9 @@ from evenline.control.operations import running_trips
 from evenline.worlds.sumo.carried import own_options, write_own
 from evenline.worlds.sumo.network import compiled_network, document, element, network_sha256
 
-STOP_LENGTH_M = 30.0
-BAY_LENGTH_M = 200.0
-CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
+_STOP_LENGTH_M = 30.0
+_BAY_LENGTH_M = 200.0
+_CAR_VOLUME_SPREAD = 0.25  # blocks differ: volume is drawn from 1 -+ this
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def _stops_xml(city: City) -> str:
                 "busStop",
                 id=stop.id,
                 lane=f"{stop.road}_{stop.lane}",
-                startPos=max(0.0, round(stop.pos_m - STOP_LENGTH_M, 1)),
+                startPos=max(0.0, round(stop.pos_m - _STOP_LENGTH_M, 1)),
                 endPos=stop.pos_m,
-                parkingLength=BAY_LENGTH_M,
+                parkingLength=_BAY_LENGTH_M,
                 personCapacity=10_000,
             )
             for stop in city.stops
@@ -146,7 +146,7 @@ def _cars_xml(city: City, cell: Cell) -> str:
     """Cars of a block: the hour's volume times the block's own factor, at random seconds."""
     traffic = city.traffic
     rng = np.random.Generator(np.random.PCG64([cell.sumo_seed, 0xCA25]))
-    factor = 1 + CAR_VOLUME_SPREAD * (2 * rng.random() - 1)
+    factor = 1 + _CAR_VOLUME_SPREAD * (2 * rng.random() - 1)
     lines = [
         '<vType id="car" vClass="passenger" length="4.5" accel="2.6" decel="4.5" '
         'speedFactor="normc(1.00,0.10,0.70,1.30)"/>'
@@ -193,7 +193,7 @@ def _people_xml(city: City, cell: Cell) -> str:
         )
         lines.append(
             f'<person id="p{number}" depart="{second}" '
-            f'departPos="{max(place.pos_m - STOP_LENGTH_M / 2, 0.0):.1f}">{rides}</person>'
+            f'departPos="{max(place.pos_m - _STOP_LENGTH_M / 2, 0.0):.1f}">{rides}</person>'
         )
     return document("routes", lines)
 

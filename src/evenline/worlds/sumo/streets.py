@@ -18,8 +18,8 @@ from evenline.support.files import SMALL_BYTES, SWELLS
 MOST_BYTES = 2**31  # of a network, unpacked
 BUS = "bus"
 CARS = "passenger"
-KERB = re.compile(r'<lane id="[^":][^"]*_0"([^>]*) shape="([^"]+)"')
-JUNCTION = re.compile(r'<junction id="([^":][^"]*)" type="[^"]*" x="([^"]+)" y="([^"]+)"')
+_KERB = re.compile(r'<lane id="[^":][^"]*_0"([^>]*) shape="([^"]+)"')
+_JUNCTION = re.compile(r'<junction id="([^":][^"]*)" type="[^"]*" x="([^"]+)" y="([^"]+)"')
 Placing = Callable[[Floats], Floats]  # points of the network in metres from the city's origin
 
 
@@ -45,7 +45,7 @@ def background(city: City, near_m: float = 400.0) -> list[Floats]:
     placed = _as_in_city(text, city)
     lanes = [
         _points(shape)
-        for permissions, shape in KERB.findall(text)
+        for permissions, shape in _KERB.findall(text)
         if _for_road_traffic(permissions)
     ]
     if placed is None or not lanes:
@@ -88,7 +88,7 @@ def placed_lines(lines: list[Floats], placed: Placing) -> tuple[Floats, ...]:
 
 def _as_in_city(network: str, city: City) -> Placing | None:
     """From the network's coordinates to the city's, by the junctions that both have."""
-    known = {id: (float(x), float(y)) for id, x, y in JUNCTION.findall(network)}
+    known = {id: (float(x), float(y)) for id, x, y in _JUNCTION.findall(network)}
     common = [node for node in city.nodes if node.id in known]
     if len(common) < 3:
         return None

@@ -32,7 +32,7 @@ from evenline.worlds.sumo.own_day import OwnDay, OwnTables
 from evenline.worlds.sumo.runtime import libsumo
 from evenline.worlds.sumo.scenario import write_scenario
 
-ERROR_LOG = "errors.txt"
+_ERROR_LOG = "errors.txt"
 _owner: "SumoWorld | None" = None  # libsumo can run one simulation per process
 
 
@@ -171,7 +171,7 @@ class SumoWorld:
         scenario = write_scenario(self.city, cell, Path(self._folder.name))
         self.network_sha256 = scenario.network
         try:
-            log = str(scenario.folder / ERROR_LOG)
+            log = str(scenario.folder / _ERROR_LOG)
             with silent():
                 libsumo().start(["sumo", *scenario.options, "--error-log", log, *self.outputs])
         except Exception as error:
@@ -218,7 +218,7 @@ class SumoWorld:
 
     def _error_log(self) -> str:
         """The errors that SUMO printed; its exceptions often have no details."""
-        path = Path(self._folder.name) / ERROR_LOG if self._folder is not None else None
+        path = Path(self._folder.name) / _ERROR_LOG if self._folder is not None else None
         return path.read_text().strip() if path is not None and path.exists() else ""
 
     def __enter__(self) -> "SumoWorld":
