@@ -137,12 +137,6 @@ def test_a_floor_of_completion_is_kept(tmp_path: Path) -> None:
         tune("forward", "town", tmp_path / "out", blocks=1, budget=60, least_completion=0.9999)
 
 
-def test_another_search_is_not_mixed_in(tmp_path: Path) -> None:
-    tune("forward", "town", tmp_path / "out", blocks=1, budget=30)
-    with pytest.raises(InputError, match="belongs to another search"):
-        tune("two-way", "town", tmp_path / "out", blocks=1, budget=30)
-
-
 def test_a_rule_without_constants_is_refused(tmp_path: Path) -> None:
     for rule in ("myopic", "no-such"):
         with pytest.raises(InputError, match=f"'{rule}'.*; choose .*'headway'.*'forward'"):

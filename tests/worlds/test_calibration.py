@@ -360,29 +360,6 @@ def test_a_file_of_format_2_is_bound_to_the_whole_city(
         load_calibration(path, city)
 
 
-@pytest.mark.parametrize("name", ["mean_s", "pace_s", "phase_s", "noise_s", "least_s"])
-def test_missing_rows_are_refused_by_the_name_of_their_table(
-    city: City, fitted: Calibration, tmp_path: Path, name: str
-) -> None:
-    path = tmp_path / "calibration.json"
-    save_calibration(path, fitted)
-    content = json.loads(path.read_text())
-    del content[name][-1]
-    path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=rf"calibration\.json: {name} needs 22 .*numbers"):
-        load_calibration(path, city)
-
-
-def test_a_bus_that_starts_before_the_day_is_refused(
-    city: City, fitted: Calibration, tmp_path: Path
-) -> None:
-    path = tmp_path / "calibration.json"
-    save_calibration(path, fitted)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"start_delay_s": -9_000}))
-    with pytest.raises(InputError, match="start_delay_s -9000 starts a bus before the day begins"):
-        load_calibration(path, city)
-
-
 def test_a_file_that_is_not_there_is_named(city: City, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.json: no such calibration file"):
         load_calibration(tmp_path / "gone.json", city)
