@@ -7,8 +7,8 @@ import base64
 import fcntl
 import json
 import os
+import select
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from evenline.cli.report import headless
 
+PATIENCE_S = 60
 FIRST = 20  # number of a pipe in this process, clear of 3 and 4, which Chromium reads and writes
 
 
@@ -45,15 +46,23 @@ class Chromium:
                 return dict(answer["result"])
             self._events.append(answer)
 
-    def wait(self, event: str, **having: Any) -> None:
-        """Wait for an event, also one that came before."""
+    def wait(self, event: str) -> dict[str, Any]:
+        """Wait for an event, also one that came before; what it says."""
         while True:
             seen = self._events.pop(0) if self._events else self._next()
-            if seen.get("method") == event and having.items() <= seen["params"].items():
-                return
+            if seen.get("method") == event:
+                return dict(seen["params"])
+
+    def saved(self) -> None:
+        """Wait until a download has ended, and well."""
+        while (state := self.wait("Browser.downloadProgress")["state"]) == "inProgress":
+            pass
+        assert state == "completed", state
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._answers], [], [], PATIENCE_S)
+            assert ready, "the browser says nothing"
             part = os.read(self._answers, 1 << 20)
             assert part, "the browser has ended"
             self._rest += part
@@ -68,15 +77,18 @@ class Chromium:
         self.wait("Page.loadEventFired")
 
     def value(self, script: str) -> Any:
-        """What an expression gives on the page."""
-        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        """What an expression, or the promise that it gives, is on the page."""
+        answer = self.ask(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         return answer["result"].get("value")
 
     def click(self, selector: str) -> None:
         """Press and release the mouse on the middle of an element."""
         x, y = self.value(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)});"
+            f"(async () => {{ const it = document.querySelector({json.dumps(selector)});"
             " it.scrollIntoView({block: 'center', behavior: 'instant'});"
+            " for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);"  # it is shown
             " const r = it.getBoundingClientRect();"
             " return [r.left + r.width / 2, r.top + r.height / 2]; })()"
         )
@@ -115,5 +127,4 @@ def chromium(browser: str, profile: Path) -> Iterator[Chromium]:
         yield Chromium(commands, answers)
     finally:
         process.terminate()
-        process.wait(30)
-        time.sleep(0.1)
+        process.wait(PATIENCE_S)

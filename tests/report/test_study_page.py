@@ -254,9 +254,9 @@ def test_a_click_on_the_button_saves_the_figure_as_it_is_seen(
     with chromium(browser, tmp_path / "profile") as page:
         page.open(study / REPORT)
         page.downloads(tmp_path)
-        for name in FIGURES:
+        for name in sorted(FIGURES):
             page.click(f'figure[data-figure="{name}"] button.save')
-            page.wait("Browser.downloadProgress", state="completed")
+            page.saved()
         assert page.value("problems") == []
         circles = page.value("figures.forest.box.querySelectorAll('circle').length")
     for name in FIGURES:

@@ -80,5 +80,5 @@ function asSvg(box) {
 function save(id) {
   const href = URL.createObjectURL(new Blob([asSvg(figures[id].box)], { type: "image/svg+xml" }));
   html("a", { href, download: `${id}.svg` }).click();
-  setTimeout(() => URL.revokeObjectURL(href), 1000);
+  setTimeout(() => URL.revokeObjectURL(href), 60000); // a busy machine begins late to save it
 }
