@@ -26,7 +26,7 @@ def test_details_are_read_as_they_stand(detailed: Path) -> None:
     assert city.roads[0].shape == ((250.0, 12.5), (300.0, -3.0))
     assert [stop.lane for stop in city.stops] == [0, 1, 0, 0, 0, 0]
     assert [city.vehicle_of(trip).capacity for trip in range(4)] == [50, 90, 50, 50]
-    assert [trip.block for trip in city.trips] == ["", "duty 7", "duty 7", ""]
+    assert [trip.duty for trip in city.trips] == ["", "duty 7", "duty 7", ""]
     assert city.due_s is not None and city.due_s.tolist()[3:6] == [300, 390, 480]
     assert city.operations.control_points == (ControlPoint(0, 45.0), ControlPoint(4, 20.0))
     assert city.operations.disruptions == (

@@ -62,7 +62,7 @@ def test_too_fast_too_close_too_far_too_late(city: City) -> None:
 
 
 def test_a_bus_in_two_places_and_a_stop_of_nobody(city: City) -> None:
-    both = tuple(replace(trip, block="one") for trip in city.trips)
+    both = tuple(replace(trip, duty="one") for trip in city.trips)
     assert warnings(replace(city, trips=both))[0].startswith("duty one: trip ")
     idle = replace(city.stops[0], id="idle")
     assert warnings(replace(city, stops=(*city.stops, idle))) == [
@@ -80,7 +80,7 @@ def test_more_people_at_a_stop_in_one_second_than_a_bus_carries(town: City) -> N
 def with_starts(city: City, *minutes: int) -> City:
     """The city with trips of its first service that start at these minutes, and no others."""
     trips = tuple(
-        replace(city.trips[0], id=f"t{n}", departure_s=60 * at, block="")
+        replace(city.trips[0], id=f"t{n}", departure_s=60 * at, duty="")
         for n, at in enumerate(minutes)
     )
     return replace(city, trips=trips, due_s=None, horizon_s=86_400)

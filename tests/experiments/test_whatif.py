@@ -201,7 +201,7 @@ def test_a_day_in_sumo_has_the_measures_of_one_in_the_fast_world() -> None:
 def with_duties(city: City, recovery_s: int) -> City:
     """The trips of each service in turn on three vehicles."""
     trips = [
-        replace(city.trips[trip], block=f"{service}-{number % 3}")
+        replace(city.trips[trip], duty=f"{service}-{number % 3}")
         for service, own in enumerate(city.trips_of)
         for number, trip in enumerate(own)
     ]

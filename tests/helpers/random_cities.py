@@ -201,7 +201,7 @@ def operated(draw: Draw, city: City) -> City:
         control_points=tuple(ControlPoint(stop, cap) for stop, cap in points.items()),
         disruptions=tuple(draw(st.lists(disruptions(city), max_size=5))),
     )
-    trips = tuple(replace(trip, block=draw(names)) for trip in city.trips)
+    trips = tuple(replace(trip, duty=draw(names)) for trip in city.trips)
     return replace(city, trips=trips, due_s=np.array(due, np.int32), operations=operations)
 
 

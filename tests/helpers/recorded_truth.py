@@ -132,7 +132,7 @@ def shared_city() -> City:
     """The same with two vehicles for each route, which hardly come back in time."""
     city = true_city()
     names = [f"{trip.service}-{i % 40 % 2}" for i, trip in enumerate(city.trips)]
-    trips = tuple(replace(t, block=name) for t, name in zip(city.trips, names, strict=True))
+    trips = tuple(replace(t, duty=name) for t, name in zip(city.trips, names, strict=True))
     return replace(city, trips=trips, operations=Operations(duties=True, recovery_s=RECOVERY_S))
 
 
@@ -170,7 +170,7 @@ def write_records(folder: Path, stamp: str = "arrival", kind: str = "") -> City:
         seen = rng.random(len(city.trips)) >= UNSEEN
         for index in np.flatnonzero(seen):
             route = city.services[city.trips[index].service].route
-            trips.append(f"{day},{day}-{index},v,{route},0,{city.trips[index].block}")
+            trips.append(f"{day},{day}-{index},v,{route},0,{city.trips[index].duty}")
         for visit in world.visits:
             if not seen[visit.trip]:
                 continue

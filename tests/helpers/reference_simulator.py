@@ -314,12 +314,12 @@ class ReferenceWorld:
     def _earlier(self, number: int) -> int | None:
         """The trip that the vehicle of a trip runs before it, of those that run."""
         city, trip = self.city, self.city.trips[number]
-        if not (city.operations.duties and trip.block):
+        if not (city.operations.duties and trip.duty):
             return None
         before = [
             (other.departure_s, i)
             for i, other in enumerate(city.trips)
-            if other.block == trip.block
+            if other.duty == trip.duty
             and i not in self.not_run
             and (other.departure_s, i) < (trip.departure_s, number)
         ]

@@ -81,7 +81,7 @@ def test_the_schedule_clock_blocks_and_names_are_the_feeds() -> None:
     assert (city.clock.date, city.clock.start_s) == ("2026-03-03", 5 * 3600)
     assert city.clock.zone == "Europe/Zurich"
     first = city.trips[0]
-    assert (first.id, first.source, first.block, first.departure_s) == (
+    assert (first.id, first.source, first.duty, first.departure_s) == (
         "out-1", "out-1", "r10-1", 3600,
     )  # fmt: skip
     assert [service.id for service in city.services] == ["10.0", "10.1", "11.0"]
@@ -113,10 +113,10 @@ def test_trips_of_a_block_share_a_vehicle_unless_told_otherwise(tmp_path: Path) 
     assert city.operations == Operations(duties=True)
     later = running_trips(city, demo_cell(1)).onward
     first = city.trips[0]
-    assert city.trips[later[0]].block == first.block and later[0] != 0
+    assert city.trips[later[0]].duty == first.duty and later[0] != 0
     alone = read_gtfs(EXAMPLE, Wanted(("10", "11"), TUESDAY), blocks=False).city
     assert alone.operations == Operations() and SHARED not in alone.notes
-    assert [trip.block for trip in alone.trips] == [trip.block for trip in city.trips]
+    assert [trip.duty for trip in alone.trips] == [trip.duty for trip in city.trips]
     only_express = small_feed()
     rows = only_express["trips.txt"].replace("r10-1", "").replace("r10-2", "").replace("r11-1", "")
     path = write_feed(tmp_path / "feed", only_express | {"trips.txt": rows})
@@ -130,8 +130,8 @@ def test_trips_that_are_repeated_by_frequency_share_no_vehicle(tmp_path: Path) -
     )
     city = imported(write_feed(tmp_path / "feed", tables), "11").city
     repeated = [trip for trip in city.trips if trip.source.startswith("ring-1.")]
-    assert len(repeated) == 6 and {trip.block for trip in repeated} == {""}
-    assert {trip.block for trip in city.trips if trip not in repeated} == {"r11-1"}
+    assert len(repeated) == 6 and {trip.duty for trip in repeated} == {""}
+    assert {trip.duty for trip in city.trips if trip not in repeated} == {"r11-1"}
 
 
 def test_timepoints_are_control_points_that_a_city_can_hold_at(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_blocks_and_timepoints_of_a_real_feed_are_used() -> None:
     window = (9 * 3600, 15 * 3600)
     wanted = Wanted(("C53", "D40"), datetime.date(2026, 2, 16), *window, all_patterns=True)
     city = read_gtfs(path, wanted).city
-    vehicles = {trip.block for trip in city.trips}
+    vehicles = {trip.duty for trip in city.trips}
     assert city.operations.duties and "" not in vehicles and len(vehicles) < len(city.trips) / 2
     assert 0 < len(city.operations.control_points) < len(city.stops) / 2
 

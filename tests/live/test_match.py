@@ -17,7 +17,7 @@ from on_the_road import Road
 def road(town: City) -> Road:
     """The town in Zurich, on the night when summer time ends, with blocks: a day past midnight."""
     blocks = [
-        replace(t, block=f"B{i % 20}", source=f"gtfs-{t.id}") for i, t in enumerate(town.trips)
+        replace(t, duty=f"B{i % 20}", source=f"gtfs-{t.id}") for i, t in enumerate(town.trips)
     ]
     clock = Clock("2026-10-24", 23 * 3600, "Europe/Zurich")
     return Road(replace(town, trips=tuple(blocks), origin=Origin(47.37, 8.54), clock=clock))
@@ -77,7 +77,7 @@ def test_unknown_trip_ids_are_found_by_route_place_and_time_but_less_sure(road: 
 
 def test_a_vehicle_that_loses_its_trip_id_goes_on_with_its_duty(road: Road) -> None:
     def spoil(second: float, seen: list[Position]) -> list[Position]:
-        named = [p._replace(vehicle=road.city.trips[_trip(road, p)].block) for p in seen]
+        named = [p._replace(vehicle=road.city.trips[_trip(road, p)].duty) for p in seen]
         return named if second < 300 else [p._replace(trip="", route="") for p in named]
 
     tracks, events = follow(road, spoil, 600.0)
@@ -169,7 +169,7 @@ def test_a_bus_that_loses_its_trip_id_late_stays_on_its_trip_and_then_takes_the_
 ) -> None:
     first, after = by_block(road)
     trips = [
-        replace(t, block="duty" if i in (first, after) else "")
+        replace(t, duty="duty" if i in (first, after) else "")
         for i, t in enumerate(road.city.trips)
     ]
     duty = Road(replace(road.city, trips=tuple(trips)))

@@ -134,7 +134,7 @@ def test_a_trip_that_waits_for_its_vehicle_is_late_by_its_own_draw_too(
     """With one vehicle for every fourth trip of a service, buses come back late."""
     late = replace(still, lateness_s=np.full((2, LATE_QUANTILES), 45.0))
     blocks = [f"{trip.service}-{i // 2 % 2}" for i, trip in enumerate(city.trips)]
-    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, blocks, strict=True))
+    trips = tuple(replace(t, duty=b) for t, b in zip(city.trips, blocks, strict=True))
     shared = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=30))
     world, arrived = run(shared, late)
     left = {v.trip: v.departure_s for v in world.visits if v.position == STOPS - 1}
@@ -142,10 +142,10 @@ def test_a_trip_that_waits_for_its_vehicle_is_late_by_its_own_draw_too(
     waited = 0
     for index, trip in enumerate(trips):
         if arrived[index, 0] >= 0:
-            ready = left[last[trip.block]] + 30 if trip.block in last else 0
+            ready = left[last[trip.duty]] + 30 if trip.duty in last else 0
             assert arrived[index, 0] == max(trip.departure_s, ready) + 45
             waited += ready > trip.departure_s
-            last[trip.block] = index
+            last[trip.duty] = index
     assert waited > 10
 
 

@@ -256,7 +256,7 @@ def test_layovers_are_found_again(tmp_path: Path) -> None:
     made = import_records(tmp_path / "records", "", "6-12", "", tmp_path / "city", "shared")
     city, late = made.fitted.city, made.fitted.calibration.lateness_s
     assert city.operations.duties
-    assert sorted(t.block for t in city.trips) == sorted(t.block for t in truth.trips)
+    assert sorted(t.duty for t in city.trips) == sorted(t.duty for t in truth.trips)
     _, found, _ = estimate(made, "layover that a vehicle needs, s")
     least = RECOVERY_S + 0.1 * MOST_LATE_S
     assert least - 2 <= found <= least + 8, "with the doors at the first stop"

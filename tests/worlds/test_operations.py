@@ -215,7 +215,7 @@ def test_no_cancelled_trip_runs_in_either_world(open_world: OpenWorld, tmp_path:
 
 def with_blocks(city: City, blocks: str, operations: Operations) -> City:
     """The city with a letter for the vehicle of each trip."""
-    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, blocks, strict=True))
+    trips = tuple(replace(t, duty=b) for t, b in zip(city.trips, blocks, strict=True))
     return replace(city, trips=trips, operations=operations)
 
 
@@ -267,7 +267,7 @@ def test_a_late_vehicle_makes_its_next_trip_late_in_both_worlds(
 
 def test_a_trip_whose_vehicle_comes_after_the_day_is_lost() -> None:
     city = small_city([[0, 1]], [(0, 0), (0, 100)], horizon_s=400)
-    trips = tuple(replace(trip, block="a") for trip in city.trips)
+    trips = tuple(replace(trip, duty="a") for trip in city.trips)
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=300))
     world = FastWorld(city, steady(city))
     run_episode(world, CELL, BEHAVIOURS["zero"])
@@ -406,7 +406,7 @@ def test_a_disruption_of_another_day_does_not_happen() -> None:
 
 def test_the_duty_of_a_broken_bus_is_lost() -> None:
     city = small_city([[0, 1, 2]], [(0, 0), (0, 500)])
-    trips = tuple(replace(trip, block="a") for trip in city.trips)
+    trips = tuple(replace(trip, duty="a") for trip in city.trips)
     city = replace(city, trips=trips, operations=Operations(duties=True))
     whole = run_episode(FastWorld(city, steady(city)), CELL, BEHAVIOURS["zero"])
     assert (whole.late_departures, whole.lost_trips) == (0, 0)
@@ -510,7 +510,7 @@ def test_every_view_tells_the_hold_that_happened() -> None:
 def test_version_2_of_the_state_adds_the_time_to_the_next_departure(open_world: OpenWorld) -> None:
     """Read from the timetable by hand, in both worlds; the first 229 numbers stay as they are."""
     city = small_cities.streets(services=1, trips=3, headway_s=900, horizon_s=3000)
-    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, ("a", "b", "a"), strict=True))
+    trips = tuple(replace(t, duty=b) for t, b in zip(city.trips, ("a", "b", "a"), strict=True))
     city = replace(city, trips=trips, operations=Operations(duties=True))
     for world in (FastWorld(city, steady(city, run_s=700)), open_world(city)):
         env = HoldingEnv(lambda world=world: world, lambda _: CELL, state_version=2)
@@ -532,7 +532,7 @@ def test_version_2_of_the_state_adds_the_time_to_the_next_departure(open_world: 
 
 def test_a_comparison_of_a_city_with_duties_shows_late_departures_and_lost_trips() -> None:
     city = small_city([[0, 1, 2]], [(0, 0), (0, 100), (0, 3000)])
-    trips = tuple(replace(t, block=b) for t, b in zip(city.trips, "aaa", strict=True))
+    trips = tuple(replace(t, duty=b) for t, b in zip(city.trips, "aaa", strict=True))
     city = replace(city, trips=trips, operations=Operations(duties=True, recovery_s=3000))
     world = FastWorld(city, steady(city))
     figures = measure(city, CELL, run_episode(world, CELL, BEHAVIOURS["zero"]), world.arrivals_s)

@@ -22,12 +22,12 @@ from evenline.city.operations import (
     Operations,
 )
 from evenline.city.ranges import VEHICLE
-from evenline.city.rows import Table, csv_text
+from evenline.city.rows import CityTable, csv_text
 from evenline.city.schedule import hours_of
 from evenline.support.errors import InputError
 
 Named = TypeVar("Named", Stop, Service, Trip)
-Tables = dict[str, Table]  # by name
+Tables = dict[str, CityTable]  # by name
 
 
 def optional_tables(city: City) -> dict[str, str]:
@@ -50,7 +50,7 @@ def optional_tables(city: City) -> dict[str, str]:
         "stop_details.csv": [(stop.id, stop.lane) for stop in city.stops if stop.lane],
         "vehicles.csv": [_vehicle_row(vehicle) for vehicle in city.more_vehicles],
         "trip_details.csv": [
-            (trip.id, trip.vehicle, trip.block) for trip in city.trips if trip.vehicle or trip.block
+            (trip.id, trip.vehicle, trip.duty) for trip in city.trips if trip.vehicle or trip.duty
         ],
         "schedule.csv": [
             (trip.id, i, int(due))
@@ -87,7 +87,7 @@ def with_details(city: City, tables: Tables) -> City:
             for stop in _named("stop", stops, tables)
         ),
         trips=tuple(
-            replace(trip, vehicle=details[trip.id][0], block=details[trip.id][1])
+            replace(trip, vehicle=details[trip.id][0], duty=details[trip.id][1])
             if trip.id in details
             else trip
             for trip in _named("trip", trips, tables)
@@ -113,7 +113,7 @@ def operations_of(city: City, usual: Operations, tables: Tables) -> Operations:
     )
 
 
-def _disruptions(city: City, table: Table) -> Iterator[Disruption]:
+def _disruptions(city: City, table: CityTable) -> Iterator[Disruption]:
     """The rows of disruptions; `id` is a trip, a stop or a road."""
     stops = {stop.id: i for i, stop in enumerate(city.stops)}
     trips = {trip.id: i for i, trip in enumerate(city.trips)}
@@ -159,7 +159,7 @@ def _row_of(city: City, event: Disruption) -> tuple[object, ...]:
     )
 
 
-def _by_id(table: Table, known: Sequence[str], only: str = "") -> dict[str, list[Any]]:
+def _by_id(table: CityTable, known: Sequence[str], only: str = "") -> dict[str, list[Any]]:
     """The values of each row beside its id, which comes first, must be known and may appear once.
 
     In a table of several kinds, only rows of one.
@@ -199,7 +199,7 @@ def _vehicle_row(vehicle: Vehicle) -> tuple[object, ...]:
     return tuple(getattr(vehicle, key) for key in VEHICLE)
 
 
-def _vehicles(table: Table) -> Iterator[Vehicle]:
+def _vehicles(table: CityTable) -> Iterator[Vehicle]:
     """The bus types. A whole number stays whole, because hashes depend on it."""
     for row, values in enumerate(table.values()):
         texts = [table.texts[key][row] for key in VEHICLE]
@@ -215,7 +215,7 @@ def _slow_ways(city: City) -> Iterator[tuple[Service, list[list[float]]]]:
             yield service, city.slowness[start : end - 1].tolist()
 
 
-def _slowness(city: City, table: Table) -> Floats | None:
+def _slowness(city: City, table: CityTable) -> Floats | None:
     if not table.rows:
         return None
     first, hours = service_stop_offsets(city).tolist(), hours_of(city)
@@ -235,7 +235,7 @@ def _slowness(city: City, table: Table) -> Floats | None:
     return slowness
 
 
-def _schedule(city: City, table: Table) -> Ints | None:
+def _schedule(city: City, table: CityTable) -> Ints | None:
     if not table.rows:
         return None
     first = visit_offsets(city).tolist()

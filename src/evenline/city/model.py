@@ -82,14 +82,14 @@ class Service:
 class Trip:
     """One scheduled run of a service, starting at its first stop.
 
-    `vehicle` is its bus type, a position in `City.vehicles`; `block` names the vehicle's duty.
+    `vehicle` is its bus type, a position in `City.vehicles`; `duty` names those of one vehicle.
     """
 
     id: str
     service: int
     departure_s: int
     vehicle: int = 0
-    block: str = ""
+    duty: str = ""
     source: str = ""
 
 

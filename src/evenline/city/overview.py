@@ -26,7 +26,7 @@ KMH = 3.6  # for 1 m/s
 
 
 @dataclass(frozen=True)
-class Table:
+class ShownTable:
     """A table for people: its title, its heading, its rows."""
 
     title: str
@@ -38,7 +38,7 @@ class Table:
 class Overview:
     """The tables, and what looks wrong."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[ShownTable, ...]
     warnings: tuple[str, ...]
 
 
@@ -62,7 +62,7 @@ def called(stop: Stop) -> str:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def _services(city: City, speeds: Sequence[Floats]) -> Table:
+def _services(city: City, speeds: Sequence[Floats]) -> ShownTable:
     head = ["service", "stops", "km", "trips", "first", "last", "headway, min"]
     head += ["minutes", "km/h", "slowest", "fastest"] if speeds else []
     rows = []
@@ -81,7 +81,7 @@ def _services(city: City, speeds: Sequence[Floats]) -> Table:
         if speeds:
             row += _speed_cells(city, number, speeds)
         rows.append(tuple(row))
-    return Table("services", tuple(head), tuple(rows))
+    return ShownTable("services", tuple(head), tuple(rows))
 
 
 def _speed_cells(city: City, service: int, speeds: Sequence[Floats]) -> list[str]:
@@ -98,7 +98,7 @@ def _speed_cells(city: City, service: int, speeds: Sequence[Floats]) -> list[str
     return [f"{took_s / 60:.0f}", whole, *ends]
 
 
-def _headways(city: City) -> Table:
+def _headways(city: City) -> ShownTable:
     """The mean minutes to the trip before, of the trips that start in an hour."""
     hours = sorted({trip.departure_s // HOUR_S for trip in city.trips})
     rows = []
@@ -112,33 +112,35 @@ def _headways(city: City) -> Table:
             cells.append(f"{here.mean():.0f}" if len(here) else ("first" if first else ""))
         rows.append((service.id, *cells))
     head = ("service", *(clock_text(city, HOUR_S * hour) for hour in hours))
-    return Table("minutes since the trip before, by the hour that begins at", head, tuple(rows))
+    return ShownTable(
+        "minutes since the trip before, by the hour that begins at", head, tuple(rows)
+    )
 
 
-def _demand(city: City) -> Table:
+def _demand(city: City) -> ShownTable:
     present = city.journeys.min_demand <= 1.0
     hours = city.journeys.departure_s[present] // HOUR_S
     count = np.bincount(hours, minlength=1)
     used = range(int(np.argmax(count > 0)), len(count)) if len(hours) else range(0)
     rows = [("passengers", *(f"{count[hour]:,}" for hour in used), f"{len(hours):,}")]
     head = ("", *(clock_text(city, HOUR_S * hour) for hour in used), "all")
-    return Table(
+    return ShownTable(
         "passengers who set out at demand 1.00, by the hour that begins at", head, tuple(rows)
     )
 
 
-def _blocks(city: City) -> list[Table]:
+def _blocks(city: City) -> list[ShownTable]:
     """How many trips the duties of vehicles have, if there are any."""
     trips = defaultdict(list)
     for number, trip in enumerate(city.trips):
-        trips[trip.block].append(number)
+        trips[trip.duty].append(number)
     free = len(trips.pop("", []))
     if not trips:
         return []
     counts = [len(duty) for duty in trips.values()]
     row = (f"{len(counts)}", f"{np.mean(counts):.1f}", f"{max(counts)}", f"{free}")
     head = ("duties", "trips of one, mean", "most", "trips without one")
-    return [Table("duties of vehicles (block_id)", head, (row,))]
+    return [ShownTable("duties of vehicles (block_id)", head, (row,))]
 
 
 # -- warnings -------------------------------------------------------------------------------------
@@ -239,8 +241,8 @@ def _overlapping(city: City) -> Iterable[str]:
     ends_s = city.due_s[visit_offsets(city)[1:] - 1]
     blocks = defaultdict(list)
     for number, trip in enumerate(city.trips):
-        if trip.block:
-            blocks[trip.block].append((trip.departure_s, number))
+        if trip.duty:
+            blocks[trip.duty].append((trip.departure_s, number))
     for block, trips in blocks.items():
         for (_, first), (start_s, second) in pairwise(sorted(trips)):
             if start_s < ends_s[first]:

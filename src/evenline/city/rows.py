@@ -29,7 +29,7 @@ def csv_text(name: str, rows: Iterable[Iterable[object]]) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class CityTable:
     """A table as it was read: the texts of each column, and their file for messages."""
 
     path: Path
@@ -93,7 +93,7 @@ def read_content(folder: Path, name: str, hashes: dict[str, str]) -> bytes:
     return content
 
 
-def read_table(folder: Path, name: str, hashes: dict[str, str]) -> Table:
+def read_table(folder: Path, name: str, hashes: dict[str, str]) -> CityTable:
     """The texts of a table with the right header, all rows as wide as that."""
     path, content = folder / name, read_content(folder, name, hashes)
     try:
@@ -111,7 +111,7 @@ def read_table(folder: Path, name: str, hashes: dict[str, str]) -> Table:
     return table_of(path, rows)
 
 
-def table_of(path: Path, rows: Sequence[Sequence[str]] = ()) -> Table:
+def table_of(path: Path, rows: Sequence[Sequence[str]] = ()) -> CityTable:
     """A table from its rows; without any, a table that a folder need not have."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS[path.name])
-    return Table(path, dict(zip(COLUMNS[path.name], columns, strict=True)), len(rows))
+    return CityTable(path, dict(zip(COLUMNS[path.name], columns, strict=True)), len(rows))

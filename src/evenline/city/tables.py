@@ -31,7 +31,7 @@ from evenline.city.manifest import (
 )
 from evenline.city.model import Carried, City, Journeys, Node, Road, Service, Stop, Traffic, Trip
 from evenline.city.ranges import COLUMNS, OPTIONAL, RANGES, Range
-from evenline.city.rows import Table, csv_text, read_content, read_table, table_of
+from evenline.city.rows import CityTable, csv_text, read_content, read_table, table_of
 from evenline.support.errors import InputError, choice
 from evenline.support.files import listing_of, new_folder, refuse_changed, sha256, to_json
 from evenline.support.records import Hashes, plain, write_record
@@ -287,7 +287,7 @@ def _check_sumo(tables: Tables) -> None:
                 )
 
 
-def _volumes(table: Table) -> list[float]:
+def _volumes(table: CityTable) -> list[float]:
     hours, volumes = table.columns()
     for row, (hour, volume) in enumerate(zip(hours, volumes, strict=True)):
         if hour != row:

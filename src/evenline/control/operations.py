@@ -125,7 +125,7 @@ def driver_luck(city: City, cell: Cell) -> Array:
     if not city.operations.limits_holds:
         return np.zeros(0)
     rng, first = _stream(cell, DRIVERS), visit_offsets(city)
-    names = [trip.block or trip.id for trip in city.trips]
+    names = [trip.duty or trip.id for trip in city.trips]
     driver = {name: i for i, name in enumerate(dict.fromkeys(names))}
     habit = rng.random(len(driver))[[driver[name] for name in names]]
     both = np.repeat(habit, np.diff(first)) + rng.random(int(first[-1]))
@@ -171,7 +171,7 @@ def _onward(city: City, cancelled: Bools) -> Ints:
     onward, last = np.full(len(cancelled), -1, np.int32), dict[str, int]()
     if city.operations.duties:
         for trip in sorted(range(len(cancelled)), key=lambda t: city.trips[t].departure_s):
-            block = city.trips[trip].block
+            block = city.trips[trip].duty
             if not block or cancelled[trip]:
                 continue
             if block in last:

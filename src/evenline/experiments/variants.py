@@ -40,7 +40,7 @@ def respaced(city: City, factor: Floats) -> City:
                     city.trips[like],
                     id=f"{city.services[service].id}~{k}",
                     departure_s=departure_s,
-                    block="",
+                    duty="",
                 )
             )
             if city.due_s is not None:

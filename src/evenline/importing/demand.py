@@ -24,7 +24,7 @@ from evenline.importing.counts import (
     residual,
     timetable_counts,
 )
-from evenline.importing.demand_tables import MOST_PEOPLE, Row, Table, open_table
+from evenline.importing.demand_tables import MOST_PEOPLE, DemandRow, DemandTable, open_table
 from evenline.importing.gravity import RIDE_M, gravity
 from evenline.importing.people import (
     LeftOut,
@@ -134,7 +134,7 @@ def _synthetic(
 # -- journeys and matrices ------------------------------------------------------------------------
 
 
-def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
+def _from_journeys(table: DemandTable, ways: Ways, rng: np.random.Generator) -> NewPeople:
     wishes = []
     for row in _rows(table):
         at_s = row.second("departure")
@@ -150,7 +150,7 @@ def _from_journeys(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeo
     return _new_people(people, _more(people, ways, rng), ways, rng, [note], left_out)
 
 
-def _from_matrix(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
+def _from_matrix(table: DemandTable, ways: Ways, rng: np.random.Generator) -> NewPeople:
     bands = []
     for row in _rows(table):
         from_s, to_s = row.second("from"), row.second("to")
@@ -177,7 +177,7 @@ def _more(people: Sequence[Person], ways: Ways, rng: np.random.Generator) -> lis
     return repeated(people, extra(len(people)), ways, rng)
 
 
-def _rows(table: Table) -> list[Row]:
+def _rows(table: DemandTable) -> list[DemandRow]:
     rows = list(table.rows())
     if not rows:
         raise InputError(f"{table.path}: has no rows below its header")
@@ -185,13 +185,13 @@ def _rows(table: Table) -> list[Row]:
     return rows
 
 
-def _check_total(table: Table, people: float) -> None:
+def _check_total(table: DemandTable, people: float) -> None:
     if people > MOST_PEOPLE:
         raise InputError(f"{table.path}: has {people:,.0f} people; at most {MOST_PEOPLE:,}")
 
 
 def _check_some(
-    table: Table, people: Sequence[Person], left_out: Sequence[LeftOut], city: City
+    table: DemandTable, people: Sequence[Person], left_out: Sequence[LeftOut], city: City
 ) -> None:
     """Refuse a table of which nobody is carried; most often its stops have other ids."""
     if not people and not left_out:
@@ -206,7 +206,7 @@ def _check_some(
 # -- stop counts ----------------------------------------------------------------------------------
 
 
-def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeople:
+def _from_counts(table: DemandTable, ways: Ways, rng: np.random.Generator) -> NewPeople:
     counts, unknown = _read_counts(table, ways)
     _check_total(table, sum(counts.boardings.values()))
     people, left_out = people_of(counts, ways, table.start_s, rng)
@@ -233,7 +233,7 @@ def _from_counts(table: Table, ways: Ways, rng: np.random.Generator) -> NewPeopl
     )
 
 
-def _read_counts(table: Table, ways: Ways) -> tuple[Counts, list[LeftOut]]:
+def _read_counts(table: DemandTable, ways: Ways) -> tuple[Counts, list[LeftOut]]:
     """The counts of a table, and those of services and stops that the city does not have."""
     rows = _rows(table)
     phase_s = rows[0].second("from") % RATE_BIN_S
@@ -260,13 +260,13 @@ def _read_counts(table: Table, ways: Ways) -> tuple[Counts, list[LeftOut]]:
     return counts, unknown
 
 
-def _line(row: Row) -> str:
+def _line(row: DemandRow) -> str:
     """What a row of counts calls the service."""
     names = (row.values.get(column, "") for column in ("service_id", "route_id", "direction_id"))
     return "/".join(filter(None, names))
 
 
-def _service(row: Row, city: City) -> int | None:
+def _service(row: DemandRow, city: City) -> int | None:
     """The service of a row: by its id, or by route (as here or in the source) and direction.
 
     An id such as `10.1` tells the direction, as imported ones do; else the first service of a route

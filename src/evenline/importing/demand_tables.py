@@ -59,7 +59,7 @@ _OPTIONAL = {"journeys": ("min_demand",), "matrix": (), "counts": ()}
 
 
 @dataclass(frozen=True)
-class Table:
+class DemandTable:
     """A table of demand whose header is known; `start_s` is the clock at second 0 of the day."""
 
     path: Path
@@ -67,12 +67,12 @@ class Table:
     columns: tuple[str, ...]
     start_s: int
 
-    def rows(self) -> Iterator["Row"]:
+    def rows(self) -> Iterator["DemandRow"]:
         """Every row, with its values checked."""
         feed = Feed(self.path.parent, {self.path.name: self.path.name})
         for number, values in feed.rows(self.path.name, self.columns):
             where = f"{self.path} row {number}"
-            row = Row(where, dict(zip(self.columns, values, strict=True)), self.start_s)
+            row = DemandRow(where, dict(zip(self.columns, values, strict=True)), self.start_s)
             for column, value in row.values.items():
                 if not COLUMNS[column].allows(value):
                     raise InputError(f"{where}: {column} {value!r} must be {COLUMNS[column]}")
@@ -80,7 +80,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Row:
+class DemandRow:
     """The values of a row by column, and its file and number for messages."""
 
     where: str
@@ -98,7 +98,7 @@ class Row:
         return float(self.values[column])
 
 
-def open_table(path: Path, start_s: int) -> Table:
+def open_table(path: Path, start_s: int) -> DemandTable:
     """Read the header of a table and tell its kind."""
     if not path.is_file():
         raise InputError(f"demand {str(path)!r}: no such file; name a CSV file, or write 'gravity'")
@@ -112,7 +112,7 @@ def open_table(path: Path, start_s: int) -> Table:
             columns = tuple(column for group in groups for column in group)
             if set(columns) <= set(header):
                 optional = tuple(column for column in _OPTIONAL[kind] if column in header)
-                return Table(path, kind, columns + optional, start_s)
+                return DemandTable(path, kind, columns + optional, start_s)
     raise InputError(f"{path}: the header is none of {_headers()}")
 
 

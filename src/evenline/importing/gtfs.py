@@ -204,7 +204,7 @@ def timepoints(feed: Feed, timetable: Timetable) -> set[str]:
 
 def _shared(trips: Sequence[Trip]) -> bool:
     """Whether two trips share a vehicle."""
-    return any(count > 1 for block, count in Counter(t.block for t in trips).items() if block)
+    return any(count > 1 for block, count in Counter(t.duty for t in trips).items() if block)
 
 
 def _trips(

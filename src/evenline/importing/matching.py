@@ -123,7 +123,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Matched:
     """Where an observation lies on the way: position of the edge in the way, metres along it."""
 
     observation: int
@@ -136,7 +136,7 @@ class Piece:
     """A connected way and the observations on it, in order."""
 
     edges: tuple[int, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[Matched, ...]
 
 
 def observations(
@@ -332,12 +332,12 @@ def _backtrack(
         way.append(states[before.observation][at])
     way.reverse()
     edges = [way[0].edge]
-    seen = [Seen(chain[0].observation, 0, way[0].offset_m)]
+    seen = [Matched(chain[0].observation, 0, way[0].offset_m)]
     for link, (one, other) in zip(chain[1:], pairwise(way), strict=True):
         offset_m = other.offset_m
         if other.edge == one.edge and offset_m >= one.offset_m - _BACKWARD_M:
             offset_m = max(offset_m, seen[-1].offset_m)
         else:
             edges += [*reach.between(one.edge, other.edge), other.edge]
-        seen.append(Seen(link.observation, len(edges) - 1, offset_m))
+        seen.append(Matched(link.observation, len(edges) - 1, offset_m))
     return Piece(tuple(edges), tuple(seen))

@@ -62,8 +62,8 @@ class Matcher:
         self._block: dict[str, list[int]] = {}
         for number, trip in enumerate(city.trips):
             self._named.setdefault(trip.source or trip.id, []).append(number)
-            if trip.block:
-                self._block.setdefault(trip.block, []).append(number)
+            if trip.duty:
+                self._block.setdefault(trip.duty, []).append(number)
         self._stop = [
             {city.stops[stop].source or city.stops[stop].id: k for k, stop in enumerate(s.stops)}
             for s in city.services
@@ -135,7 +135,7 @@ class Matcher:
     def _by_block(self, second: float, known: Known, x_m: float, y_m: float) -> int:
         """The trip of the vehicle's duty that is due nearest to now where the vehicle is."""
         best, least_s = -1, np.inf
-        block = self.city.trips[known.trip].block if known.trip >= 0 else known.block
+        block = self.city.trips[known.trip].duty if known.trip >= 0 else known.block
         for trip in self._block.get(block, ()):
             if trip == known.trip or not self._runs(trip, second, known):
                 continue

@@ -16,7 +16,7 @@ from evenline.city.model import City
 from evenline.records.build import chosen, patterns_of
 from evenline.records.clean import Records
 from evenline.records.files import FittedTo, Limits
-from evenline.records.measures import MEASURES, Table, gap, level, measured, simulated
+from evenline.records.measures import MEASURES, MeasureTable, gap, level, measured, simulated
 from evenline.records.patterns import Driven, match
 from evenline.rules.policy import BEHAVIOURS
 from evenline.support.errors import InputError
@@ -134,7 +134,7 @@ def judge(city: City, days: Compared, limits: Limits) -> list[Judged]:
     return lines
 
 
-def _mean(days: Sequence[Mapping[str, Table]], name: str) -> float:
+def _mean(days: Sequence[Mapping[str, MeasureTable]], name: str) -> float:
     return float(np.mean([level(day[name]) for day in days]))
 
 

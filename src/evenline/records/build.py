@@ -145,7 +145,7 @@ def _trips(
         name = f"{ways.services[service].id}.{count[service]}"
         count[service] += 1
         block = next((blocks[trip] for trip in planned.seen[row] if blocks[trip]), "")
-        trips.append(Trip(name, service, max(int(planned.departure_s[row]), 0), block=block))
+        trips.append(Trip(name, service, max(int(planned.departure_s[row]), 0), duty=block))
     return tuple(trips)
 
 

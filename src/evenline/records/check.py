@@ -27,7 +27,7 @@ from evenline.records.clean import (
 from evenline.records.clocks import local_tables
 from evenline.records.kinds import kinds_of
 from evenline.records.read import records_of
-from evenline.records.tides import NAMES, Field, Table, fields_of
+from evenline.records.tides import NAMES, Field, RecordTable, fields_of
 
 _DRIFT_PEOPLE, _DRIFT_SHARE = 3.0, 0.1
 _KEPT = "kept as it is"
@@ -103,7 +103,7 @@ def _missing(visits: Visits) -> dict[str, float]:
     }
 
 
-def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Problem]:
+def _of_schemas(tables: Mapping[str, RecordTable]) -> Iterator[Problem]:
     """Constraints of the TIDES schemas that rows break."""
     for name in NAMES:
         if (table := tables.get(name)) is None:
@@ -123,7 +123,7 @@ def _of_schemas(tables: Mapping[str, Table]) -> Iterator[Problem]:
             )
 
 
-def _of_field(table: Table, field: Field, column: Any) -> Iterator[Problem]:
+def _of_field(table: RecordTable, field: Field, column: Any) -> Iterator[Problem]:
     numeric = column.dtype.kind == "f"
     missing = np.isnan(column) if numeric else np.array([entry is None for entry in column], bool)
     name = f"{table.path.name.split('.')[0]}.{field.name}"
@@ -190,7 +190,7 @@ def _drifting(visits: Visits) -> Any:
     return np.concatenate([[False], off & ~np.isnan(expected) & ~np.isnan(visits.load[1:])])
 
 
-def _of_tables(tables: Mapping[str, Table], raw: Records) -> Iterator[Problem]:
+def _of_tables(tables: Mapping[str, RecordTable], raw: Records) -> Iterator[Problem]:
     """Trips without visits, repeated trips, and stops without a place."""
     unseen = np.bincount(raw.visits.trip[raw.visits.trip >= 0], minlength=len(raw.trips)) == 0
     keys = list(zip(raw.trips.day.tolist(), raw.trips.id.tolist(), strict=True))
@@ -208,7 +208,7 @@ def _of_tables(tables: Mapping[str, Table], raw: Records) -> Iterator[Problem]:
         yield from _of_locations(pings)
 
 
-def _of_locations(pings: Table) -> Iterator[Problem]:
+def _of_locations(pings: RecordTable) -> Iterator[Problem]:
     """Vehicles whose clock goes back, or that are somewhere else at once."""
     fast = np.nan_to_num(pings.numbers("speed")) > FASTEST_MPS
     vehicle = np.array([str(name) for name in pings.texts("vehicle_id")], object)

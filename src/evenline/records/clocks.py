@@ -16,7 +16,7 @@ import numpy as np
 from evenline.city.model import Floats, Ints
 from evenline.records.beside import zone_beside
 from evenline.records.clean import Mask, Problem, first_row, problem
-from evenline.records.tides import EPOCH, FEED, Table, read_folder
+from evenline.records.tides import EPOCH, FEED, RecordTable, read_folder
 from evenline.support.errors import InputError
 
 DAY_S = 86_400
@@ -25,7 +25,7 @@ _NOON_S = DAY_S // 2
 _TIMED = ("stop_visits", "passenger_events", "vehicle_locations")
 
 
-def local_tables(folder: Path) -> tuple[dict[str, Table], list[Problem]]:
+def local_tables(folder: Path) -> tuple[dict[str, RecordTable], list[Problem]]:
     """The tables of a folder by the clock of the street, and what was odd about their clocks."""
     tables, problems = read_folder(folder), []
     for name in (timed for timed in _TIMED if timed in tables and tables[timed].offset_s):
@@ -45,7 +45,7 @@ def local_tables(folder: Path) -> tuple[dict[str, Table], list[Problem]]:
     return tables, problems
 
 
-def _in_utc(name: str, table: Table, zone: ZoneInfo | None) -> Problem:
+def _in_utc(name: str, table: RecordTable, zone: ZoneInfo | None) -> Problem:
     if zone is not None:
         wrong, done = f"{name} has times in UTC", f"turned to {zone.key}, as {FEED} says"
     else:
@@ -64,7 +64,7 @@ def _change_of_clock(name: str, changed: Mask) -> Problem:
     )
 
 
-def _dates(table: Table) -> Floats:
+def _dates(table: RecordTable) -> Floats:
     """The service date of each row; where it has none, the day of its first known time."""
     dates = table.numbers("service_date")
     for column in table.offset_s:
@@ -72,7 +72,7 @@ def _dates(table: Table) -> Floats:
     return dates
 
 
-def _of_zone(table: Table, zone: ZoneInfo) -> Floats:
+def _of_zone(table: RecordTable, zone: ZoneInfo) -> Floats:
     """How far a zone's clock is ahead of UTC at noon of each row's service date."""
     dates = _dates(table)
     ahead = np.zeros(table.rows)
@@ -83,7 +83,7 @@ def _of_zone(table: Table, zone: ZoneInfo) -> Floats:
     return ahead
 
 
-def _usual(table: Table) -> Floats:
+def _usual(table: RecordTable) -> Floats:
     """The offset of most times of each row's service date. Refuses offsets of different places."""
     dates, ahead = _dates(table), np.zeros(table.rows)
     most_s = _mode(np.concatenate(list(table.offset_s.values())))
@@ -109,7 +109,7 @@ def _mode(offset_s: Floats) -> float:
 
 
 def _check_one_change(
-    table: Table, rows: Ints, offsets: Mapping[str, Floats], most_s: float
+    table: RecordTable, rows: Ints, offsets: Mapping[str, Floats], most_s: float
 ) -> None:
     """Refuse a service date on which the clock changes more than once."""
     names = np.repeat(np.arange(len(offsets)), len(rows))
@@ -123,7 +123,7 @@ def _check_one_change(
         _refuse(table, list(offsets)[names[odd]], int(rows[odd % len(rows)]), most_s)
 
 
-def _refuse(table: Table, column: str, row: int, most_s: float) -> None:
+def _refuse(table: RecordTable, column: str, row: int, most_s: float) -> None:
     date = table.numbers("service_date")[row]
     day = "" if np.isnan(date) else f" of {EPOCH + timedelta(days=int(date))}"
     offset = _offset_text(float(table.offset_s[column][row]))

@@ -30,7 +30,7 @@ _FEWEST = 5  # visits of a row that is compared
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class MeasureTable:
     """A measure of a day: one row a group, NaN where too little was seen."""
 
     values: Floats
@@ -43,11 +43,11 @@ class Measure:
 
     name: str
     unit: str
-    of: Callable[["Seen"], Table]
+    of: Callable[["MeasuredDay"], MeasureTable]
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class MeasuredDay:
     """The visits of one day, with the number of the line and stop of each."""
 
     city: City
@@ -60,7 +60,7 @@ class Seen:
         """Every headway of a line at a stop."""
         return headways_of(self.driven.time_s, self.line_stop)
 
-    def by_headway(self, values: Floats, of: Callable[[Floats], Floats | float]) -> Table:
+    def by_headway(self, values: Floats, of: Callable[[Floats], Floats | float]) -> MeasureTable:
         """A number for each line and stop from a value of each of its headways."""
         return _table(values, self.line_stop[self.headways.row], self.line_stops, of, 1)
 
@@ -81,11 +81,11 @@ def line_stops(city: City) -> tuple[Ints, int]:
     return np.array(table, np.int32), len(number)
 
 
-def seen(city: City, driven: Driven) -> Seen:
+def seen(city: City, driven: Driven) -> MeasuredDay:
     """One day to measure."""
     table, count = line_stops(city)
     place = service_stop_offsets(city)[driven.service] + driven.position
-    return Seen(city, driven, table[place], count)
+    return MeasuredDay(city, driven, table[place], count)
 
 
 def simulated(city: City, visits: list[Visit], stamp: str) -> Driven:
@@ -115,7 +115,7 @@ def simulated(city: City, visits: list[Visit], stamp: str) -> Driven:
 
 def _table(
     values: Floats, group: Ints, count: int, of: Callable[[Floats], Floats | float], width: int
-) -> Table:
+) -> MeasureTable:
     """A measure of the values of each group that has enough of them."""
     table, weight = np.full((count, width), np.nan), np.zeros(count)
     known = np.flatnonzero(np.isfinite(values))
@@ -123,18 +123,18 @@ def _table(
         if len(rows) >= _FEWEST:
             here = known[rows]
             table[group[here[0]]], weight[group[here[0]]] = of(values[here]), len(here)
-    return Table(table, weight)
+    return MeasureTable(table, weight)
 
 
 def _quantiles(values: Floats) -> Floats:
     return np.asarray(np.quantile(values, _QUANTILES))
 
 
-def _distribution(values: Floats, group: Ints, count: int) -> Table:
+def _distribution(values: Floats, group: Ints, count: int) -> MeasureTable:
     return _table(values, group, count, _quantiles, len(_QUANTILES))
 
 
-def _trip_times(day: Seen) -> Table:
+def _trip_times(day: MeasuredDay) -> MeasureTable:
     d, city = day.driven, day.city
     last = np.array([len(s.stops) - 1 for s in city.services])
     left_s = np.full(int(d.trip.max(initial=0)) + 1, np.nan)
@@ -149,7 +149,7 @@ def _left(d: Driven) -> Floats:
     return np.where(np.isfinite(d.departure_s), d.departure_s, d.time_s)
 
 
-def _segment_times(day: Seen) -> Table:
+def _segment_times(day: MeasuredDay) -> MeasureTable:
     d = day.driven
     row = np.flatnonzero((d.trip[1:] == d.trip[:-1]) & (np.diff(d.position) == 1))
     took = d.time_s[row + 1] - np.where(d.position[row] == 0, _left(d)[row], d.time_s[row])
@@ -157,31 +157,31 @@ def _segment_times(day: Seen) -> Table:
     return _distribution(took, offsets[d.service[row]] + d.position[row], int(offsets[-1]))
 
 
-def _headways(day: Seen) -> Table:
+def _headways(day: MeasuredDay) -> MeasureTable:
     gap_s, group = day.headways.gap_s, day.line_stop[day.headways.row]
     return _distribution(gap_s, group, day.line_stops)
 
 
-def _headway_cv(day: Seen) -> Table:
+def _headway_cv(day: MeasuredDay) -> MeasureTable:
     return day.by_headway(day.headways.deviation, headway_cv)
 
 
-def _bunched(day: Seen) -> Table:
+def _bunched(day: MeasuredDay) -> MeasureTable:
     return day.by_headway(day.headways.ratio, bunched_share)
 
 
-def _wait(day: Seen) -> Table:
+def _wait(day: MeasuredDay) -> MeasureTable:
     return day.by_headway(day.headways.gap_s, lambda gap_s: float(random_wait_s(gap_s)))
 
 
-def _dwell(day: Seen) -> Table:
+def _dwell(day: MeasuredDay) -> MeasureTable:
     d = day.driven
     offsets = service_stop_offsets(day.city)
     stood = np.where(d.position > 0, d.departure_s - d.time_s, np.nan)
     return _distribution(stood, offsets[d.service] + d.position, int(offsets[-1]))
 
 
-def _load(day: Seen) -> Table:
+def _load(day: MeasuredDay) -> MeasureTable:
     d = day.driven
     bands = -(-day.city.horizon_s // _BAND_S)
     band = np.clip(d.time_s // _BAND_S, 0, bands - 1).astype(np.int32)
@@ -189,11 +189,11 @@ def _load(day: Seen) -> Table:
     return _table(d.load, group, day.line_stops * bands, lambda load: float(load.mean()), 1)
 
 
-def _load_spread(day: Seen) -> Table:
+def _load_spread(day: MeasuredDay) -> MeasureTable:
     return _distribution(day.driven.load, day.line_stop, day.line_stops)
 
 
-def _boarded(day: Seen) -> Table:
+def _boarded(day: MeasuredDay) -> MeasureTable:
     boarded = day.driven.boarded
     return _table(boarded, day.line_stop, day.line_stops, lambda values: float(values.mean()), 1)
 
@@ -212,13 +212,13 @@ MEASURES = (
 )
 
 
-def measured(city: City, driven: Driven) -> dict[str, Table]:
+def measured(city: City, driven: Driven) -> dict[str, MeasureTable]:
     """Every measure of a day."""
     day = seen(city, driven)
     return {measure.name: measure.of(day) for measure in MEASURES}
 
 
-def gap(one: Table, other: Table) -> float:
+def gap(one: MeasureTable, other: MeasureTable) -> float:
     """How far two days are apart in a measure; NaN if no row has both."""
     weight = np.minimum(one.weight, other.weight)
     apart = np.abs(one.values - other.values).mean(axis=1)
@@ -226,7 +226,7 @@ def gap(one: Table, other: Table) -> float:
     return float(np.average(apart[both], weights=weight[both])) if both.any() else float("nan")
 
 
-def level(table: Table) -> float:
+def level(table: MeasureTable) -> float:
     """The mean of a measure over its rows, to read a gap against."""
     mean = table.values.mean(axis=1)
     known = np.isfinite(mean) & (table.weight > 0)

@@ -14,7 +14,7 @@ from evenline.city.model import Floats, Ints
 from evenline.records.beside import with_feed
 from evenline.records.clean import Problem, Records, Stops, Trips, Visits, clean
 from evenline.records.clocks import DAY_S, local_tables
-from evenline.records.tides import EPOCH, Table, hashes_of
+from evenline.records.tides import EPOCH, RecordTable, hashes_of
 from evenline.support.errors import InputError
 
 _PASSENGER = ("Passenger boarded", "Passenger alighted")  # events
@@ -28,7 +28,7 @@ def open_records(folder: Path) -> tuple[Records, list[Problem]]:
     return records, [*clocks, *filled, *by_rule]
 
 
-def records_of(folder: Path, tables: Mapping[str, Table]) -> Records:
+def records_of(folder: Path, tables: Mapping[str, RecordTable]) -> Records:
     """The records as they are, before any rule."""
     trips, index, days = _trips(tables["trips_performed"])
     visits, stops = _visits(tables, index)
@@ -37,7 +37,7 @@ def records_of(folder: Path, tables: Mapping[str, Table]) -> Records:
     )
 
 
-def _trips(table: Table) -> tuple[Trips, dict[tuple[float, str], int], tuple[str, ...]]:
+def _trips(table: RecordTable) -> tuple[Trips, dict[tuple[float, str], int], tuple[str, ...]]:
     dates, names = table.numbers("service_date"), table.texts("trip_id_performed")
     for name, missing in (("service_date", np.isnan(dates)), ("trip_id_performed", names == None)):  # noqa: E711
         if missing.any():
@@ -60,7 +60,7 @@ def _trips(table: Table) -> tuple[Trips, dict[tuple[float, str], int], tuple[str
 
 
 def _visits(
-    tables: Mapping[str, Table], index: Mapping[tuple[float, str], int]
+    tables: Mapping[str, RecordTable], index: Mapping[tuple[float, str], int]
 ) -> tuple[Visits, Stops]:
     table = tables["stop_visits"]
     dates, order = table.numbers("service_date"), table.numbers("trip_stop_sequence")
@@ -92,7 +92,7 @@ def _visits(
     return visits.only(np.lexsort((visits.row, order, trip)).astype(np.int32)), stops
 
 
-def _stops(visits: Table, places: Table | None) -> tuple[Stops, Ints]:
+def _stops(visits: RecordTable, places: RecordTable | None) -> tuple[Stops, Ints]:
     names = visits.texts("stop_id")
     known = sorted({name for name in names.tolist() if name is not None})
     at = {name: i for i, name in enumerate(known)}
@@ -109,7 +109,7 @@ def _stops(visits: Table, places: Table | None) -> tuple[Stops, Ints]:
 
 
 def _counts(
-    tables: Mapping[str, Table],
+    tables: Mapping[str, RecordTable],
     trip: Ints,
     order: Floats,
     index: Mapping[tuple[float, str], int],
@@ -132,7 +132,11 @@ def _counts(
 
 
 def _summed(
-    events: Table, kind: str, trip: Ints, order: Floats, index: Mapping[tuple[float, str], int]
+    events: RecordTable,
+    kind: str,
+    trip: Ints,
+    order: Floats,
+    index: Mapping[tuple[float, str], int],
 ) -> Floats:
     """The events of a kind at each visit; NaN where no passenger of the trip was counted."""
     number = events.numbers("event_count")
@@ -157,7 +161,7 @@ def _summed(
     return np.array([total.get(p, 0.0 if p[0] in counted else np.nan) for p in places])
 
 
-def _along(tables: Mapping[str, Table]) -> dict[tuple[str, int, str], float]:
+def _along(tables: Mapping[str, RecordTable]) -> dict[tuple[str, int, str], float]:
     table = tables.get("route_stops")
     if table is None:
         return {}

@@ -106,11 +106,11 @@ def _came_s(built: Built, doors: Doors, day: Mapping[int, int]) -> dict[int, flo
     came = {}
     for row, trip in zip(built.order, built.city.trips, strict=True):
         seen = built.planned.seen[row]
-        if trip.block in before:
-            ends = {day[run]: ended.get(run, np.nan) for run in before[trip.block]}
+        if trip.duty in before:
+            ends = {day[run]: ended.get(run, np.nan) for run in before[trip.duty]}
             came.update({run: ends.get(day[run], np.nan) for run in seen})
-        if trip.block:
-            before[trip.block] = seen
+        if trip.duty:
+            before[trip.duty] = seen
     return came
 
 

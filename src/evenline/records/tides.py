@@ -71,7 +71,7 @@ _STOPS = {  # GTFS's own names, and one table of distances that TIDES leaves to 
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class RecordTable:
     """One table: its file, and its columns by name; a column that is absent is all missing.
 
     Texts are arrays of objects with None, numbers are floats with NaN. Dates are days and times are
@@ -116,7 +116,7 @@ def _field(stated: dict[str, Any]) -> Field:
     )
 
 
-def read_folder(folder: Path) -> dict[str, Table]:
+def read_folder(folder: Path) -> dict[str, RecordTable]:
     """Every table of a folder of records; the visits and the trips must be there."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of records")
@@ -159,7 +159,7 @@ def _inside(path: Path) -> Path:
     return path
 
 
-def _read_table(path: Path, name: str) -> Table:
+def _read_table(path: Path, name: str) -> RecordTable:
     """Read one table by its schema."""
     fields = {field.name: field for field in fields_of(name)}
     raw = _raw(path)
@@ -176,7 +176,7 @@ def _read_table(path: Path, name: str) -> Table:
     in_utc = tuple(label for label, column in times.items() if _in_utc(column))
     offset_s = {label: _offset_s(path, fields[label], column) for label, column in times.items()}
     known_s = {label: column for label, column in offset_s.items() if not np.isnan(column).all()}
-    return Table(path, raw.num_rows, columns, unknown, in_utc, known_s)
+    return RecordTable(path, raw.num_rows, columns, unknown, in_utc, known_s)
 
 
 def _raw(path: Path) -> pa.Table:
