@@ -32,13 +32,12 @@ from evenline.control.visits import read_visits
 from evenline.figures.document import insert
 from evenline.figures.measure import HOUR_S, most_bunched_service, people_setting_out, rides_of
 from evenline.figures.plots import demand_profile, network_map, png, time_space_diagram
-from evenline.runs.day import evaluator
 from evenline.runs.days import run_days
 from evenline.runs.executors import Executor
 from evenline.runs.job import Answer, Job
+from evenline.runs.store import Store, day_key, setting_of
+from evenline.support.columns import markdown
 from evenline.support.files import write_bytes
-from evenline.support.records import read_record, write_record
-from evenline.worlds.sumo.runtime import installed_version
 from reproduce.day import Day, measure_day
 from reproduce.door import run
 
@@ -148,23 +147,15 @@ def _visits(job: Job) -> Path:
 
 def _run_missing(city: City, jobs: Sequence[Job], executor: Executor | None) -> dict[Job, Answer]:
     """The answers of all jobs; reads those that an earlier run finished."""
-    own = (digest(city), evaluator(), installed_version())
-
-    def kept(job: Job) -> Answer | None:
-        path = _visits(job).with_suffix(".json")
-        answer = read_record(path, Answer) if path.exists() else None
-        if answer is None or (answer.city, answer.evaluator, answer.simulator.version) != own:
-            return None
-        return answer
-
-    def keep(job: Job, answer: Answer) -> None:
-        write_record(_visits(job).with_suffix(".json"), answer)
-
-    answers = {job: answer for job in jobs if (answer := kept(job)) is not None}
-    missing = [job for job in jobs if job not in answers]
-    if missing:
-        label = f"regime of {city.name}"
-        answers |= run_days(missing, label, city.horizon_s, executor, keep)
+    store, city_digest = Store(Path("results") / f"regime-{city.name}" / "days"), digest(city)
+    keys = {job: day_key(setting_of(job, city_digest, ""), job.cell) for job in jobs}
+    kept = {job: store.read(key, job) for job, key in keys.items()}
+    answers = {job: answer for job, answer in kept.items() if answer is not None}
+    if missing := [job for job in jobs if job not in answers]:
+        answers |= run_days(
+            missing, f"regime of {city.name}", city.horizon_s, executor,
+            keep=lambda job, answer: store.keep(keys[job], job, answer),
+        )  # fmt: skip
     return answers
 
 
@@ -174,22 +165,18 @@ def _run_missing(city: City, jobs: Sequence[Job], executor: Executor | None) -> 
 def regime_tables(city: City, days: Days) -> list[str]:
     """Mean and range over seeds of every measure at each level, then denied boardings by hour."""
     levels = [f"demand {level:.2f}" for level in days]
-    lines = ["", *_head(["Mean (range over seeds)", *levels])]
+    rows = [["Mean (range over seeds)", *levels]]
     for name, measure, form in ROWS:
         cells = [_mean_and_range([measure(day) for day in days[level]], form) for level in days]
-        lines.append(_row([name, *cells]))
+        rows.append([name, *cells])
     pairs = zip(days[1.25], days[1.0], strict=True)
     growth = [more.unfinished / max(1, base.unfinished) for more, base in pairs]
-    lines += [
-        "",
-        f"Unfinished at demand 1.25 over unfinished at 1.00: {_mean_and_range(growth, '.2f')}.",
-        "",
-        *_head(["Denied boardings, mean over seeds, in the hour from", *levels]),
-    ]
+    denied = [["Denied boardings, mean over seeds, in the hour from", *levels]]
     for hour in range(len(days[1.0][0].denied_by_hour)):
         means = [statistics.mean(d.denied_by_hour[hour] for d in days[level]) for level in days]
-        lines.append(_row([clock_text(city, HOUR_S * hour), *(f"{mean:,.1f}" for mean in means)]))
-    return lines
+        denied.append([clock_text(city, HOUR_S * hour), *(f"{mean:,.1f}" for mean in means)])
+    said = f"Unfinished at demand 1.25 over unfinished at 1.00: {_mean_and_range(growth, '.2f')}."
+    return ["", *markdown(rows), "", said, "", *markdown(denied)]
 
 
 def intended_regime(days: Days) -> list[Check]:
@@ -210,13 +197,14 @@ def beside_the_paper(days: Days, checks: Sequence[Check]) -> list[str]:
     """The checks, and means over all days next to the figures that the paper gives."""
     lines = ["", "Checked by the same command:", "", *(f"- {check.said}" for check in checks), ""]
     names = ("`city`, no holding", "the paper's parent", "the paper's candidate")
-    lines += _head(["Mean over the demand levels", *names])
+    rows = [["Mean over the demand levels", *names]]
     for name, measure, form in ROWS:
         if name in PAPER:
             own = statistics.mean(measure(day) for level in days.values() for day in level)
-            lines.append(_row([name, format(own, form), *PAPER[name]]))
+            rows.append([name, format(own, form), *PAPER[name]])
     return [
         *lines,
+        *markdown(rows),
         "",
         "The paper reports no day without holding. Its figures are those of its Table 2: learned "
         "policies behind the parent and candidate chains, in SUMO 1.25.0.",
@@ -233,8 +221,12 @@ def _people(city: City) -> list[str]:
         f"{people.sum():,} people set out at demand 1.00; {change:.1%} of them change buses, and a "
         f"ride takes {rides.mean_share:.0%} of its line on average, counted in stops.",
         "",
-        *_head(["Hour from", *(clock_text(city, HOUR_S * hour) for hour in range(len(people)))]),
-        _row(["People", *(f"{count:,}" for count in people)]),
+        *markdown(
+            [
+                ["Hour from", *(clock_text(city, HOUR_S * hour) for hour in range(len(people)))],
+                ["People", *(f"{count:,}" for count in people)],
+            ]
+        ),
         "",
         f"![People of {city.name} by time of day, and the parts of a line where they board and "
         f"alight](images/{city.name}-demand.png)",
@@ -249,27 +241,29 @@ def _mean_and_range(values: Sequence[float], form: str) -> str:
 def _service_table(city: City) -> list[str]:
     signals = {node.id for node in city.nodes if node.signal}
     roads = {road.id: road for road in city.roads}
-    names = (
-        "Service",
-        "Stops",
-        "Trips",
-        "First, s",
-        "Last, s",
-        "Length, km",
-        "Signals",
-        "Bus lane",
-    )
-    lines = ["", *_head(names)]
+    rows = [
+        ["Service", "Stops", "Trips", "First, s", "Last, s", "Length, km", "Signals", "Bus lane"]
+    ]
     for index, service in enumerate(city.services):
         starts = [city.trips[trip].departure_s for trip in city.trips_of[index]]
         way = [roads[road] for road in service.roads]
         lane_m = sum(road.length_m for road in way if road.bus_lane)
-        values = [service.id, len(service.stops), len(starts), f"{starts[0]:,}", f"{starts[-1]:,}"]
-        values += [f"{service.length_m / 1000:.1f}", sum(road.to_node in signals for road in way)]
-        lines.append(_row([*values, f"{lane_m / service.length_m:.0%}"]))
+        counts = (len(service.stops), len(starts))
+        lights = sum(road.to_node in signals for road in way)
+        rows.append(
+            [
+                *(service.id, *map(str, counts), f"{starts[0]:,}", f"{starts[-1]:,}"),
+                *(
+                    f"{service.length_m / 1000:.1f}",
+                    str(lights),
+                    f"{lane_m / service.length_m:.0%}",
+                ),
+            ]
+        )
     total = f"{len(city.stops)} stops, {sum(len(s.stops) for s in city.services)} service-stops"
     return [
-        *lines,
+        "",
+        *markdown(rows),
         "",
         f"In all {total}, {len(city.trips)} trips, {city.decisions:,} decisions per day.",
     ]
@@ -292,14 +286,6 @@ def _pictures(city: City, service: str) -> list[str]:
         "",
         "Both panels show seed 1 at demand 1.00; the service is the one that bunches most.",
     ]
-
-
-def _head(names: Sequence[str]) -> list[str]:
-    return [_row(names), _row(["---", *["---:"] * (len(names) - 1)])]
-
-
-def _row(values: Sequence[object]) -> str:
-    return "| " + " | ".join(map(str, values)) + " |"
 
 
 # -- the command ----------------------------------------------------------------------------------

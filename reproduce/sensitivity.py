@@ -6,7 +6,7 @@ by nobody or by an actor. The result is a folder with `sensitivity.json` and `se
 a section of a document.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,48 +23,53 @@ from evenline.city.cells import PURPOSES
 from evenline.city.demand import DEMAND_LEVELS, Cell
 from evenline.city.embedded import CITY, PROFILES, UNTIL_S, with_profile
 from evenline.city.model import City
-from evenline.city.tables import digest
 from evenline.cli.options import (
+    AddressOption,
     BlocksOption,
     CalibrationOption,
     CityOption,
     DocsOption,
+    ExecutorOption,
     ForceOption,
     OutOption,
+    WorkersOption,
+    executor_of,
     print_notes,
 )
-from evenline.control.event import BUS_BEHIND, TARGET_BEHIND, TIME, Array
-from evenline.control.outcome import Outcome
-from evenline.experiments.measures import CONFIDENCE, Difference, difference, number, signed
+from evenline.control.event import BUS_BEHIND, TARGET_BEHIND
+from evenline.experiments.experiment import Arm, InMemory, Policy, Simulated, Variant, run_arms
+from evenline.experiments.frame import Days
+from evenline.experiments.measures import (
+    CONFIDENCE,
+    Difference,
+    difference_of,
+    number,
+    signed,
+)
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
 from evenline.policies.actor import Actor, ActorPolicy, actor_of
 from evenline.policies.bundle import open_policy, policy_digest
-from evenline.rules.chain import (
-    CALIBRATE,
-    FLOOR_FROM,
-    FLOOR_S,
-    FLOOR_UNTIL,
-    LOW_LOAD,
-    RESERVE_FROM,
-    RESERVE_S,
-    RESERVE_UNTIL,
-    apply_chain,
-    completion_guard,
-)
-from evenline.rules.policy import RulePolicy
-from evenline.rules.table import Constant, Rule
-from evenline.support.compiled import compiled, inlined
+from evenline.rules.chain import CALIBRATE, LOW_LOAD, RESERVE_FROM, RESERVE_UNTIL, apply_chain
+from evenline.runs.executors import Executor
+from evenline.support.columns import aligned, markdown
 from evenline.support.errors import InputError
-from evenline.support.files import refuse_foreign, sha256, to_json, write_bytes, write_listed
-from evenline.support.progress import progress_bar
+from evenline.support.files import (
+    refuse_changed_files,
+    refuse_foreign,
+    sha256,
+    to_json,
+    write_bytes,
+    write_listed,
+)
 from evenline.support.tensors import read_tensors
-from evenline.worlds.calibration import calibration_digest
-from evenline.worlds.fast.world import FastWorld, Fleet
+from evenline.worlds.fast.world import Fleet
 from evenline.worlds.open import OpenCity, open_city
 from reproduce.door import run
+from reproduce.policies import Guard, guarded_holds
 
-RESULT, PICTURE = "sensitivity.json", "sensitivity.png"
+PLAN, RESULT, PICTURE = "plan.json", "sensitivity.json", "sensitivity.png"
+FILES = (PLAN, PICTURE, RESULT)
 NOBODY = "zero"
 ENDS_S = range(17_400, 20_401, 600)
 LOADS = (0.1, 0.2, LOW_LOAD, 0.3, 0.4, 0.5)
@@ -92,60 +97,6 @@ UNITS = {
 }
 
 
-# -- the guard ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Guard:
-    """The guard of a reserve; the defaults are the paper's. An empty window is the parent.
-
-    `behind` is the feature that is 0 where no bus is behind. It counts for the tail floor too.
-    """
-
-    load: float = LOW_LOAD
-    begin: float = RESERVE_FROM
-    end: float = RESERVE_UNTIL
-    behind: int = BUS_BEHIND
-
-    @property
-    def parent(self) -> "Guard":
-        return Guard(begin=0.0, end=0.0, behind=self.behind)
-
-    def constants(self, city: City) -> tuple[float, ...]:
-        """The numbers that `guarded` reads."""
-        return (float(city.horizon_s), self.load, self.begin, self.end, float(self.behind))
-
-
-@inlined
-def guarded(raw: Array, hold_s: float, constants: Array) -> float:
-    """The tail floor and the reserve of a guard, after the calibration."""
-    rho, behind = raw[TIME] / constants[0], int(constants[4])
-    if completion_guard(raw, rho, FLOOR_FROM, FLOOR_UNTIL, LOW_LOAD, behind):
-        hold_s = max(hold_s, FLOOR_S)
-    if completion_guard(raw, rho, constants[2], constants[3], constants[1], behind):
-        hold_s = max(hold_s, RESERVE_S)
-    return hold_s
-
-
-def reserve(raw: Array, constants: Array, late_s: float) -> float:
-    """The guard as a rule of its own: nobody else proposes a hold."""
-    return guarded(raw, 0.0, constants)
-
-
-@compiled
-def guarded_holds(raw: Array, holds_s: Array, constants: Array) -> None:
-    """Apply a guard to many calibrated holds, in place."""
-    for row in range(raw.shape[0]):
-        holds_s[row] = guarded(raw[row], holds_s[row], constants)
-
-
-RESERVE = Rule(
-    "reserve",
-    reserve,
-    tuple(Constant(n, 0.0, 0.0, 1e6) for n in ("horizon_s", "load", "begin", "end", "behind")),
-)
-
-
 # -- the scenarios --------------------------------------------------------------------------------
 
 
@@ -157,7 +108,7 @@ class Scenario:
     name: str
     at: float
     city: Callable[[], City] = field(repr=False)
-    guard: Guard = Guard()
+    guard: Guard = field(default_factory=Guard)
     usual: bool = False  # the setting of `city` and of the paper
 
 
@@ -206,41 +157,30 @@ def with_people(people: int) -> City:
 
 # -- the days -------------------------------------------------------------------------------------
 
-Outcomes = list[Outcome]  # one for each cell
+
+def proposed(guard: Guard, city: City, actor: Actor | None) -> Policy:
+    """A guard as a policy: after nobody's proposals, or after those of an actor."""
+    if actor is None:
+        return guard.source(city)
+    return InMemory(repr(guard), lambda opened, cells: _with_actor(actor, guard, opened, cells))
 
 
-class Runner:
-    """Runs the days of a city and a guard; the same days run once."""
-
-    def __init__(self, opened: OpenCity, cells: Sequence[Cell], actor: Actor | None) -> None:
-        self.calibration, self.cells, self.actor = opened.fitted(), cells, actor
-        self.known: dict[tuple[str, Guard], Outcomes] = {}
-
-    def __call__(self, city: City, guard: Guard) -> Outcomes:
-        key = (city.name, guard)
-        if key not in self.known:
-            run = self._alone if self.actor is None else self._with_actor
-            self.known[key] = run(city, guard)
-        return self.known[key]
-
-    def _alone(self, city: City, guard: Guard) -> Outcomes:
-        world = FastWorld(city, self.calibration)
-        policy = RulePolicy(RESERVE.name, RESERVE, guard.constants(city))
-        return [world.run_day(cell, policy) for cell in self.cells]
-
-    def _with_actor(self, city: City, guard: Guard) -> Outcomes:
-        assert self.actor is not None
-        fleet = Fleet(city, self.calibration, len(self.cells))
-        constants = np.array(guard.constants(city))
-        states, holds = fleet.reset(self.cells), np.zeros(len(self.cells))
-        while not fleet.over.all():
-            live = np.flatnonzero(~fleet.over)
-            raw, proposals = fleet.raw[live], self.actor.proposals_s(states[live])
-            own = apply_chain(CALIBRATE, raw, proposals, float(city.horizon_s))
-            guarded_holds(raw, own, constants)
-            holds[live] = own
-            states = fleet.step(holds)
-        return [fleet.outcome(w) for w in range(len(self.cells))]
+def _with_actor(
+    actor: Actor, guard: Guard, opened: OpenCity, cells: Sequence[Cell]
+) -> Iterator[Simulated]:
+    """The days of an actor behind the calibration and a guard, all at once."""
+    city, fleet = opened.city, Fleet(opened.city, opened.fitted(), len(cells))
+    constants = np.array(guard.constants(city))
+    states, holds = fleet.reset(cells), np.zeros(len(cells))
+    while not fleet.over.all():
+        live = np.flatnonzero(~fleet.over)
+        raw, proposals = fleet.raw[live], actor.proposals_s(states[live])
+        behind = apply_chain(CALIBRATE, raw, proposals, float(city.horizon_s))
+        guarded_holds(raw, behind, constants)
+        holds[live] = behind
+        states = fleet.step(holds)
+    for w in range(len(cells)):
+        yield Simulated(fleet.outcome(w), fleet.arrivals_s(w), fleet.left_s(w))
 
 
 @dataclass(frozen=True)
@@ -259,32 +199,23 @@ class Finding:
     @property
     def verdict(self) -> str:
         """What the interval of generalized time says."""
-        low, high = self.generalized_s.low, self.generalized_s.high
-        if low is None or high is None or low <= 0.0 <= high:
-            return "open"
-        return "helps" if high < 0.0 else "hurts"
+        return {-1: "helps", 0: "open", 1: "hurts"}[self.generalized_s.sign]
 
 
-def finding(
-    scenario: Scenario, cells: Sequence[Cell], candidate: Outcomes, parent: Outcomes
-) -> Finding:
+def finding(scenario: Scenario, cells: Sequence[Cell], candidate: Days, parent: Days) -> Finding:
     """Compare the days of candidate and parent."""
     at = {level: [i for i, c in enumerate(cells) if c.demand == level] for level in DEMAND_LEVELS}
-    time_s, completion = (
-        [np.array([getattr(day, name) for day in days]) for days in (candidate, parent)]
-        for name in ("generalized_s", "completion")
-    )
-    by_level = {f"{x:.2f}": float((time_s[0] - time_s[1])[rows].mean()) for x, rows in at.items()}
-    held = np.mean([1.0 - day.holds_zero / day.decisions for day in candidate])
+    time_s = np.array([day["generalized_s"] for day in candidate])
+    change_s = time_s - np.array([day["generalized_s"] for day in parent])
     return Finding(
         scenario.factor,
         scenario.name,
         scenario.at,
         scenario.usual,
-        difference(cells, *time_s),
-        difference(cells, *completion),
-        by_level,
-        float(held),
+        difference_of(cells, candidate, parent, "generalized_s"),
+        difference_of(cells, candidate, parent, "completion"),
+        {f"{level:.2f}": float(change_s[rows].mean()) for level, rows in at.items()},
+        float(np.mean([1.0 - day["zero_hold_share"] for day in candidate])),
     )
 
 
@@ -296,30 +227,40 @@ def sensitivity(
     docs: Path | None = None,
     calibration: Path | None = None,
     force: bool = False,
+    executor: Executor | None = None,
 ) -> list[Finding]:
     """Run all scenarios, write the folder, and the section of a document if one is named."""
     if blocks < 2:
         raise InputError(f"{blocks} blocks: an interval needs at least 2")
-    refuse_foreign(out, RESULT, force=force)
+    refuse_foreign(out, PLAN, force=force)
+    refuse_changed_files(out, FILES, force)
     opened, cells = open_city(city_name, calibration), PURPOSES["development"].cells(blocks)
     actor, sha = _actor(source, opened)
-    run, listed, found = Runner(opened, cells, actor), scenarios(opened), list[Finding]()
-    with progress_bar() as bar:
-        for scenario in bar.track(listed, description=f"sensitivity of {opened.name}"):
-            city, guard = scenario.city(), scenario.guard
-            days = run(city, guard), run(city, guard.parent)
-            found.append(finding(scenario, cells, *days))
+    usual, listed = Variant(opened, source=city_name, calibration=calibration), scenarios(opened)
+    plan = to_json({"city": usual.digest, "policy": sha, "cells": [c.name for c in cells]}).encode()
+    arms = []
+    for scenario in listed:
+        city, variant = scenario.city(), usual
+        if city is not opened.city:
+            variant = usual.changed(scenario.factor, scenario.name, city)
+        for guard in (scenario.guard, scenario.guard.parent):
+            arms.append(Arm(variant, proposed(guard, city, actor)))
+    days = run_arms(
+        arms, cells, out, executor, begin=lambda: write_listed(out, {PLAN: plan}, force)
+    )
+    pairs = zip(listed, days[::2], days[1::2], strict=True)
+    found = [finding(scenario, cells, *both) for scenario, *both in pairs]
     picture = png(figure(found, f"{opened.name}, holds proposed by {_proposer(source)}"))
     result = {
-        "city": digest(opened.city),
-        "calibration": calibration_digest(opened.fitted()),
+        "city": usual.digest,
+        "calibration": usual.calibration_digest,
         "policy": {"source": source, "sha256": sha},
         "evenline": evenline.__version__,
         "blocks": blocks,
         "findings": [asdict(each) | {"verdict": each.verdict} for each in found],
     }
-    made = {PICTURE: picture, RESULT: to_json(result).encode()}
-    write_listed(out, made, force, (PICTURE, RESULT))
+    made = {PLAN: plan, PICTURE: picture, RESULT: to_json(result).encode()}
+    write_listed(out, made, force, FILES)
     if docs is not None:
         tail = "" if source == NOBODY else f"-{Path(source).stem}"
         name = f"sensitivity-{opened.name}{tail}.png"
@@ -416,8 +357,6 @@ def _named(each: Finding) -> str:
 
 def document(found: Sequence[Finding], command: str, days: int, source: str, picture: str) -> str:
     """The section of a document in Markdown."""
-    head, *body = rows(found)
-    table = [head, ["---", "---", *["---:"] * (len(head) - 2)], *body]
     return "\n".join(
         [
             f"Made by `{command}` (Evenline {evenline.__version__}): candidate minus parent in the "
@@ -429,7 +368,7 @@ def document(found: Sequence[Finding], command: str, days: int, source: str, pic
             f"![Candidate minus parent in generalized time and completion over demand and guard]"
             f"(images/{picture})",
             "",
-            *("| " + " | ".join(row) + " |" for row in table),
+            *markdown(rows(found), text=2),
         ]
     )
 
@@ -521,17 +460,18 @@ def main(
     force: ForceOption = False,
     docs: DocsOption = None,
     calibration: CalibrationOption = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Measure when the completion reserve helps and when it hurts, over demand and guard, in the
     fast world.
     """
     folder = out or Path("results") / f"sensitivity-{Path(city).name}"
-    found = sensitivity(city, folder, policy, blocks, docs, calibration, force)
+    runs = executor_of(executor, address, workers)
+    found = sensitivity(city, folder, policy, blocks, docs, calibration, force, runs)
     table = [[value.strip("*") for value in row] for row in rows(found)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    for row in table:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
-    print(*sentences(found), sep="\n")
+    print(*aligned(table, text=2), *sentences(found), sep="\n")
     print_notes(city, "fast", calibration)
     print(folder)
 

@@ -14,26 +14,36 @@ from matplotlib.figure import Figure
 
 import evenline
 from evenline.city.cells import PURPOSES
-from evenline.city.tables import digest
 from evenline.cli.options import (
+    AddressOption,
     BlocksOption,
     CalibrationOption,
     CityOption,
     DocsOption,
+    ExecutorOption,
     ForceOption,
     OutOption,
     WorkersOption,
+    executor_of,
     print_notes,
 )
 from evenline.experiments.compare import PURPOSE
+from evenline.experiments.experiment import Arm, Variant, run_arms
+from evenline.experiments.frame import draw_differences, label_rows
 from evenline.experiments.measures import CONFIDENCE, number, signed
 from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, png
-from evenline.policies.bundle import chosen_base, open_policy
-from evenline.policies.kinds import base_policy
-from evenline.support.errors import InputError
-from evenline.support.files import refuse_foreign, to_json, write_bytes, write_listed
-from evenline.worlds.calibration import calibration_digest
+from evenline.policies.bundle import policy_digest
+from evenline.runs.executors import Executor
+from evenline.support.columns import aligned, markdown
+from evenline.support.files import (
+    ScratchFolder,
+    refuse_changed_files,
+    refuse_foreign,
+    to_json,
+    write_bytes,
+    write_listed,
+)
 from evenline.worlds.open import open_city
 from reproduce.door import run
 from reproduce.knowledge import (
@@ -45,14 +55,13 @@ from reproduce.knowledge import (
     PRICE,
     RIVALS,
     STEP,
-    Question,
     Worth,
-    prepared,
-    run_settings,
+    settings,
     worths,
 )
 
-RESULT, PICTURE = "worth.json", "worth.png"
+PLAN, RESULT, PICTURE = "plan.json", "worth.json", "worth.png"
+FILES = (PLAN, PICTURE, RESULT)
 
 
 def worth(
@@ -62,33 +71,36 @@ def worth(
     docs: Path | None = None,
     calibration: Path | None = None,
     force: bool = False,
-    workers: int | None = None,
+    executor: Executor | None = None,
     policies: Sequence[str] = (),
     bases: Sequence[str] = (),
 ) -> list[Worth]:
     """Run all settings, write the folder, and the section of a document if one is named."""
-    if workers is not None and workers < 1:
-        raise InputError(f"workers {workers}: must be at least 1")
-    refuse_foreign(out, RESULT, force=force)
+    refuse_foreign(out, PLAN, force=force)
+    refuse_changed_files(out, FILES, force)
     opened, cells = open_city(city_name, calibration), PURPOSES[PURPOSE].cells(blocks)
     opened.fitted()
-    for name in policies:  # refused before any day
-        open_policy(name, opened.city, opened.fitted())
-    for name in bases:
-        base_policy(chosen_base(name), opened.city, opened.fitted())
-    asked = Question(city_name, calibration, tuple(policies), tuple(bases))
-    _, listed = prepared(asked)
-    found = worths(listed, cells, run_settings(asked, cells, workers))
+    with ScratchFolder() as scratch:
+        listed = settings(opened, Path(scratch), policies, bases)
+        variant = Variant(opened, source=city_name, calibration=calibration)
+        asked = {f"{each.group}: {each.name}": policy_digest(each.source) for each in listed}
+        named = {"city": variant.digest, "settings": asked, "cells": [c.name for c in cells]}
+        plan = to_json(named).encode()
+        arms = [Arm(variant, setting.source) for setting in listed]
+        days = run_arms(
+            arms, cells, out, executor, begin=lambda: write_listed(out, {PLAN: plan}, force)
+        )
+    found = worths(listed, cells, days)
     picture = png(figure(found, f"{opened.name}, fast world, {len(cells)} days"))
     result = {
-        "city": digest(opened.city),
-        "calibration": calibration_digest(opened.fitted()),
+        "city": variant.digest,
+        "calibration": variant.calibration_digest,
         "evenline": evenline.__version__,
         "blocks": blocks,
         "settings": [asdict(each) for each in found],
     }
-    made = {PICTURE: picture, RESULT: to_json(result).encode()}
-    write_listed(out, made, force, (PICTURE, RESULT))
+    made = {PLAN: plan, PICTURE: picture, RESULT: to_json(result).encode()}
+    write_listed(out, made, force, FILES)
     if docs is not None:
         name = f"{docs.stem}-{opened.name}.png"
         write_bytes(docs.parent / "images" / name, picture)
@@ -145,9 +157,7 @@ def document(found: Sequence[Worth], command: str, days: int, picture: str) -> s
         f"{CONFIDENCE:.0%} intervals over blocks."
     ]
     for group, title in TITLES.items():
-        head, *body = rows(found, group)
-        table = [head, ["---", *["---:"] * (len(head) - 1)], *body]
-        lines += ["", title, "", *("| " + " | ".join(row) + " |" for row in table)]
+        lines += ["", title, "", *markdown(rows(found, group))]
     alt = "Change of time by setting, and time against completion"
     return "\n".join([*lines, "", f"![{alt}](images/{picture})"])
 
@@ -174,15 +184,9 @@ MARKERS = {CONTROLLER: "o", KNOWLEDGE: "s", PRICE: "D"}
 
 def _draw_changes(axis: Axes, shown: Sequence[Worth]) -> None:
     """The change of time of each setting with its interval, the largest gain at the bottom."""
-    order = sorted(shown, key=lambda each: each.time_change_s.mean)
-    for at, each in enumerate(order):
-        change, colour = each.time_change_s, COLOURS[each.group]
-        low = change.mean if change.low is None else change.low
-        high = change.mean if change.high is None else change.high
-        axis.hlines(at, low, high, color=colour, linewidth=2.0)
-        axis.plot(change.mean, at, MARKERS[each.group], color=colour, markersize=5)
-    axis.axvline(0.0, color=LIGHT.muted, linewidth=1.0)
-    axis.set_yticks(range(len(order)), [each.name for each in order])
+    order = sorted(shown, key=lambda each: each.time_change_s.mean, reverse=True)
+    draw_differences(axis, [each.time_change_s for each in order])
+    label_rows(axis, [each.name for each in order])
     axis.set_xlabel(f"change of time from no holding, s ({CONFIDENCE:.0%} interval over blocks)")
 
 
@@ -240,18 +244,17 @@ def main(
     ] = None,
     calibration: CalibrationOption = None,
     workers: WorkersOption = None,
+    executor: ExecutorOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Measure what each piece of knowledge is worth to the look-ahead, and how near it comes to a
     clairvoyant, in the fast world.
     """
     folder = out or Path("results") / f"worth-{Path(city).name}"
-    found = worth(city, folder, blocks, docs, calibration, force, workers, policy or (), base or ())
+    runs = executor_of(executor, address, workers)
+    found = worth(city, folder, blocks, docs, calibration, force, runs, policy or (), base or ())
     for group, title in TITLES.items():
-        table = rows(found, group)
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        print(title)
-        for row in table:
-            print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)))
+        print(title, *aligned(rows(found, group)), sep="\n")
     print_notes(city, "fast", calibration)
     print(folder)
 

@@ -9,21 +9,14 @@ import pytest
 from door import door
 from evenline.city.cells import PURPOSES
 from evenline.control.event import RAW_FEATURES, TARGET_BEHIND, TIME
+from evenline.experiments.experiment import Arm, Variant, run_arms
 from evenline.experiments.measures import Difference
-from evenline.policies.bundle import open_policy
 from evenline.rules.chain import CALIBRATE, CHAINS, apply_chain
 from evenline.runs.day import run_fleet
 from evenline.worlds.fast.world import Fleet
 from evenline.worlds.open import open_city
-from reproduce.sensitivity import (
-    Finding,
-    Guard,
-    Runner,
-    figure,
-    guarded_holds,
-    scenarios,
-    sentences,
-)
+from reproduce.policies import Guard, guarded_holds
+from reproduce.sensitivity import Finding, figure, proposed, scenarios, sentences
 from small_actors import untrained
 
 HORIZON_S = 7_200
@@ -57,18 +50,20 @@ def test_the_papers_guard_after_the_calibration_is_the_papers_chain(chain: str) 
 
 @pytest.mark.parametrize("chain", PAPERS)
 def test_days_of_the_papers_guard_are_days_of_the_chain(chain: str) -> None:
-    town = open_city("town")
-    world, policy = town.fast_world(), open_policy(f"zero+{chain}", town.city)
-    days = [world.run_day(cell, policy) for cell in CELLS]
-    assert Runner(town, CELLS, None)(town.city, PAPERS[chain]) == days
+    town = Variant(open_city("town"))
+    arms = [Arm(town, proposed(PAPERS[chain], town.city, None)), Arm(town, f"zero+{chain}")]
+    guarded, chained = run_arms(arms, CELLS)
+    assert guarded == chained
 
 
 def test_days_of_an_actor_behind_the_papers_guard_are_those_behind_its_chain() -> None:
     town, policy, cells = open_city("town"), untrained("candidate"), CELLS[:2]
     fleet = Fleet(town.city, town.fitted(), len(cells))
     run_fleet(fleet, cells, policy)
-    days = [fleet.outcome(w) for w in range(len(cells))]
-    assert Runner(town, cells, policy.actor)(town.city, Guard()) == days
+    times_s = [fleet.outcome(w).generalized_s for w in range(len(cells))]
+    arm = Arm(Variant(town), proposed(Guard(), town.city, policy.actor))
+    (days,) = run_arms([arm], cells)
+    assert [day["generalized_s"] for day in days] == times_s
 
 
 def test_the_other_reading_guards_only_last_trips() -> None:

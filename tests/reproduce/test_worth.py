@@ -17,20 +17,21 @@ from evenline.experiments.clairvoyant import (
 )
 from evenline.policies.lookahead import RATE, Lookahead
 from evenline.worlds.open import open_city
-from reproduce import knowledge as module
-from reproduce.knowledge import (
-    CLAIRVOYANT,
+from reproduce import policies as module
+from reproduce.knowledge import CLAIRVOYANT
+from reproduce.policies import (
     LATE_S,
     UNSEEN_SHARE,
-    believed,
     counted_once,
     flat,
     from_leaders,
     late,
+    level_too_low,
     unseen,
 )
 
-TOWN = Operator(open_city("town"))
+OPENED = open_city("town")
+TOWN = Operator(OPENED)
 CELL = PURPOSES["development"].cells(1)[2]
 
 
@@ -44,7 +45,7 @@ def test_the_people_of_a_day_are_all_counted_at_their_time(bin_s: int) -> None:
 
 def test_wrong_and_stale_rates_are_what_they_say() -> None:
     usual = TOWN.tables[RATE]
-    wrong, stale = believed(TOWN, CELL, 0.8), flat(TOWN, CELL)
+    wrong, stale = level_too_low.made_for(OPENED, CELL), flat.made_for(OPENED, CELL)
     assert isinstance(wrong, Lookahead) and isinstance(stale, Lookahead)
     assert wrong.forecast.rate == pytest.approx(0.8 * 1.25 * usual)
     assert stale.forecast.rate.sum(1) == pytest.approx(usual.sum(1))
@@ -52,12 +53,12 @@ def test_wrong_and_stale_rates_are_what_they_say() -> None:
 
 
 def test_a_count_of_one_day_has_the_usual_people_with_chance() -> None:
-    usual, once = TOWN.tables[RATE], counted_once(TOWN, CELL)
+    usual, once = TOWN.tables[RATE], counted_once.made_for(OPENED, CELL)
     assert isinstance(once, Lookahead)
     people, spread = once.forecast.rate.sum() * RATE_BIN_S, (usual.sum() * RATE_BIN_S) ** 0.5
     assert abs(people - usual.sum() * RATE_BIN_S) < 4 * spread
     assert (once.forecast.rate != usual).mean() > 0.2
-    again = counted_once(TOWN, CELL)
+    again = counted_once.made_for(OPENED, CELL)
     assert isinstance(again, Lookahead)
     np.testing.assert_array_equal(once.forecast.rate, again.forecast.rate)
 
@@ -65,12 +66,12 @@ def test_a_count_of_one_day_has_the_usual_people_with_chance() -> None:
 def test_an_unseen_bus_is_not_held_and_a_late_report_is_not_known() -> None:
     """With no event late, the days are those of the look-ahead itself."""
     world, plain = TOWN.world(), TOWN.world().run_day(CELL, TOWN.look({}))
-    lost = world.run_day(CELL, unseen(TOWN, CELL))
-    assert lost == TOWN.world().run_day(CELL, unseen(TOWN, CELL)) != plain
+    lost = world.run_day(CELL, unseen.made_for(OPENED, CELL))
+    assert lost == TOWN.world().run_day(CELL, unseen.made_for(OPENED, CELL)) != plain
     assert lost.holds_zero > plain.holds_zero + 0.5 * UNSEEN_SHARE * (
         plain.decisions - plain.holds_zero
     )
-    assert world.run_day(CELL, late(TOWN, CELL)) != plain
+    assert world.run_day(CELL, late.made_for(OPENED, CELL)) != plain
 
 
 def test_reports_that_are_not_late_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +79,7 @@ def test_reports_that_are_not_late_change_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "LATE_S", 0)
     cell = PURPOSES["development"].cells(1)[0]
     plain = TOWN.world().run_day(cell, TOWN.look({}))
-    assert TOWN.world().run_day(cell, late(TOWN, cell)).generalized_s == pytest.approx(
+    assert TOWN.world().run_day(cell, late.made_for(OPENED, cell)).generalized_s == pytest.approx(
         plain.generalized_s, rel=0.003
     )
 
@@ -87,9 +88,9 @@ def test_running_times_of_leaders_count_by_the_trust_in_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = TOWN.world().run_day(CELL, TOWN.look({}))
-    assert TOWN.world().run_day(CELL, from_leaders(TOWN, CELL)) != plain
+    assert TOWN.world().run_day(CELL, from_leaders.made_for(OPENED, CELL)) != plain
     monkeypatch.setattr(module, "LEADER_TRUST", 0.0)
-    assert TOWN.world().run_day(CELL, from_leaders(TOWN, CELL)) == plain
+    assert TOWN.world().run_day(CELL, from_leaders.made_for(OPENED, CELL)) == plain
 
 
 def test_the_running_times_of_a_day_are_those_of_its_trips() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,8 +34,26 @@ from evenline.worlds.open import CALIBRATION, OpenCity, check_world_name
 
 AS_IT_IS = "as it is"
 DAYS = "days"  # of a result's folder: the store
-Policy = str | Rule | Function  # a source, or a rule of your own without a file
 Keyed = list[tuple[str, Job]]
+
+
+class Simulated(NamedTuple):
+    """A day that ran in this process: its outcome, and when trips reached and left stops."""
+
+    outcome: Outcome
+    arrivals_s: Ints
+    left_s: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A policy without a name for a worker: it runs its days in the fast world in this process."""
+
+    name: str
+    days: Callable[[OpenCity, Sequence[Cell]], Iterable[Simulated]]
+
+
+Policy = str | Rule | Function | InMemory  # a source, or what has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +129,8 @@ class Arm:
     def key(self) -> Key:
         """Its name in a frame."""
         source = self.policy
-        return Key(self.variant.title, source if isinstance(source, str) else rule_of(source).name)
+        named = source.name if isinstance(source, InMemory) else source
+        return Key(self.variant.title, named if isinstance(named, str) else rule_of(named).name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +225,7 @@ def _refuse(variants: Sequence[Variant], arms: Sequence[Arm]) -> None:
         knowing = isinstance(source, str) and read_policy(source).knowing is not None
         if arm.world == "fast" or knowing:
             opened.fitted()
-        if not knowing:
+        if not knowing and not isinstance(source, InMemory):
             open_policy(source, opened.city, opened.calibration)
 
 
@@ -272,14 +292,20 @@ def _figures(arm: Arm, cell: Cell, answer: Answer) -> dict[str, float]:
 
 
 def _run_here(arm: Arm, cells: Sequence[Cell]) -> Days:
-    """The days of a rule without a file, in this process."""
-    opened = arm.variant.opened
-    policy, world = open_policy(arm.policy, opened.city, opened.calibration), opened.fast_world()
-    days = []
-    for cell in arm.variant.cells(cells):
-        outcome, begun = world.run_day(cell, policy), departures(opened.city, world.left_s)
-        days.append(figures(opened.city, cell, outcome, world.arrivals_s, begun))
-    return days
+    """The days of a policy without a source, in this process."""
+    opened, policy, levelled = arm.variant.opened, arm.policy, arm.variant.cells(cells)
+    if isinstance(policy, InMemory):
+        simulated = policy.days(opened, levelled)
+    else:
+        ready, world = open_policy(policy, opened.city, opened.calibration), opened.fast_world()
+        simulated = (
+            Simulated(world.run_day(cell, ready), world.arrivals_s, world.left_s)
+            for cell in levelled
+        )
+    return [
+        figures(opened.city, cell, day.outcome, day.arrivals_s, departures(opened.city, day.left_s))
+        for cell, day in zip(levelled, simulated, strict=True)
+    ]
 
 
 def figures(
