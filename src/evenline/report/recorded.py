@@ -24,6 +24,7 @@ from evenline.records.files import FittedTo, read_fitted_to
 from evenline.records.fit import observe, resampled
 from evenline.records.read import open_records
 from evenline.records.today import Waiting, lines_of, waiting_today
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError
 from evenline.support.files import write_bytes, write_text
 from evenline.worlds.fast.world import FastWorld
@@ -97,9 +98,7 @@ def _write_document(
     write_bytes(document.parent / "images" / picture, png(_excess_figure(opened, today, LIGHT)))
     parts = [f"Made by `{made}`. {_lead(opened)}"]
     for table in tables:
-        parts.append(f"{table.caption}:")
-        rows = [table.head, ["---", *["---:"] * (len(table.head) - 1)], *table.rows]
-        parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+        parts += [f"{table.caption}:", "\n".join(markdown([table.head, *table.rows]))]
     parts.append(f"![Excess waiting of every line, recorded](images/{picture})")
     insert(document, f"report {opened.name}", "\n\n".join(parts))
 

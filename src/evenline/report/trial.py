@@ -14,6 +14,7 @@ from evenline.figures.document import insert
 from evenline.figures.plots import LIGHT, label, new_figure, png
 from evenline.report.data import read_trial
 from evenline.report.words import on_record
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError
 from evenline.support.files import write_bytes
 
@@ -84,28 +85,33 @@ def _method_table(trial: dict[str, Any]) -> list[str]:
             for name, row in analysis["controls"].items()
         },
     }
-    lines = [
-        "| Method | Time, s | Waiting, s | Riding, s | Completion, % | Mean hold, s |"
-        " Candidate minus method, s | Completion, points | Blocks with less time |",
-        "| --- |" + " ---: |" * 8,
-    ]
-    for name, row in trial["methods"].items():
-        cells = [
-            f"{row['generalized_s']:,.1f}",
-            f"{row['waiting_each_s']:,.1f}",
-            f"{row['riding_each_s']:,.1f}",
-            f"{100 * row['completion']:.2f}",
-            f"{row['mean_hold_s']:.2f}",
+    rows = [
+        [
+            *("Method", "Time, s", "Waiting, s", "Riding, s", "Completion, %", "Mean hold, s"),
+            *("Candidate minus method, s", "Completion, points", "Blocks with less time"),
         ]
+    ]
+    for name, mean in trial["methods"].items():
+        compared = ["", "", ""]
         if name in against:
             difference, wins = against[name]
-            cells += [
+            compared = [
                 f"{difference['generalized_s']:+.1f}",
                 f"{100 * difference['completion']:+.2f}",
                 f"{wins} of {primary['blocks']}",
             ]
-        lines.append(f"| {name} | {' | '.join([*cells, *[''] * (8 - len(cells))])} |")
-    return lines
+        rows.append(
+            [
+                name,
+                f"{mean['generalized_s']:,.1f}",
+                f"{mean['waiting_each_s']:,.1f}",
+                f"{mean['riding_each_s']:,.1f}",
+                f"{100 * mean['completion']:.2f}",
+                f"{mean['mean_hold_s']:.2f}",
+                *compared,
+            ]
+        )
+    return markdown(rows)
 
 
 def forest(trial: dict[str, Any]) -> Figure:
