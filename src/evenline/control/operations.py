@@ -104,8 +104,8 @@ def executed_s(limits: Limits, visit: int, raw: Array, hold_s: float, luck: floa
     elif luck < limits.ignored_share + limits.cut_share:
         hold_s *= (luck - limits.ignored_share) / limits.cut_share
     if limits.round_s > 0.0 and hold_s > 0.0:
-        told_s = math.floor((leaves + hold_s) / limits.round_s + 0.5) * limits.round_s
-        hold_s = _within_s(limits, visit, leaves, max(told_s - leaves, 0.0))
+        until_s = math.floor((leaves + hold_s) / limits.round_s + 0.5) * limits.round_s
+        hold_s = _within_s(limits, visit, leaves, max(until_s - leaves, 0.0))
     return max(hold_s, _wait_s(limits, visit, leaves))
 
 

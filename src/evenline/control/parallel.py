@@ -1,8 +1,8 @@
 """A world as a parallel PettingZoo environment: the buses of a batch decide together.
 
-`infos` says which buses decide now; the actions of the others are ignored. Unlike in `HoldingAEC`,
-a bus does not see the actions that earlier buses of its batch take. The rewards are the same: the
-last bus of a batch is credited with minus the cost until the next batch.
+`infos` names the buses that decide now; the actions of the others are ignored. Unlike in
+`HoldingAEC`, a bus does not see the actions that earlier buses of its batch take. The rewards are
+the same: the last bus of a batch is credited with minus the cost until the next batch.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class HoldingParallel(TripAgents, ParallelEnv[str, State, State]):  # type: igno
         return states, rewards, ended, cut, infos
 
     def _seen(self) -> tuple[dict[str, State], Infos]:
-        """What every bus sees and is told."""
+        """The states and infos of all buses."""
         cycle, idle = self.cycle, self.cycle.idle_state()
         states = {agent: idle.copy() for agent in self.agents}
         infos: Infos = {agent: {"decides": False} for agent in self.agents}

@@ -55,7 +55,7 @@ def visit_table(city: City, visits: Iterable[Visit]) -> pa.Table:
 
 
 def read_visits(path: Path) -> pa.Table:
-    """Read a stop-visit table, or raise an error that says why not."""
+    """Read a stop-visit table, or raise an error with the reason."""
     try:
         return pq.read_table(path, use_threads=False)
     except FileNotFoundError:

@@ -82,7 +82,7 @@ def lessons_of_a_day(
 ) -> Lessons:
     """Every decision of one simulated day, with the cost of each hold before one is applied.
 
-    The buses get what the chain leaves of the chosen holds. The look-ahead is told the hold that
+    The buses get what the chain leaves of the chosen holds. The look-ahead notes the hold that
     happened.
     """
     forecast, code = forecast_of(city, forecast_tables(city, calibration)), chain_code(chain)

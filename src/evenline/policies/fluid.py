@@ -2,10 +2,10 @@
 
 People come at the rates of the half hour, and alight in the usual shares. Buses need the mean
 running times and stand as long as their passengers need; a full bus leaves people for the next. The
-model has no random numbers, so holds differ only by what they change. It knows what an operator
-knows: rates, mean running times, the timetable, and what the buses of the day have reported. A hold
-changes nothing for the buses ahead, and little for those far behind, so few buses are computed.
-After the hold that is tried, every bus follows a base rule, since buses are held later too.
+model has no random numbers, so two holds differ only in their effects. It knows what an operator
+knows: rates, mean running times, the timetable, and the reports of the day's buses. A hold does not
+affect the buses ahead and hardly those far behind, so only a few buses are computed. After the hold
+that is tried, every bus follows a base rule, because buses are held later too.
 """
 
 from typing import NamedTuple

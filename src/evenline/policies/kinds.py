@@ -1,7 +1,7 @@
 """The kinds of policies, one row each: how a bundle of the kind is checked, opened and exported.
 
-A `Spec` and its tensors say all of a policy. What depends on the kind is in its row of `KINDS`, and
-nothing else compares names of kinds. The kind `own` is the user's rule, which has no bundle.
+A `Spec` and its tensors describe a policy completely. What depends on the kind is in its row of
+`KINDS`. The kind `own` is the user's rule, which has no bundle.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Spec(Record, kw_only=True):
     rule: Line | UnsetType = UNSET
     base: Line | UnsetType = UNSET  # of a look-ahead: what the buses of its forecast follow
     code: Sha256 | UnsetType = UNSET
-    constants: dict[Line, Number]  # the table of rules says which, and their ranges
+    constants: dict[Line, Number]  # names and ranges are in the table of rules
     chain: Word
     contract: Contract | UnsetType = UNSET
     provenance: dict[Line, Any] | UnsetType = UNSET  # free: nothing of it is used

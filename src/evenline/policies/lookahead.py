@@ -244,12 +244,12 @@ class Lookahead:
         self._now_s = batch.time_s
 
     def expect(self, trip: int, runs: bool) -> None:
-        """Count on a trip that has not begun, or not, because it is cancelled."""
+        """Expect a trip that has not begun, or stop expecting it because it is cancelled."""
         if self._seen.position[trip] < 0:
             self._seen.due_s[trip] = self.forecast.start_s[trip] if runs else -np.inf
 
     def join(self, second: int) -> None:
-        """Join a day that began long ago: nobody waits who came before this second."""
+        """Join a day that has begun: count nobody who came before this second as waiting."""
         self._seen.since_s[:] = second
 
     def decide(self, batch: Batch) -> Decision:

@@ -44,7 +44,7 @@ SINGLE, DOUBLE, WHOLE = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
 def write_onnx(path: Path, policy: ActorPolicy) -> None:
-    """Write the graph of an actor and its chain, with its hash, which tells later changes."""
+    """Write the graph of an actor and its chain, with its hash, which reveals later changes."""
     model = _actor_graph(policy)
     model.metadata_props.add(key=HASH, value=_hash(model))
     write_bytes(path, model.SerializeToString())

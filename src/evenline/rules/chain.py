@@ -2,7 +2,7 @@
 
 Each function is one equation of the paper's "Physical action calibration" and depends only on the
 raw event and the hold so far. Both worlds, whole arrays of events and the fast kernel use the same
-compiled functions. `explain` tells for each decision which of them changed the hold, and why.
+compiled functions. `explain` shows for every decision which of them changed the hold, and why.
 """
 
 from typing import Any

@@ -135,8 +135,8 @@ def _check_compiled(source: str, rule: Rule) -> None:
     try:
         _ = rule.address
     except Exception as error:  # Numba has many; all mean that this function cannot be compiled
-        said = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = said[-1] if said else type(error).__name__
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[-1] if lines else type(error).__name__
         raise InputError(
             f"{source}: cannot be compiled ({reason}); fix it, or leave out compiled=True"
         ) from error
@@ -147,16 +147,16 @@ def _check_compiled(source: str, rule: Rule) -> None:
     except ArithmeticError:
         return  # compiled, a division by zero gives inf or nan, which is refused as a hold
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[:1]
-        raise InputError(f"{source}: fails in plain Python ({said[0]})") from error
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{source}: fails in plain Python ({reason})") from error
 
 
 def load_rule(source: str) -> tuple[Rule, Own]:
     """Load the rule that `FILE.py:NAME` or `MODULE:NAME` names; compile it if it is `compiled`."""
-    own = load_own(source)
-    if not isinstance(own.thing, Rule) and not callable(own.thing):
-        raise InputError(f"{source}: {own.name} is not a function")
-    found = rule_of(own.thing)
-    if found.compiled:
-        _check_compiled(source, found)
-    return replace(found, keep=False), own
+    code = load_own(source)
+    if not isinstance(code.thing, Rule) and not callable(code.thing):
+        raise InputError(f"{source}: {code.name} is not a function")
+    loaded = rule_of(code.thing)
+    if loaded.compiled:
+        _check_compiled(source, loaded)
+    return replace(loaded, keep=False), code

@@ -69,7 +69,7 @@ class Calibration:
     sources: dict[str, str]
     residuals: dict[str, float]
     lateness_s: Floats | None = None  # service, quantile: how late trips reach their first stop
-    note: str = ""  # what every result of the fast world must say of it
+    note: str = ""  # repeated with every result of the fast world
     close_s: float = 0.0  # what a run takes longer right behind another bus; see `closeness`
     close_within_s: float = 0.0  # headways from which on another bus is not close
     recover: float = 0.0  # share of a late start that a trip makes up on its way
@@ -368,7 +368,7 @@ def save_calibration(path: Path, calibration: Calibration) -> None:
 
 
 def calibration_note(path: Path) -> str:
-    """What results of the fast world must say of a calibration file."""
+    """The note of a calibration file, which every result of the fast world repeats."""
     return read_record(path, _File).note
 
 
@@ -399,7 +399,7 @@ def load_calibration(path: Path, city: City) -> Calibration:
     }
     if content.lateness_s is not None:
         if not content.note:
-            raise InputError(f"{path}: note: a fit to records must say what it was fitted to")
+            raise InputError(f"{path}: note: missing; a fit to records must name the records")
         shapes["lateness_s"] = (len(city.services), LATE_QUANTILES)
     values = {field.name: getattr(content, field.name) for field in fields(Calibration)}
     tables = {name: _numbers(path, name, values[name], shape) for name, shape in shapes.items()}

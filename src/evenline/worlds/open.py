@@ -37,7 +37,7 @@ class OpenCity:
     def notes(self, world: str) -> tuple[str, ...]:
         """The sentences that every result in a world repeats: the city's, the calibration's."""
         note = self.calibration.note if world == "fast" and self.calibration else ""
-        new = note and note not in self.city.notes  # a city from records says it itself
+        new = note and note not in self.city.notes  # a city from records has the same note
         return (*self.city.notes, note) if new else self.city.notes
 
     def fitted(self) -> Calibration:

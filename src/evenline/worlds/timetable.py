@@ -1,7 +1,8 @@
 """Running times for the fast world from the timetable, with a declared variation.
 
-Use it until records or SUMO say better. The mean between two stops is the scheduled time less the
-time that a bus is expected to stand; buses and runs vary around it as declared, not as measured.
+Use it until records or SUMO give better times. The mean between two stops is the scheduled time
+less the time that a bus is expected to stand; buses and runs vary around it as declared, not as
+measured.
 """
 
 from itertools import pairwise

@@ -28,7 +28,7 @@ from evenline.worlds.sumo.config import (
 )
 from evenline.worlds.sumo.streets import unpacked
 
-_PEOPLE = "~people.rou.xml"  # no file of a scenario is called so
+_PEOPLE = "~people.rou.xml"  # no file of a scenario has this name
 _BEFORE_END_M = 0.05  # people wait so far before the end of their stop
 _FLOW = "."  # stands between the name of a flow and a person's number
 _NAMED = "~"  # the names of our people begin with this

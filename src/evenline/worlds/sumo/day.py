@@ -91,7 +91,7 @@ class Day:
     def __init__(self, tables: Tables, cell: Cell) -> None:
         self.tally = Tally()
         self.visits: list[Visit] = []
-        self.on_second: Callable[[int], None] | None = None  # told after every step
+        self.on_second: Callable[[int], None] | None = None  # called after every step
         self._t, city = tables, tables.city
         self._sumo = libsumo_functions()
         self._rates: list[list[float]] = arrival_rates(city, cell.demand).tolist()
@@ -344,7 +344,7 @@ class Day:
     def _let_out(self, trip: int, stop: int) -> None:
         """Let those out who wanted to get out at a closed stop that the bus has passed.
 
-        Whoever changes there is back at that stop in a moment.
+        A passenger who changes there returns to that stop with the next step.
         """
         if not self._due[trip].pop(stop, 0):
             return

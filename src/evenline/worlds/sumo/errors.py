@@ -1,4 +1,4 @@
-"""What SUMO's programs say of an error: the first line, with the table and row that it names."""
+"""Errors of SUMO's programs in one line, with the table and row that the line names."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from evenline.city.model import City, Node, Road, Service, Stop, Trip
 from evenline.worlds.sumo.runtime import binary
 
 _NO_ERROR = ("Quitting", "Warning", "pj_obj_create")  # beginnings of lines beside an error
-# What libsumo says of any error.
+# libsumo's messages that explain nothing.
 UNEXPLAINED = ("Process Error", "Could not parse commandline options.")
 
 

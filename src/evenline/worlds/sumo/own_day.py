@@ -1,7 +1,7 @@
 """A day of a SUMO scenario with its own buses and people.
 
-Buses that are no trips of the city drive on unseen. A stop lasts as long as the scenario says, and
-we touch it only to add a hold. People may walk to their stop, from it and between two buses: they
+Buses that are not trips of the city are ignored. A stop lasts as long as the scenario states, and
+we change it only to add a hold. People may walk to their stop, from it and between two buses; they
 are passengers while they wait and ride.
 """
 
@@ -155,7 +155,7 @@ class OwnDay(Day):
     # -- stops ----------------------------------------------------------------------------------
 
     def _observe(self, trip: int, position: int) -> _AtStop:
-        """As on any day, but the bus stands as long as the scenario says, or as people need."""
+        """As on any day, but a bus stands at least as long as the scenario states."""
         here = super()._observe(trip, position)
         vehicle, asked = self._t.city.vehicle_of(trip), self._sumo.vehicle_getStopParameter
         bus, now_s = self._t.bus[trip], self._own.begin_s + self.tally.now_s

@@ -40,7 +40,7 @@ class SumoWorld:
     """A city's day in SUMO. See `evenline.control.world.World` for the contract.
 
     `outputs` are further SUMO options, such as `--tripinfo-output`; `max_batch` is the size of the
-    largest batch; `on_second` is told every second, also those without a decision.
+    largest batch; `on_second` is called after every second, also without a decision.
     """
 
     def __init__(
