@@ -15,6 +15,7 @@ from evenline.control.regularity import (
     expected_s,
     headway_cv,
     headways_of,
+    line_of,
     random_wait_s,
 )
 from evenline.figures.measure import regularity
@@ -135,3 +136,64 @@ def test_trips_that_did_not_come_leave_a_gap() -> None:
     arrivals_s[first[10] : first[11]] = -1
     found = regularity(city, arrivals_s)
     assert found.headway_cv > 0.1 and found.excess_wait_s > 10
+
+
+def variants(city: City) -> City:
+    """Every second trip of a line is one of a variant that leaves out a stop."""
+    (service,) = city.services
+    lines = (
+        replace(service, id="7-0", source="7 0"),
+        replace(
+            service,
+            id="7-0a",
+            source="7 0a",
+            stops=service.stops[:1] + service.stops[2:],
+            distance_m=service.distance_m[:1] + service.distance_m[2:],
+        ),
+    )
+    trips = [replace(trip, service=number % 2) for number, trip in enumerate(city.trips)]
+    every = city.due_s.reshape(len(trips), -1) if city.due_s is not None else None
+    assert every is not None
+    due_s = [np.delete(row, 1) if number % 2 else row for number, row in enumerate(every)]
+    return replace(city, services=lines, trips=tuple(trips), due_s=np.concatenate(due_s))
+
+
+def test_headways_are_those_of_a_line_at_a_stop_whichever_way_its_buses_go() -> None:
+    """A variant's own headways are twice those of the line: too long for any bus to be bunched."""
+    departed_s = np.sort(EVEN_S + np.random.default_rng(4).normal(0, 300, len(EVEN_S)).round())
+    departed_s = departed_s.clip(0)
+    city = timetabled(EVEN_S)
+    due_s = arrivals_of(city, EVEN_S)
+    line = replace(city, due_s=due_s)
+    city, stops = variants(line), len(line.services[0].stops)
+    every = arrivals_of(line, departed_s).reshape(-1, stops)
+    arrivals_s = np.concatenate(
+        [np.delete(row, 1) if number % 2 else row for number, row in enumerate(every)]
+    ).astype(np.int32)
+    trip = np.concatenate([[n] * (stops - n % 2) for n in range(len(every))]).astype(np.int32)
+    position = np.concatenate([np.arange(stops - n % 2) for n in range(len(every))])
+    none = np.full(len(trip), np.nan)
+    driven = Driven(
+        np.zeros(len(trip), np.int32), trip, (trip % 2).astype(np.int32),
+        position.astype(np.int32), arrivals_s.astype(float), none, none, none, none, none,
+    )  # fmt: skip
+    later = Driven(*(values[position > 0] for values in vars(driven).values()))
+    compared, tables = regularity(city, arrivals_s), measured(city, later)
+    lines = [replace(s, source=s.id) for s in city.services]
+    alone = regularity(replace(city, services=tuple(lines)), arrivals_s)
+    assert alone.bunched_share < 0.5 * compared.bunched_share, "as it was"
+    assert compared.bunched_share > 0.1
+    assert level(tables["share bunched"]) == pytest.approx(compared.bunched_share, abs=0.024)
+    assert level(tables["headway CV by stop"]) == pytest.approx(compared.headway_cv, abs=0.05)
+    (today,) = waiting_today(city, "2026-03-02", later)
+    assert today.line == "7 0"
+    assert today.bunched == pytest.approx(compared.bunched_share, abs=0.024)  # one bus of 43
+
+
+def test_a_line_is_told_from_its_variants_and_from_other_lines() -> None:
+    def line(id: str, source: str) -> str:
+        return line_of(replace(timetabled(EVEN_S).services[0], id=id, source=source))
+
+    assert line("7-0", "7 0") == line("7-0a", "7 0a") == line("7-0b", "7 0b") == "7 0"
+    assert line("Line_7a.0", "Line 7a") == "Line 7a", "a route may have a letter of its own"
+    assert line("1E", "") == "1E"

@@ -35,17 +35,31 @@ def test_a_trip_takes_as_long_as_scheduled(city: City) -> None:
         assert runs + 12 * (len(service.stops) - 2) == pytest.approx(scheduled, abs=2)
 
 
+@pytest.mark.parametrize("sections", [1, 3])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_bus_keeps_to_its_times_as_well_as_it_can(seed: int) -> None:
+def test_a_bus_keeps_to_its_times_as_well_as_it_can(seed: int, sections: int) -> None:
     rng = np.random.default_rng(seed)
     stands_s = np.append(rng.uniform(0, 40, 7), 0.0)
     due_s, least_s = np.cumsum(rng.uniform(0, 90, 9)), rng.uniform(10, 50, 8)
-    runs_s = _running(due_s, stands_s, least_s)
+    runs_s = _running(due_s, stands_s, least_s, sections)
     assert (runs_s >= least_s - 1e-9).all()
     shortest_s = (least_s + stands_s).sum()
     assert (runs_s + stands_s).sum() == pytest.approx(max(due_s[-1] - due_s[0], shortest_s))
     easy = due_s + np.append(0, np.cumsum(least_s + stands_s))
-    assert _running(easy, stands_s, least_s) == pytest.approx(np.diff(easy) - stands_s)
+    assert _running(easy, stands_s, least_s, sections) == pytest.approx(np.diff(easy) - stands_s)
+
+
+def test_where_a_timetable_is_too_fast_sections_keep_their_times_if_they_can() -> None:
+    """The sixth run has half the time it needs. Early by it, the first two thirds miss theirs."""
+    least_s, stands_s = np.full(9, 60.0), np.zeros(9)
+    wanted_s = np.array([70, 70, 70, 90, 90, 60, 30, 90, 300.0])
+    due_s = np.append(0.0, np.cumsum(wanted_s))
+
+    def missed(sections: int) -> float:
+        thirds_s = _running(due_s, stands_s, least_s, sections).reshape(3, 3).sum(axis=1)
+        return float(np.abs(thirds_s / wanted_s.reshape(3, 3).sum(axis=1) - 1.0).max())
+
+    assert missed(1) > 0.05 and missed(3) < 0.03
 
 
 def test_without_variation_buses_keep_to_the_schedule(city: City) -> None:

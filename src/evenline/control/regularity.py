@@ -3,18 +3,39 @@
 Comparisons, audits, records and pages all measure with these functions. A timetable whose headways
 differ, or whose times are averages of recorded days, plans some trips seconds apart. So nothing is
 divided by the planned headway of one trip, but by the mean of the headways planned around it.
+People take the next bus of their line, whichever way it goes later, so headways are those of a line
+at a stop: all variants of a route in one direction.
 """
 
+import re
 from typing import NamedTuple
 
 import numpy as np
 
-from evenline.city.model import City, Floats, Ints
+from evenline.city.model import City, Floats, Ints, Service
 
 BUNCHED = 0.25  # a bus is bunched when its headway is below this share of the expected one
 _AROUND_S = 1800  # headways that end within this time of a bus are around it
 _NEAREST = 2  # and at least so many before it and after it
 BREAK, BREAK_S = 3.0, 3600  # a longer gap than both, in usual headways and in seconds, is a break
+
+_VARIANT = re.compile(r"(.+ \d+)([a-z]+)")  # how records name the variants of a route and direction
+
+
+def line_of(service: Service) -> str:
+    """The line of a service: its source, without the letter that tells variants apart."""
+    variant = _VARIANT.fullmatch(service.source)
+    if variant and service.id.endswith(variant[2]):
+        return variant[1]
+    return service.source or service.id
+
+
+def services_by_line(city: City) -> dict[str, list[int]]:
+    """The services of each line."""
+    lines: dict[str, list[int]] = {}
+    for number, service in enumerate(city.services):
+        lines.setdefault(line_of(service), []).append(number)
+    return lines
 
 
 def expected_s(times_s: Floats) -> Floats:

@@ -32,7 +32,12 @@ from evenline.support.files import listing_of, new_folder, refuse_changed, write
 from evenline.support.locks import one_runner
 from evenline.worlds.calibration import save_calibration
 from evenline.worlds.open import CALIBRATION, open_city
-from evenline.worlds.timetable import filled_means, scheduled_runs, still_fitting
+from evenline.worlds.timetable import (
+    filled_means,
+    scheduled_runs,
+    section_edges,
+    still_fitting,
+)
 
 TRIPS = 2_000  # of a round, so that the luck of drivers does not show
 LEAST_BLOCKS, MOST_BLOCKS = 4, 20
@@ -69,7 +74,7 @@ class Kept:
         """What a note says of a service that does not."""
         thirds = ", ".join(f"{share:.2f}" for share in self.thirds)
         shares = (self.slowed, *self.thirds)
-        why = "; its streets are too slow" if self.fastest and max(shares) > 1.0 + WITHIN else ""
+        why = "; its streets are too slow" if self.fastest else ""
         if self.slowest and min(shares) < 1.0 - WITHIN:
             why += "; its buses would have to crawl"
         return f"{self.service} takes {self.slowed:.2f} of its time (by thirds {thirds}{why})"
@@ -127,7 +132,7 @@ def slowed(
     empty = driven = few.driven(factors, "empty streets")
     least_s = few.driven(LEAST_SLOWNESS * factors, "as fast as streets allow").run_s.mean(axis=1)
     for number in range(1, ROUNDS + 1):
-        wanted_s = scheduled_runs(city, driven.dwell_s, least_s)
+        wanted_s = scheduled_runs(city, driven.dwell_s, least_s, SECTIONS)
         change = np.where(driven.run_s > 0.0, wanted_s / np.maximum(driven.run_s, 1.0), 1.0)
         change[wanted_s <= AT_LIMIT * least_s[:, None]] = 0.0
         factors = np.clip(factors * change, LEAST_SLOWNESS, MOST_FACTOR).round(3)
@@ -229,7 +234,7 @@ def _kept(city: City, factors: Floats, empty: _Driven, slow: _Driven) -> list[Ke
             continue
         due_s = np.array([scheduled_s(city, trip) for trip in trips])
         here = visits[trips][:, None] + np.arange(last + 1)
-        edges = sorted({0, last} | {round(last * part / SECTIONS) for part in range(1, SECTIONS)})
+        edges = section_edges(last, SECTIONS)
 
         def share(
             driven: _Driven, start: int, end: int, due_s: Floats = due_s, here: Ints = here

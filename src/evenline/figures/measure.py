@@ -5,7 +5,7 @@ arrivals of all visits and, if it concerns passengers, of the city and the cell.
 world and for recorded days.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from evenline.control.regularity import (
     expected_s,
     headway_cv,
     random_wait_s,
+    services_by_line,
 )
 
 HOUR_S = 3600
@@ -88,19 +89,11 @@ def regularity(city: City, arrivals_s: Ints) -> Regularity:
     """Measure regularity and excess wait from the arrivals of all visits.
 
     Excess wait is the mean wait of people who come at random times minus the wait that the
-    timetable implies, averaged over service-stops (except the first, where the timetable decides).
+    timetable implies, averaged over the stops of lines (except the first of a service, where the
+    timetable decides).
     """
-    first, (plan_s, _) = new_headways(city).first_visit, city.headway_targets()
-    expected_of = expected_by_timetable_s(city)
     ratios, deviations, excess = list[Floats](), list[Floats](), list[Floats]()
-    for trips in city.trips_of:
-        rows = [arrivals_s[first[trip] : first[trip + 1]] for trip in trips]
-        if len(rows) < 2:
-            continue
-        arrived = np.where(np.array(rows) >= 0, rows, np.nan)[:, 1:]
-        order = np.argsort(arrived, axis=0, kind="stable")
-        gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
-        plan, expected = (of[np.array(trips)][order][1:] for of in (plan_s, expected_of))
+    for gap, plan, expected in _by_line(city, arrivals_s):
         known = np.isfinite(gap) & (expected > 0)
         ratios.append(gap[known] / expected[known])
         deviations.append((gap[known] - plan[known]) / expected[known])
@@ -112,6 +105,52 @@ def regularity(city: City, arrivals_s: Ints) -> Regularity:
     )
     excess_wait_s = float(wait.mean()) if len(wait) else 0.0
     return Regularity(headway_cv(deviation), bunched_share(ratio), excess_wait_s)
+
+
+def _by_line(city: City, arrivals_s: Ints) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """The headways of a line, and those planned and expected: one column for each of its stops."""
+    first, (plan_s, _) = new_headways(city).first_visit, city.headway_targets()
+    expected_of = expected_by_timetable_s(city)
+    for services in services_by_line(city).values():
+        if len(services) > 1:
+            yield from _of_variants(city, services, arrivals_s, first)
+            continue
+        trips = list(city.trips_of[services[0]])
+        if len(trips) > 1:
+            rows = np.array([arrivals_s[first[trip] : first[trip + 1]] for trip in trips])
+            arrived = np.where(rows >= 0, rows, np.nan)[:, 1:]
+            order = np.argsort(arrived, axis=0, kind="stable")
+            gap = np.diff(np.take_along_axis(arrived, order, axis=0), axis=0)
+            yield gap, plan_s[trips][order][1:], expected_of[trips][order][1:]
+
+
+def _of_variants(
+    city: City, services: Sequence[int], arrivals_s: Ints, first: Ints
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """The same of a line whose services do not all go the same way, stop by stop.
+
+    Without a timetable by stop, planned is what is expected from the headways themselves.
+    """
+    visits: dict[int, list[int]] = {}
+    for service in services:
+        for position, stop in list(enumerate(city.services[service].stops))[1:]:
+            visits.setdefault(stop, []).extend(
+                int(first[trip]) + position for trip in city.trips_of[service]
+            )
+    for here in map(np.array, visits.values()):
+        if city.due_s is not None:
+            here = here[np.argsort(city.due_s[here], kind="stable")]
+            due_s = city.due_s[here].astype(float)
+            plan = np.append(np.nan, np.diff(due_s))
+            expected = np.append(np.nan, expected_s(due_s))
+        arrived = np.where(arrivals_s[here] >= 0, arrivals_s[here], np.nan)
+        order = np.argsort(arrived, kind="stable")
+        gap = np.diff(arrived[order])
+        if city.due_s is None:
+            expected = plan = np.full(len(here), np.nan)
+            came = order[np.isfinite(arrived[order])]
+            expected[came[1:]] = expected_s(arrived[came])
+        yield gap[:, None], plan[order][1:, None], expected[order][1:, None]
 
 
 def unended_trips(city: City, cell: Cell, outcome: Outcome) -> int:

@@ -10,10 +10,9 @@ from matplotlib.ticker import FuncFormatter
 
 from evenline.city.clock import time_text
 from evenline.city.model import City, Floats
-from evenline.control.regularity import headway_cv, headways_of
+from evenline.control.regularity import headway_cv, headways_of, line_of
 from evenline.figures.plots import LIGHT, png
 from evenline.records.audit import Compared
-from evenline.records.measures import line_of
 from evenline.records.patterns import Driven
 
 _SHOWN_H = 3.0  # of a time-space diagram

@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from evenline.city.demand import service_stop_offsets
-from evenline.city.model import City, Floats, Ints, Service
+from evenline.city.model import City, Floats, Ints
 from evenline.control.regularity import (
     Headways,
     bunched_share,
     headway_cv,
     headways_of,
+    line_of,
     random_wait_s,
     rows_of_groups,
 )
@@ -63,11 +64,6 @@ class MeasuredDay:
     def by_headway(self, values: Floats, of: Callable[[Floats], Floats | float]) -> MeasureTable:
         """A number for each line and stop from a value of each of its headways."""
         return _table(values, self.line_stop[self.headways.row], self.line_stops, of, 1)
-
-
-def line_of(service: Service) -> str:
-    """The line of a service: its source without the letter that tells variants apart."""
-    return service.source.rstrip("abcdefghijklmnopqrstuvwxyz")
 
 
 def line_stops(city: City) -> tuple[Ints, int]:

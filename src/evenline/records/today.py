@@ -11,8 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenline.city.model import City, Ints
-from evenline.control.regularity import Headways, bunched_share, headway_cv, random_wait_s
-from evenline.records.measures import line_of, seen
+from evenline.control.regularity import (
+    Headways,
+    bunched_share,
+    headway_cv,
+    random_wait_s,
+    services_by_line,
+)
+from evenline.records.measures import seen
 from evenline.records.patterns import Driven
 
 
@@ -32,9 +38,10 @@ class Waiting:
 
 def lines_of(city: City) -> tuple[list[str], Ints]:
     """The names of the lines, and the line of each service."""
-    names = [line_of(service) for service in city.services]
-    known = list(dict.fromkeys(names))
-    return known, np.array([known.index(name) for name in names], np.int32)
+    lines, line = services_by_line(city), np.zeros(len(city.services), np.int32)
+    for number, services in enumerate(lines.values()):
+        line[services] = number
+    return list(lines), line
 
 
 def waiting_today(city: City, day: str, driven: Driven) -> list[Waiting]:
