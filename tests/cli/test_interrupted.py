@@ -14,6 +14,7 @@ class Finder:
         if name == MODULE:
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run behind a shell
 MODULE = sys.argv.pop(1)
 sys.meta_path.insert(0, Finder())
 runpy.run_module("evenline", run_name="__main__")
