@@ -7,7 +7,7 @@ people instead, from which each block draws its own.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip
+from evenline.city.model import City, Floats, Ints, Journeys, Service, Trip, service_positions
 from evenline.support.errors import InputError
 from evenline.support.records import Seed
 
@@ -135,23 +135,12 @@ def arrival_rates(city: City, demand: float) -> Floats:
     present = np.flatnonzero(journeys.min_demand <= demand)
     legs = journeys.leg_start[present]
     slot = journeys.departure_s[present] // RATE_BIN_S
-    place = {
-        (index, stop): int(first[index]) + position
-        for index, service in enumerate(city.services)
-        for position, stop in enumerate(service.stops)
-    }
-    counts: dict[tuple[int, int, int], int] = defaultdict(int)
-    keys = zip(
-        journeys.leg_board[legs].tolist(),
-        journeys.leg_carriers[legs].tolist(),
-        slot.tolist(),
-        strict=True,
-    )
-    for key in keys:
-        counts[key] += 1
+    position = service_positions(city.services)
+    columns = (journeys.leg_board[legs], journeys.leg_carriers[legs], slot)
+    counts = Counter(zip(*(column.tolist() for column in columns), strict=True))
     for (stop, carriers, at), count in counts.items():
         for service in journeys.carriers[carriers]:
-            rates[place[service, stop], at] += count / RATE_BIN_S
+            rates[first[service] + position[service, stop], at] += count / RATE_BIN_S
     return rates
 
 

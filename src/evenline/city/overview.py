@@ -13,9 +13,8 @@ import numpy as np
 from evenline.city.clock import clock_text
 from evenline.city.geometry import apart_m
 from evenline.city.model import City, Floats, Stop, road_ways, visit_offsets
-from evenline.city.schedule import scheduled_s
+from evenline.city.schedule import HOUR_S, scheduled_s
 
-HOUR_S = 3600
 _FAST_KMH, _SLOW_KMH = 100.0, 3.0
 _HOLE_S, _HOLE = 3600, 2.0  # a gap this long, and so many times those on each side, lacks trips
 _AROUND = 3  # gaps on each side of one

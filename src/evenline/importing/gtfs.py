@@ -15,6 +15,7 @@ import numpy as np
 from evenline.city.geometry import Floats, Origin, along_m
 from evenline.city.model import City, Clock, Ints, Trip, no_journeys
 from evenline.city.operations import LONGEST_HOLD_S, ControlPoint, Operations
+from evenline.city.schedule import HOUR_S
 from evenline.importing.corridor import corridor
 from evenline.importing.feed import Feed, open_feed
 from evenline.importing.fleet import buses
@@ -33,7 +34,6 @@ from evenline.importing.timetable import (
 )
 from evenline.support.errors import InputError
 
-HOUR_S = 3600
 _LEAD_S = 300  # the day begins at least this long before the first trip
 _SLACK_S, _SLACK_SHARE = (
     1800,

@@ -12,6 +12,7 @@ import numpy as np
 
 from evenline.city.demand import service_stop_offsets
 from evenline.city.model import City, Floats, Ints, segments
+from evenline.city.schedule import hours_of
 from evenline.records.doors import LONG_RUN_S, Doors, Steps
 from evenline.records.estimates import HUBER, Estimate, Z, estimate, robust, unsure
 from evenline.records.patterns import Driven
@@ -64,10 +65,9 @@ def means_of(runs: Runs, city: City) -> tuple[Floats, list[Estimate]]:
 
     A segment's mean shrinks towards the line's speed; an hour's towards the line's hour.
     """
-    offsets, hours = service_stop_offsets(city), -(-city.horizon_s // HOUR_S)
+    offsets, hours, service = service_stop_offsets(city), hours_of(city), _service_of_places(city)
     places = int(offsets[-1])
     place, y = runs.place.astype(int), runs.seconds
-    service = (np.searchsorted(offsets, np.arange(places), side="right") - 1).astype(np.int32)
     length = np.concatenate([np.append(np.diff(s.distance_m), 1.0) for s in city.services])
     count = np.bincount(place, minlength=places)
     total = np.bincount(place, y, minlength=places)
@@ -104,6 +104,12 @@ def means_of(runs: Runs, city: City) -> tuple[Floats, list[Estimate]]:
     ]
 
 
+def _service_of_places(city: City) -> Ints:
+    """The service of each place."""
+    stops = np.diff(service_stop_offsets(city))
+    return np.repeat(np.arange(len(city.services), dtype=np.int32), stops)
+
+
 def _line_hours(
     place: Ints, hour: Ints, y: Floats, day: Floats, service: Ints, services: int, hours: int
 ) -> Floats:
@@ -127,8 +133,7 @@ def split_pace(calibration: Calibration, runs: Runs, mean: Floats, city: City) -
     not model; then the noise of the segments shrinks until whole trips spread as recorded.
     (`fit_runs` counts all of a trip's spread as pace, and its noise once more.)
     """
-    offsets = service_stop_offsets(city)
-    service = np.repeat(np.arange(len(city.services), dtype=np.int32), np.diff(offsets))
+    service = _service_of_places(city)
     place, trip = runs.place.astype(int), runs.trip.astype(int)
     usual = mean[place, _hour(runs, mean)]
     rest = runs.seconds - usual
