@@ -31,12 +31,12 @@ figure("ends", [], (box) => {
     const y = inner.top + (row + 0.5) * tall;
     root.append(svg("text", { class: "ink", x: inner.left - 10, y: y + 4, "text-anchor": "end",
       "data-tip": title(name) }, name));
-    for (const each of [...steps.filter((s) => s.learner === name), ...ends.filter((e) => e.learner === name)]) {
-      const words = `${title(name)}, seed ${each.seed}${each.at ? ` after ${number(each.at, 0)} events` : ""}\n` +
-        `${number(each.generalized_s)} s per passenger\n${number(100 * each.completion, 2)} % completed, ` +
-        `mean hold ${number(each.mean_hold_s)} s`;
-      root.append(mark("dot", x(each.generalized_s), each.at ? y + 8 : y, each.at ? 2.5 : 5,
-        { class: each.at ? "grey small" : "one", "fill-opacity": 0.6, "data-tip": words }));
+    for (const end of [...steps.filter((s) => s.learner === name), ...ends.filter((e) => e.learner === name)]) {
+      const words = `${title(name)}, seed ${end.seed}${end.at ? ` after ${number(end.at, 0)} events` : ""}\n` +
+        `${number(end.generalized_s)} s per passenger\n${number(100 * end.completion, 2)} % completed, ` +
+        `mean hold ${number(end.mean_hold_s)} s`;
+      root.append(mark("dot", x(end.generalized_s), end.at ? y + 8 : y, end.at ? 2.5 : 5,
+        { class: end.at ? "grey small" : "one", "fill-opacity": 0.6, "data-tip": words }));
     }
   });
   legend(box, [[mark("dot", 13, 7, 5, { class: "one" }), "a training seed at its end"],
@@ -64,15 +64,15 @@ figure("metrics", ["metric"], (box) => {
   yAxis(chart, y, { label: data.training.quantities[quantity] });
   const layer = svg("g", { "clip-path": "url(#clip-metrics)" });
   root.append(layer);
-  for (const each of series) {
-    const { colour, dash } = learnerStyle(names, each.learner), known = each.points.filter((p) => p[1] !== null);
+  for (const curve of series) {
+    const { colour, dash } = learnerStyle(names, curve.learner), known = curve.points.filter((p) => p[1] !== null);
     const edge = [...known.map((p) => `${x(p[0])},${y(p[3])}`),
       ...known.map((p) => `${x(p[0])},${y(p[2])}`).reverse()].join(" ");
     layer.append(svg("polygon", { points: edge, fill: colour, class: "band" }));
     const line = known.map((p) => `${x(p[0])},${y(p[1])}`).join(" ");
     layer.append(svg("polyline", { points: line, fill: "none", stroke: colour, "stroke-width": 2,
       "stroke-dasharray": dash }), svg("polyline", { points: line, class: "hit", "data-tip":
-      `${each.learner}: ${title(each.learner)}\nat the end ${short(known.at(-1)[1])}` }));
+      `${curve.learner}: ${title(curve.learner)}\nat the end ${short(known.at(-1)[1])}` }));
   }
   legend(box, series.map((s) => {
     const { colour, dash } = learnerStyle(names, s.learner);

@@ -1,8 +1,8 @@
 /* The network and the simulated days: map, time and space, headways, load, holds, one decision. */
 
 const services = data.city ? data.city.services : [];
-const service = () => services.find((each) => each.id === chosen.service);
-const block = () => data.days.blocks.find((each) => String(each.number) === chosen.block);
+const service = () => services.find((one) => one.id === chosen.service);
+const block = () => data.days.blocks.find((one) => String(one.number) === chosen.block);
 const ROLES = ["candidate", "parent"];
 const roleName = (role) => data.trial.claim[role] === role ? role : `${role} (${data.trial.claim[role]})`;
 const panel = (role) => html("p", { class: "panel" }, roleName(role).replace(/^./, (c) => c.toUpperCase()),
@@ -140,9 +140,9 @@ figure("map", ["service"], (box) => {
 // -- time and space ------------------------------------------------------------------------------
 
 function trips(rows) {
-  const found = new Map();
-  rows.t.forEach((trip, i) => { if (!found.has(trip)) found.set(trip, []); found.get(trip).push(i); });
-  return found;
+  const rowsOf = new Map();
+  rows.t.forEach((trip, i) => { if (!rowsOf.has(trip)) rowsOf.set(trip, []); rowsOf.get(trip).push(i); });
+  return rowsOf;
 }
 
 function drawBuses(chart, rows, x, y, here) {
@@ -331,12 +331,12 @@ figure("load", ["service", "block"], (box) => {
   root.append(svg("line", { class: "limit", x1: inner.left, x2: inner.right, y1: y(capacity), y2: y(capacity) }));
   const table = [["policy", "stop", "mean_load", "load_nine_tenths"]];
   ROLES.forEach((role, n) => {
-    const tone = n ? "two" : "one", dash = n ? " dashed" : "", found = loads(day(role), stops);
+    const tone = n ? "two" : "one", dash = n ? " dashed" : "", byStop = loads(day(role), stops);
     for (const [key, extra] of [["mean", ""], ["high", " thin"]]) {
       root.append(svg("polyline", { class: `${tone} line${dash}${extra}`, style: "fill: none",
-        points: found.map((f, i) => f ? `${x(i + 1)},${y(f[key])}` : "").join(" ").trim() }));
+        points: byStop.map((f, i) => f ? `${x(i + 1)},${y(f[key])}` : "").join(" ").trim() }));
     }
-    found.forEach((f, i) => {
+    byStop.forEach((f, i) => {
       if (!f) return;
       const stop = data.city.stops[here.stops[i]][0];
       table.push([data.trial.claim[role], stop, f.mean, f.high]);
@@ -353,8 +353,8 @@ figure("load", ["service", "block"], (box) => {
     [svg("line", { class: "limit", x1: 1, x2: 25, y1: 7, y2: 7 }), `capacity, ${capacity}`],
   ]);
   const finding = `${where()}: ` + ROLES.map((role) => {
-    const found = loads(day(role), stops).map((f) => f ? f.mean : 0), most = Math.max(...found);
-    return `under the ${roleName(role)} buses are fullest leaving stop ${found.indexOf(most) + 1}, ` +
+    const means = loads(day(role), stops).map((f) => f ? f.mean : 0), most = Math.max(...means);
+    return `under the ${roleName(role)} buses are fullest leaving stop ${means.indexOf(most) + 1}, ` +
       `with ${number(most)} passengers on average`;
   }).join("; ") + `; there is room for ${capacity}.`;
   return { finding, rows: table };
@@ -422,22 +422,22 @@ figure("holds", ["element"], (box) => {
 // -- one decision of the look-ahead ---------------------------------------------------------------
 
 figure("decision", [], (box) => {
-  const found = data.days.decision;
+  const decision = data.days.decision;
   const chart = area(box, 240, { left: 64, right: 14, top: 24, bottom: 42 });
-  const { inner, root } = chart, costs = found.costs;
-  const x = scale([0, Math.max(...found.holds_s)], [inner.left + 8, inner.right - 8]);
+  const { inner, root } = chart, costs = decision.costs;
+  const x = scale([0, Math.max(...decision.holds_s)], [inner.left + 8, inner.right - 8]);
   const y = scale(spread(costs), [inner.bottom, inner.top]);
   xAxis(chart, x, { label: "hold that is tried, s" });
   yAxis(chart, y, { label: "change of passengers' time, s (less is better)" });
   root.append(svg("line", { class: "zero", x1: inner.left, x2: inner.right, y1: y(0), y2: y(0) }));
   root.append(svg("polyline", { class: "one line", style: "fill: none",
-    points: found.holds_s.map((hold, i) => `${x(hold)},${y(costs[i])}`).join(" ") }));
-  found.holds_s.forEach((hold, i) => {
-    const best = hold === found.chosen_s;
+    points: decision.holds_s.map((hold, i) => `${x(hold)},${y(costs[i])}`).join(" ") }));
+  decision.holds_s.forEach((hold, i) => {
+    const best = hold === decision.chosen_s;
     root.append(mark(best ? "diamond" : "dot", x(hold), y(costs[i]), best ? 7 : 4, {
       class: best ? "two" : "one", "data-tip": `Held ${number(hold, 0)} s${best ? ", the best" : ""}\n` +
         `${signed(costs[i], 0)} s for all passengers together` }));
   });
-  const rows = [["hold_s", "change_of_passenger_time_s"], ...found.holds_s.map((hold, i) => [hold, costs[i]])];
+  const rows = [["hold_s", "change_of_passenger_time_s"], ...decision.holds_s.map((hold, i) => [hold, costs[i]])];
   return { finding: "", rows };
 });

@@ -1,5 +1,5 @@
 "use strict";
-/* The kit: drawing without a library, tooltips, choices, downloads, and the page's own check.
+/* The kit: drawing without a library, tooltips, choices, downloads, and the page's check of itself.
    Figures register themselves with `figure(id, uses, paint)`; `paint` fills a box and returns the
    rows of its table, which is what the CSV button hands out, and what the picture shows as it is
    chosen, in a sentence for the caption and for those who do not see it. */
@@ -7,8 +7,8 @@
 const problems = [];
 addEventListener("error", (event) => problems.push(String(event.message)));
 addEventListener("securitypolicyviolation", (event) => problems.push("blocked " + event.blockedURI));
-const said = console.error;
-console.error = (...words) => { problems.push(words.join(" ")); said(...words); };
+const complain = console.error;
+console.error = (...words) => { problems.push(words.join(" ")); complain(...words); };
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const chosen = {};
@@ -58,19 +58,19 @@ function ticks([from, to], count) {
   const rough = (to - from) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
-  const found = [];
+  const places = [];
   for (let at = Math.ceil(from / step - 1e-9) * step; at <= to + step * 1e-6; at += step) {
-    found.push(Math.abs(at) < step * 1e-6 ? 0 : at);
+    places.push(Math.abs(at) < step * 1e-6 ? 0 : at);
   }
-  return found;
+  return places;
 }
 
 function timeTicks([from, to], width) {
   const step = [60, 120, 300, 600, 900, 1800, 3600, 7200]
     .find((s) => (to - from) / s <= width / 60) || 14400;
-  const found = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
-  return found;
+  const places = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) places.push(at);
+  return places;
 }
 
 const short = (value) => Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3)
@@ -144,7 +144,7 @@ function choose(key, value) {
     select.value = value;
     spell(select);
   }
-  for (const [id, each] of Object.entries(figures)) if (each.uses.includes(key)) draw(id);
+  for (const [id, drawn] of Object.entries(figures)) if (drawn.uses.includes(key)) draw(id);
 }
 
 /* Paper has no menu: the words of what is chosen stand beside it, for print alone. */
@@ -185,16 +185,16 @@ function figure(id, uses, paint, controls) {
 }
 
 function draw(id) {
-  const each = figures[id];
-  each.rows = [];
+  const drawn = figures[id];
+  drawn.rows = [];
   try {
-    each.box.replaceChildren();
-    const painted = each.paint(each.box);
-    each.rows = painted.rows;
-    tell(each, painted.finding);
+    drawn.box.replaceChildren();
+    const painted = drawn.paint(drawn.box);
+    drawn.rows = painted.rows;
+    tell(drawn, painted.finding);
   } catch (error) {
     problems.push(`${id}: ${error.stack || error}`);
-    each.box.replaceChildren(html("p", { class: "missing" }, "This figure could not be drawn."));
+    drawn.box.replaceChildren(html("p", { class: "missing" }, "This figure could not be drawn."));
   }
 }
 
@@ -259,9 +259,9 @@ function leave(event) {
 
 /* A mark that zooming has moved out of its picture, or scrolling out of the window, is not. */
 function inSight(mark) {
-  const own = mark.getBoundingClientRect(), whole = mark.ownerSVGElement.getBoundingClientRect();
-  return own.right >= Math.max(whole.left, 0) && own.left <= Math.min(whole.right, innerWidth) &&
-    own.bottom >= Math.max(whole.top, 0) && own.top <= Math.min(whole.bottom, innerHeight);
+  const box = mark.getBoundingClientRect(), whole = mark.ownerSVGElement.getBoundingClientRect();
+  return box.right >= Math.max(whole.left, 0) && box.left <= Math.min(whole.right, innerWidth) &&
+    box.bottom >= Math.max(whole.top, 0) && box.top <= Math.min(whole.bottom, innerHeight);
 }
 for (const event of ["pointermove", "pointerdown"]) document.addEventListener(event, point);
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
@@ -274,18 +274,18 @@ function exercise() {
   let taken = 0;
   const deaf = [];
   for (const select of document.querySelectorAll("select")) {
-    const told = Object.entries(figures).filter(([, each]) => each.uses.includes(select.dataset.key))
-      .map(([id, each]) => [id, each.box, new Set()]);
+    const listeners = Object.entries(figures).filter(([, drawn]) => drawn.uses.includes(select.dataset.key))
+      .map(([id, drawn]) => [id, drawn.box, new Set()]);
     for (const option of [...select.options].reverse()) {
       select.value = option.value;
       select.dispatchEvent(new Event("change"));
       taken++;
-      for (const [, box, heard] of told) heard.add(box.getAttribute("aria-label"));
+      for (const [, box, heard] of listeners) heard.add(box.getAttribute("aria-label"));
       if (select.nextSibling.textContent !== option.text) deaf.push(`print ${select.dataset.key}`);
     }
-    for (const [id, , heard] of told) if (heard.size < select.options.length) deaf.push(id);
+    for (const [id, , heard] of listeners) if (heard.size < select.options.length) deaf.push(id);
   }
-  for (const each of document.querySelectorAll("button:not(.save)")) each.click();
+  for (const pressed of document.querySelectorAll("button:not(.save)")) pressed.click();
   const target = document.querySelector("[data-tip]");
   target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 9, clientY: 9 }));
   const pointed = !tip.hidden && tip.textContent === target.getAttribute("data-tip");
@@ -311,14 +311,14 @@ function check() {
   const select = document.querySelector('select[data-key="service"]');
   if (select && select.options.length > 1) {
     const before = figures.timespace.box.innerHTML;
-    select.value = [...select.options].find((each) => each.value !== chosen.service).value;
+    select.value = [...select.options].find((option) => option.value !== chosen.service).value;
     select.dispatchEvent(new Event("change"));
     seen.service = chosen.service;
     seen.redrawn = figures.timespace.box.innerHTML !== before && marks("timespace") > 0;
   }
   Object.assign(seen, exercise());
   seen.nameless = [...document.querySelectorAll(".plot > svg")]
-    .filter((each) => !each.getAttribute("aria-label") || !each.querySelector("desc").textContent).length;
+    .filter((drawing) => !drawing.getAttribute("aria-label") || !drawing.querySelector("desc").textContent).length;
   seen.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
   seen.problems = problems;

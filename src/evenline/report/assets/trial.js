@@ -9,7 +9,7 @@ const ENDPOINTS = {
     better: -1 },
 };
 const endpointChooser = () => [chooser("endpoint", "Show",
-  Object.entries(ENDPOINTS).map(([key, each]) => [key, each.name]))];
+  Object.entries(ENDPOINTS).map(([key, end]) => [key, end.name]))];
 
 const direction = (end) => end.better < 0 ? "less is better" : "more is better";
 
@@ -51,7 +51,7 @@ function blockRows(key, end) {
   return data.trial.blocks.map((seeds, block) => {
     const days = pairs.filter((p) => p.block === block).map((p) => p[key] * end.factor);
     const value = mean(days), low = Math.min(...days), high = Math.max(...days);
-    const there = data.days && data.days.blocks.some((each) => each.number === block);
+    const there = data.days && data.days.blocks.some((simulated) => simulated.number === block);
     return { name: `block ${block + 1}`, value, low, high, tall: 27, seeds,
       pick: there ? () => choose("block", String(block)) : null,
       tip: `Block ${block + 1} (seeds ${seeds.join(", ")})\nmean ${signed(value, end.digits)} ` +
@@ -63,12 +63,12 @@ function blockRows(key, end) {
 figure("forest", ["endpoint"], (box) => {
   const key = chosen.endpoint, end = ENDPOINTS[key], rows = blockRows(key, end);
   for (const [name, words] of [["bca_mean", "mean"], ["hodges_lehmann", "Hodges\u2013Lehmann"]]) {
-    const found = data.trial.analysis.beyond_the_claim[key][name];
-    if (!found) continue; // nothing to estimate: one block, or all alike
-    const [value, low, high] = ["estimate", "low", "high"].map((n) => found[n] * end.factor);
+    const estimate = data.trial.analysis.beyond_the_claim[key][name];
+    if (!estimate) continue; // nothing to estimate: one block, or all alike
+    const [value, low, high] = ["estimate", "low", "high"].map((n) => estimate[n] * end.factor);
     rows.push({ name: words, value, low, high, tall: 30, strong: true, seeds: ["", ""],
       tip: `${words} over blocks: ${signed(value, end.digits)} ${end.unit}\n` +
-        `${number(100 * found.confidence, 0)} % interval ${signed(low, end.digits)} to ` +
+        `${number(100 * estimate.confidence, 0)} % interval ${signed(low, end.digits)} to ` +
         `${signed(high, end.digits)}\ndescriptive, no part of the claim` });
   }
   const margin = key === "completion" ? [-100 * data.trial.margin] : [];
