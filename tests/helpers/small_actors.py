@@ -11,7 +11,7 @@ from evenline.control.event import Array
 from evenline.control.state import contract_of
 from evenline.policies.actor import ActorPolicy, actor_of, random_tensors
 from evenline.policies.bundle import actor_spec, save_bundle
-from evenline.policies.states import own_states
+from evenline.policies.states import fast_states
 from evenline.rules.chain import CHAINS
 from evenline.worlds.open import open_city
 
@@ -24,7 +24,7 @@ def town() -> City:
 @lru_cache
 def town_states() -> Array:
     """Packed states of a day of the town: 600 tokens, some in batches of several."""
-    return own_states(open_city("town"), 600, seed=4)
+    return fast_states(open_city("town"), 600, seed=4)
 
 
 def untrained(chain: str = "raw", seed: int = 0) -> ActorPolicy:

@@ -212,12 +212,12 @@ def _against_onnx(
 
 def _states(city: "OpenCity", replay: Path | None) -> tuple[Any, str]:
     """States for the check, and their origin."""
-    from evenline.policies.states import own_states
+    from evenline.policies.states import fast_states
     from evenline.replay.states import replay_states
     from evenline.replay.store import open_store
 
     if replay is None:
-        return own_states(city, CHECKED_STATES, 1), "fast days"
+        return fast_states(city, CHECKED_STATES, 1), "fast days"
     with stderr.status(f"reading {replay}"):
         return replay_states(open_store(replay, city.city), CHECKED_STATES, 1), str(replay)
 

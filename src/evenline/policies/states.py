@@ -9,7 +9,7 @@ from evenline.control.state import pack
 from evenline.worlds.open import OpenCity
 
 
-def own_states(opened: OpenCity, count: int, seed: int) -> Array:
+def fast_states(opened: OpenCity, count: int, seed: int) -> Array:
     """Packed states of fast days under random holds; fewer if the days end earlier."""
     rng = np.random.Generator(np.random.PCG64(seed))
     world = opened.fast_world()

@@ -101,7 +101,7 @@ def carried_options(
 ) -> tuple[str, ...]:
     """The options to start SUMO on a scenario's files; those that we add only keep it quiet."""
     check_options(carried.options, "carried.options")
-    own = {name: value for name, value in carried.options.items() if name not in WHOLE}
+    settings = {name: value for name, value in carried.options.items() if name not in WHOLE}
     end = carried.options.get("end")
     lists = {"--additional-files": carried.additional, "--route-files": (*carried.routes, *more)}
     files = [(kind, ",".join(str(folder / n) for n in names)) for kind, names in lists.items()]
@@ -110,7 +110,7 @@ def carried_options(
         *(word for kind, names in files if names for word in (kind, names)),
         *("--begin", str(carried.begin_s), *(("--end", end) if end else ())),
         *("--seed", str(seed)),
-        *(word for name, value in sorted(own.items()) for word in (f"--{name}", value)),
+        *(word for name, value in sorted(settings.items()) for word in (f"--{name}", value)),
         *("--no-step-log", "true", "--no-warnings", "true", "--duration-log.disable", "true"),
         *("--xml-validation", "never", "--xml-validation.net", "never"),
     )
@@ -167,9 +167,9 @@ def halts(
 ) -> Halts:
     """The meeting points, given the road of each stop of SUMO."""
     by_road: dict[str, list[tuple[float, int]]] = {}
-    for name, own in by_id.items():
+    for name, ours in by_id.items():
         here = by_road.setdefault(roads.get(name, ""), [])
-        here += [(stops[stop].pos_m, stop) for stop in own]
+        here += [(stops[stop].pos_m, stop) for stop in ours]
     return Halts(by_id, by_road, services, [frozenset(names - {""}) for names in lines])
 
 
@@ -192,8 +192,8 @@ def read_plans(carried: Carried, halts: Halts) -> Plans:
 
 def plan_of(plans: Plans, person: str) -> tuple[Ride, ...]:
     """The rides of a person, who may belong to a flow."""
-    own = plans.get(person)
-    return own if own is not None else plans.get(person.rpartition(_FLOW)[0] + _FLOW, ())
+    alone = plans.get(person)
+    return alone if alone is not None else plans.get(person.rpartition(_FLOW)[0] + _FLOW, ())
 
 
 def _has_people(content: bytes) -> bool:
@@ -202,7 +202,7 @@ def _has_people(content: bytes) -> bool:
 
 def _rides(person: Element, halts: Halts) -> tuple[Ride, ...]:
     stages = [stage for stage in person if stage.tag in _STAGES]
-    found, place = [], _Place(at_m=_metres(person.get("departPos")))
+    rides, place = [], _Place(at_m=_metres(person.get("departPos")))
     for number, stage in enumerate(stages):
         place = place.start(stage)
         end = _Place(stage.get("busStop", ""), _last_road(stage), _metres(stage.get("arrivalPos")))
@@ -210,9 +210,9 @@ def _rides(person: Element, halts: Halts) -> tuple[Ride, ...]:
             lines = frozenset(stage.get("lines", "ANY").split())
             ride = _ride(place.stops(halts), end.stops(halts), lines, halts)
             if ride is not None:
-                found.append(Ride(len(stages) - number, *ride))
+                rides.append(Ride(len(stages) - number, *ride))
         place = end
-    return tuple(found)
+    return tuple(rides)
 
 
 class _Place(NamedTuple):
@@ -267,7 +267,9 @@ def _without_riders(content: bytes, name: str) -> bytes:
         return content
     root = parsed(content, name)
     kept = copy.copy(root)
-    kept[:] = [each for each in root if each.tag not in ("person", "personFlow") or _walks(each)]
+    kept[:] = [
+        child for child in root if child.tag not in ("person", "personFlow") or _walks(child)
+    ]
     return tostring(kept)
 
 
