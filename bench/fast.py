@@ -30,12 +30,12 @@ from evenline.city.model import City
 from evenline.cli.options import CityOption
 from evenline.control.world import run_episode
 from evenline.rules.policy import BEHAVIOURS
+from evenline.support.columns import markdown
 from evenline.support.compiled import compiled
 from evenline.worlds.calibration import Calibration
 from evenline.worlds.fast.world import FastWorld, Fleet
 from evenline.worlds.open import open_city
 from evenline.worlds.sumo.world import SumoWorld
-from reproduce.documents import markdown_table
 from reproduce.door import run
 
 FLEET = 64
@@ -182,7 +182,7 @@ def main(
     lines = figure_table({k: f"{v:,}" for k, v in figures.items() if k != "city"})
     if rows:
         cells = [[f"{value:,}" for value in row.values()] for row in rows]
-        lines += ["", *markdown_table([*rows[0]], cells)]
+        lines += ["", *markdown([[*rows[0]], *cells])]
     command = f"python -m bench.fast --city {city}" + " --scale" * scale
     write_figures(docs, f"bench fast {city}", command, lines)
 

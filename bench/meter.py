@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from reproduce.documents import insert, markdown_table
+from evenline.figures.document import insert
+from evenline.support.columns import markdown
 
 Figures = dict[str, Any]
 RepeatsOption = Annotated[int, typer.Option(min=1, help="Number of runs; the best one counts.")]
@@ -41,7 +42,7 @@ def figure_table(figures: Figures) -> list[str]:
     for name, value in figures.items():
         parts = value.items() if isinstance(value, dict) else None
         rows += [(name, value)] if parts is None else [(f"{name}.{k}", v) for k, v in parts]
-    return markdown_table(["Figure", "Value"], rows)
+    return markdown([("Figure", "Value"), *rows])
 
 
 def print_figures(figures: Figures) -> None:

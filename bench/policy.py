@@ -23,9 +23,9 @@ from evenline.policies.bundle import open_policy
 from evenline.policies.lookahead import LOOKAHEAD, Lookahead
 from evenline.policies.names import BUILT_IN
 from evenline.rules.chain import CHAINS
+from evenline.support.columns import markdown
 from evenline.support.tensors import read_tensors
 from evenline.worlds.open import OpenCity, open_city
-from reproduce.documents import markdown_table
 from reproduce.door import run
 
 WARM_UP = 100  # batches; the first ones compile
@@ -102,7 +102,7 @@ def _lines(figures: Figures) -> list[str]:
     return [
         f"{figures['batches']:,} batches with {figures['decisions']:,} decisions.",
         "",
-        *markdown_table(["Policy", "Median, ms", "99th percentile, ms"], rows),
+        *markdown([["Policy", "Median, ms", "99th percentile, ms"], *rows]),
         "",
         f"A decision of the look-ahead takes {ahead['ms_per_decision']:.3f} ms on average: "
         f"{ahead['calls_per_decision']:,} calls of buses at stops, {ahead['ns_per_call']:.0f} ns "

@@ -32,6 +32,7 @@ from evenline.learn.network import Params, critic_values, encode
 from evenline.learn.plan import IQL_CHUNK, Size
 from evenline.learn.run import chosen_device, seed_array
 from evenline.replay.store import Store, open_store
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError
 from evenline.support.extras import extra
 from evenline.support.files import read_json, to_json, write_text
@@ -73,20 +74,16 @@ def positive_control(
 
 def control_table(found: dict[str, Any]) -> str:
     """The result in Markdown."""
-    lines = [
-        f"| Rewards | Spread of a decision's cost, passenger-seconds | Correlation after "
-        f"{found['updates']:,} updates |",
-        "| --- | ---: | ---: |",
-    ]
+    after = f"Correlation after {found['updates']:,} updates"
+    rows = [["Rewards", "Spread of a decision's cost, passenger-seconds", after]]
     for name in ("raw", "centred"):
         each = found[name]["correlations"]
-        lines.append(
-            f"| {name} | {found[name]['spread_of_costs']:,.0f} | {np.mean(each):.2f} "
-            f"({min(each):.2f} to {max(each):.2f} over {len(each)} seeds) |"
-        )
+        seeds = f"({min(each):.2f} to {max(each):.2f} over {len(each)} seeds)"
+        spread = f"{found[name]['spread_of_costs']:,.0f}"
+        rows.append([name, spread, f"{np.mean(each):.2f} {seeds}"])
     spread = f"{found['spread_of_effect']:,.0f} passenger-seconds"
     said = f"The effect of a hold of {found['hold_s']:.0f} s itself has a spread of {spread}."
-    return "\n".join([*lines, "", said])
+    return "\n".join([*markdown(rows), "", said])
 
 
 def _critics(

@@ -17,6 +17,7 @@ from matplotlib.ticker import LogFormatter
 from evenline.cli.options import CityOption
 from evenline.figures.document import insert
 from evenline.figures.plots import png
+from evenline.support.columns import markdown
 from evenline.support.files import read_json, write_bytes
 from reproduce.door import run
 
@@ -34,10 +35,8 @@ def learning_table(folder: Path) -> str:
     """Generalized time, completion and mean hold of every learner, in Markdown."""
     curve = read_json(folder / "curve.json")
     zero = curve["zero"]["generalized_s"]
-    lines = [
-        "| learner | generalized time, s | against zero hold | completion | mean hold, s |",
-        "|---|---|---|---|---|",
-    ]
+    head = ["learner", "generalized time, s", "against zero hold", "completion", "mean hold, s"]
+    table = [head]
     for name, rows in by_learner(curve).items():
         y, c, h = (
             np.array([row[key] for row in rows])
@@ -45,11 +44,9 @@ def learning_table(folder: Path) -> str:
         )
         spread = f" ({y.min():,.0f} to {y.max():,.0f})" if len(y) > 1 else ""
         change = 100 * (y.mean() / zero - 1)
-        lines.append(
-            f"| {name} | {y.mean():,.1f}{spread} | {change:+.1f} % | {c.mean():.4f} |"
-            f" {h.mean():.1f} |"
-        )
-    return "\n".join(lines)
+        time_s = f"{y.mean():,.1f}{spread}"
+        table.append([name, time_s, f"{change:+.1f} %", f"{c.mean():.4f}", f"{h.mean():.1f}"])
+    return "\n".join(markdown(table))
 
 
 def value_line(folder: Path) -> str:

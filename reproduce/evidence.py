@@ -22,6 +22,7 @@ from evenline.replay.store import open_store
 from evenline.report.data import read_trial
 from evenline.report.trial import forest, verdict_lines
 from evenline.report.words import on_record
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError
 from evenline.support.files import read_json, write_bytes, write_text
 from evenline.trial.journal import CLOSEOUT
@@ -204,7 +205,7 @@ def _chain(sources: Sources) -> list[str]:
         "confirmation": "Fresh formal confirmation",
     }
     body = [[title, theirs[name], ours[name]] for name, title in titles.items()]
-    return _table(["", "paper", "ours"], body, text=True)
+    return markdown([["", "paper", "ours"], *body], text=3)
 
 
 def _where(trial: Trial, records: Sequence[dict[str, Any]]) -> list[str]:
@@ -238,7 +239,7 @@ def _runtime(sources: Sources, records: Sequence[dict[str, Any]]) -> list[str]:
         ["SUMO of the formal days", theirs["formal"][0], formal],
         ["Python of the formal days", theirs["formal"][1], ", ".join(pythons)],
     ]
-    lines = _table(["", "paper", "ours"], rows)
+    lines = markdown([["", "paper", "ours"], *rows])
     path = Path(f"data/versions-{trial.registered.city.name}/{VERSIONS}")
     known = read_json(path) if path.is_file() else {}
     if known.get("trial") == trial.sha256:
@@ -272,7 +273,7 @@ def _claim(trial: dict[str, Any], labels: Mapping[str, str]) -> list[str]:
     failed = [name for name, theirs_, ours in rows if theirs_ and ours == "failed"]
     same = "Everything that passed in the paper passed here."
     said = f"Passed in the paper and failed here: {', '.join(failed)}." if failed else same
-    return [*_table(["Part", "paper", "ours"], rows), "", said]
+    return [*markdown([["Part", "paper", "ours"], *rows]), "", said]
 
 
 def _passed(truth: bool) -> str:
@@ -333,7 +334,7 @@ def _blocks(trial: dict[str, Any]) -> list[str]:
     lower, higher = sum(y < 0 for y in time_s), sum(c > 0 for c in completion)
     printed = paper()["verdict"]
     return [
-        *_table(["Block", *NAMES.values()], rows),
+        *markdown([["Block", *NAMES.values()], *rows]),
         "",
         f"Candidate minus parent. Time is less in {lower} of {len(rows)} blocks"
         f" ({min(time_s):+.1f} to {max(time_s):+.1f} s) and completion higher in {higher}. The"
@@ -478,7 +479,7 @@ def _replay(found: dict[str, Any]) -> list[str]:
     return [
         f"By `evenline replay check`, SUMO {found['sumo']}; intervals are over cells.",
         "",
-        *_table(["Figure", "paper", "ours"], rows),
+        *markdown([["Figure", "paper", "ours"], *rows]),
         "",
         f"{'; '.join(ratios).capitalize()}. "
         + (f"Claims that failed: {', '.join(wrong)}." if wrong else "Every audited claim holds."),
@@ -503,7 +504,7 @@ def _fidelity(found: dict[str, Any]) -> list[str]:
     return [
         "Completion is absolute, all others are relative.",
         "",
-        *_table(["Quantity", "paper", "ours"], rows),
+        *markdown([["Quantity", "paper", "ours"], *rows]),
         "",
         f"{inside} of {len(found['lines'])} intervals are inside their limits, so the fast world is"
         f" {'accepted' if found['accepted'] else 'not accepted'}. {smaller} of {len(rows)} figures"
@@ -519,7 +520,7 @@ def _training(plan: dict[str, Any]) -> list[str]:
     return [
         f"The values of {FINAL}: those that the run recorded, and the constants of our learner.",
         "",
-        *_table(["Parameter", "paper", "ours"], rows),
+        *markdown([["Parameter", "paper", "ours"], *rows]),
         "",
         (f"Other than in the paper: {', '.join(other)}." if other else "All are the paper's.")
         + f" Rewards are {rewards} by the mean cost rate of the replay.",
@@ -544,15 +545,7 @@ def _pairs(
             cells.append("" if theirs is None else format(theirs[name], mark + form))
             cells.append(format(ours[name], mark + form))
         body.append(cells)
-    return _table(head, body)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], text: bool = False) -> list[str]:
-    return [
-        f"| {' | '.join(head)} |",
-        "| --- |" + (" --- |" if text else " ---: |") * (len(head) - 1),
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
+    return markdown([head, *body])
 
 
 # -- the command ----------------------------------------------------------------------------------

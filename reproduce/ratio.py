@@ -38,6 +38,7 @@ from evenline.learn.plan import Config, Plan
 from evenline.learn.run import training_cell
 from evenline.learn.schedule import FINAL
 from evenline.replay.store import Store, open_store
+from evenline.support.columns import markdown
 from evenline.support.files import read_json, sha256, to_json, write_text
 from evenline.support.records import read_record
 from evenline.support.tensors import read_tensors
@@ -274,12 +275,12 @@ def ratio_lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The diagnostic over seeds beside the paper's in Markdown, and in words."""
     printed = paper()["ratio"]["rows"]
     mean = {key: float(np.mean([row[key] for row in rows.values()])) for key in ROWS}
-    lines = ["| Diagnostic | paper | ours |", "| --- | ---: | ---: |"]
+    table = [["Diagnostic", "paper", "ours"]]
     for key, title in ROWS.items():
         own = [row[key] for row in rows.values()]
         theirs = printed.get(key)
         cells = "" if theirs is None else "{mean:.4f} ({least:.4f} to {most:.4f})".format(**theirs)
-        lines.append(f"| {title} | {cells} | {mean[key]:.4f} ({min(own):.4f} to {max(own):.4f}) |")
+        table.append([title, cells, f"{mean[key]:.4f} ({min(own):.4f} to {max(own):.4f})"])
     held, alone = mean["held_out_joint_auc"], mean["one_level_joint_auc"]
     theirs = printed["held_out_joint_auc"]["mean"]
     if abs(held - 0.5) <= CHANCE:
@@ -289,7 +290,7 @@ def ratio_lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     else:
         verdict = "is worse than chance on held-out days, as in the paper"
     return [
-        *lines,
+        *markdown(table),
         "",
         f"Means over {len(rows)} seeds of {FINAL} (least to most). The classifier {verdict}: its"
         f" AUC falls by {mean['training_joint_auc'] - held:.2f} to {held:.2f} (the paper: by"

@@ -16,11 +16,12 @@ from evenline.cli.city import CityArgument
 from evenline.experiments import fidelity as audits
 from evenline.experiments.records import audit_folder, audit_records, write_document
 from evenline.experiments.replay_audit import write_audit
+from evenline.figures.document import insert
 from evenline.records.files import main_estimates
 from evenline.report.recorded import write_records_page
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError, choice
 from evenline.worlds.open import open_city
-from reproduce.documents import insert, markdown_table
 from reproduce.door import run
 
 KINDS = ("fidelity", "replay", "estimates", "judgement", "agency")
@@ -59,7 +60,7 @@ def main(
 def _estimates(city: str, docs: Path) -> None:
     """What a city was fitted to, with intervals."""
     head = ("Parameter", "Value", "95 % interval", "Observations", "Note")
-    rows = markdown_table(head, main_estimates(Path(city)))
+    rows = markdown([head, *main_estimates(Path(city))])
     made = f"Made by `evenline city check {Path(city).name}`."
     insert(docs, f"estimates {open_city(city).city.name}", "\n".join([made, "", *rows]))
 

@@ -18,6 +18,7 @@ from evenline.cli.options import WorkersOption
 from evenline.control.outcome import Outcome, outcome_from
 from evenline.runs.executors import Executor, processes
 from evenline.runs.job import Job
+from evenline.support.columns import markdown
 from evenline.support.records import convert, read_record
 from evenline.trial.plan import Claim
 from evenline.trial.registration import Trial
@@ -81,20 +82,15 @@ def accrued(
 
 def effect_lines(found: Mapping[str, Floats], end_s: int, horizon_s: int) -> list[str]:
     """The parts in Markdown, and in words."""
-    lines = [
-        f"| | Time, s | until {end_s:,} s | after | Share after | Completion, points |",
-        "| --- |" + " ---: |" * 5,
-    ]
+    rows = [["", "Time, s", f"until {end_s:,} s", "after", "Share after", "Completion, points"]]
     for name, (before_s, after_s, completion) in found.items():
         whole_s = before_s + after_s
         share = f"{after_s / whole_s:.0%}" if before_s * after_s > 0 else ""
-        lines.append(
-            f"| {name} | {whole_s:+.1f} | {before_s:+.1f} | {after_s:+.1f} | {share} |"
-            f" {100 * completion:+.2f} |"
-        )
+        times = (f"{time_s:+.1f}" for time_s in (whole_s, before_s, after_s))
+        rows.append([name, *times, share, f"{100 * completion:+.2f}"])
     before_s, after_s, _ = next(iter(found.values()))
     return [
-        *lines,
+        *markdown(rows),
         "",
         f"The last bus leaves its first stop at {end_s:,} s. Of candidate minus parent,"
         f" {before_s:+.1f} s accrue until then and {after_s:+.1f} s afterwards, until {horizon_s:,}"

@@ -24,6 +24,7 @@ from evenline.cli.options import (
 from evenline.control.outcome import Outcome
 from evenline.figures.document import insert
 from evenline.runs.executors import Executor
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError
 from evenline.support.files import to_json, write_text
 from evenline.support.records import Record, plain, read_record
@@ -129,7 +130,7 @@ def document(summaries: dict[str, Version], command: str) -> str:
     head = ["SUMO", "Parent, s", "Candidate, s", "Difference, s", "Completion, points"]
     head += [*(f"at {level}, s" for level in levels), "Blocks with less time"]
     lines = [f"Made by `{command}`. Intervals are over blocks (95 %). Descriptive.", ""]
-    lines += ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    rows = [head]
     for version, row in summaries.items():
         time_s, points = row.difference.generalized_s, 100 * row.difference.completion
         around_s, around = row.half_width.generalized_s, 100 * row.half_width.completion
@@ -142,8 +143,8 @@ def document(summaries: dict[str, Version], command: str) -> str:
             *(f"{row.by_level[level].generalized_s:+.1f}" for level in levels),
             f"{row.favourable_blocks} of {row.blocks}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return "\n".join([*lines, *markdown(rows)])
 
 
 def main(

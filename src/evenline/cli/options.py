@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from evenline.support.columns import aligned
 from evenline.support.errors import InputError
 from evenline.support.terminal import stdout
 
@@ -100,8 +101,4 @@ def print_table(title: str, rows: dict[str, str]) -> None:
 
 def print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table in plain columns, which may be wide; the first column is text."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    print(f"\n{title}")
-    for row in (head, *rows):
-        cells = [value.rjust(width) for value, width in zip(row[1:], widths[1:], strict=True)]
-        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
+    print(f"\n{title}", *aligned([head, *rows]), sep="\n")

@@ -20,6 +20,7 @@ from evenline.replay.episode import read_metadata, read_outcome
 from evenline.rules.policy import BEHAVIOURS
 from evenline.runs.executors import Executor
 from evenline.runs.job import Ended
+from evenline.support.columns import markdown
 from evenline.support.errors import InputError
 from evenline.support.files import refuse_changed_files, to_json, write_bytes, write_listed
 from evenline.support.terminal import stdout, words
@@ -163,18 +164,14 @@ def write_document(document: Path, name: str, lines: list[Line], folder: Path) -
         f"Made by `evenline city judge {name}`: {len(lines)} intervals, "
         + ("all inside their limits." if accepted(lines) else "NOT all inside their limits."),
         "",
-        "| Largest point gap, zero hold | ours | goal (the paper's) |",
-        "| --- | ---: | ---: |",
     ]
+    largest = [["Largest point gap, zero hold", "ours", "goal (the paper's)"]]
     for quantity, goal in GOALS.items():
         form = "{:.4f}" if quantity in ABSOLUTE else "{:.2%}"
-        text.append(f"| {quantity} | {form.format(gaps[quantity])} | {form.format(goal)} |")
-    head = ("Policy", "Demand", "Quantity", "Gap", "95 % interval", "Limit", "Pass")
-    text += ["", f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
-    text += [
-        f"| {' | '.join([*_cells(line), 'yes' if line.passed else '**no**'])} |"
-        for line in shown(lines)
-    ]
+        largest.append([quantity, form.format(gaps[quantity]), form.format(goal)])
+    rows = [["Policy", "Demand", "Quantity", "Gap", "95 % interval", "Limit", "Pass"]]
+    rows += [[*_cells(line), "yes" if line.passed else "**no**"] for line in shown(lines)]
+    text += [*markdown(largest), "", *markdown(rows, text=3)]
     text += [
         "",
         f"![Every interval of the audit of {name} as a share of its limit](images/{image.name})",

@@ -40,6 +40,7 @@ from evenline.records.files import (
 from evenline.records.fit import Fitted, fit
 from evenline.records.kinds import refuse_mixed
 from evenline.records.read import open_records
+from evenline.support.columns import aligned, markdown
 from evenline.support.errors import InputError
 from evenline.support.files import (
     refuse_changed_files,
@@ -297,15 +298,7 @@ HEAD = ("Measure", "Recorded", "Simulated", "Gap to model", "Gap of days", "Rati
 
 def audit_table(audit: Audit) -> str:
     """The audit as text; the first line says what the model was fitted to and how it did."""
-    rows = [HEAD, *(_row(line) for line in audit.lines)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    lines = aligned([HEAD, *(_row(line) for line in audit.lines)])
     said = f"{fit_note(audit.fitted_to.records, audit.fitted_to.days)}; {audit.said}"
     return "\n".join([f"note: {said}", *lines])
 
@@ -322,11 +315,7 @@ def write_document(document: Path, audit: Audit, folder: Path, command: str) -> 
         own = f"{document.stem}-{audit.opened.name}-{name}.png"
         write_bytes(document.parent / "images" / own, (folder / f"{name}.png").read_bytes())
         pictures.append(f"![{alt}](images/{own})")
-    table = [
-        "| " + " | ".join(HEAD) + " |",
-        "| --- |" + " ---: |" * (len(HEAD) - 1),
-        *("| " + " | ".join(_row(line)) + " |" for line in audit.lines),
-    ]
+    table = markdown([HEAD, *(_row(line) for line in audit.lines)])
     fitted = ", ".join(audit.fitted_to.days)
     first = f"Made by `{command}`. Fitted to {fitted}; {audit.said}."
     insert(document, mark, "\n".join([first, "", *table, "", "\n\n".join(pictures)]))

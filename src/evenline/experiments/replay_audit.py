@@ -12,6 +12,7 @@ from evenline.figures.document import insert
 from evenline.figures.page import Numbers, Picture, simple_page
 from evenline.figures.plots import Theme, png
 from evenline.replay.audit import Figure, as_rows, audit_replay
+from evenline.support.columns import markdown
 from evenline.support.files import refuse_changed_files, to_json, write_bytes, write_listed
 
 AUDIT, PAGE = "replay.json", "replay.html"
@@ -164,9 +165,7 @@ def _write_document(
     text = [
         f"Made by `evenline replay check --city {city_name}` (SUMO {pictures['sumo']}).",
         "",
-        "| Figure | ours | the paper's | verdict |",
-        "| --- | ---: | ---: | --- |",
-        *(f"| {' | '.join(_row(figure))} |" for figure in figures),
+        *markdown([["Figure", "ours", "the paper's", "verdict"], *map(_row, figures)]),
         "",
         f"![{_holds(pictures).alt}](images/{image.name})",
     ]

@@ -22,11 +22,11 @@ def aligned(rows: Rows, text: int = 1) -> list[str]:
     ]
 
 
-def markdown(rows: Rows, text: int = 1) -> list[str]:
+def markdown(rows: Sequence[Sequence[object]], text: int = 1) -> list[str]:
     """The lines of a table in Markdown."""
     head, *body = rows
     marks = ["---"] * text + ["---:"] * (len(head) - text)
-    return [f"| {' | '.join(row)} |" for row in (head, marks, *body)]
+    return [f"| {' | '.join(map(str, row))} |" for row in (head, marks, *body)]
 
 
 @dataclass(frozen=True)
