@@ -9,6 +9,7 @@ import pytest
 from evenline.city.model import Carried, City, Clock, Origin
 from evenline.city.operations import ControlPoint, Disruption, Operations
 from evenline.city.schedule import hours_of
+from evenline.city.starts import half_normal
 from evenline.city.tables import digest, load_city, network_digest, save_city, seal_city
 from evenline.support.errors import InputError
 from hamlet import DETAILS, HAMLET, refusal, seal, write_hamlet
@@ -76,6 +77,40 @@ def test_wrong_slowness_is_refused(plain: City, tmp_path: Path, row: str, words:
     with pytest.raises(InputError, match=words) as error:
         seal_city(tmp_path / "slow")
     assert "slowness" in str(error.value)
+
+
+@pytest.fixture
+def uneven(plain: City, tmp_path: Path) -> Path:
+    """The hamlet with trips that start late in its only hour."""
+    rows = [half_normal(60.0).round(1).tolist()] * len(plain.services)
+    save_city(replace(plain, late_starts_s=np.array(rows)[:, None]), tmp_path / "uneven")
+    return tmp_path / "uneven"
+
+
+def test_late_starts_come_back_and_do_not_belong_to_the_streets(uneven: Path, plain: City) -> None:
+    again = load_city(uneven)
+    assert again.late_starts_s is not None
+    assert (again.late_starts_s[0, 0] == half_normal(60.0).round(1)).all()
+    assert digest(again) != digest(plain) and network_digest(again) == network_digest(plain)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("out,1," + "0," * 10 + "9", "numbered from 0"),
+        ("out,0," + "9," * 10 + "0", "p0_s to p100_s must not fall"),
+        ("out,0," + "0," * 10 + "soon", "p100_s 'soon' is not a number"),
+        ("in,0," + "0," * 10 + "9", "unknown service 'in'"),
+        ("back,0," + "0," * 10 + "9", "back has hour 0 twice"),
+    ],
+)
+def test_wrong_late_starts_are_refused(uneven: Path, row: str, words: str) -> None:
+    table = uneven / "starts.csv"
+    header, _, back = table.read_text().splitlines()
+    table.write_text("\n".join([header, back, row, ""]))
+    with pytest.raises(InputError, match=words) as error:
+        seal_city(uneven)
+    assert "starts.csv row 2" in str(error.value)
 
 
 def whole(city: City) -> City:

@@ -195,6 +195,7 @@ def seal_whole(folder: Path) -> None:
             "cancelled_share": 0.125,
             "duties": True,
             "recovery_s": 60,
+            "starts_shared": 0.5,
         },
         carried={
             "additional": ["a.add.xml"],

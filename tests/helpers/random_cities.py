@@ -10,8 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from evenline.city.demand import DEMAND_LEVELS, Cell, carrying
-from evenline.city.model import City, Journeys, Node, Road, Service, Stop, Trip, Vehicle
+from evenline.city.model import City, Floats, Journeys, Node, Road, Service, Stop, Trip, Vehicle
 from evenline.city.operations import HOLD_AT, ControlPoint, Disruption, Operations
+from evenline.city.schedule import hours_of
+from evenline.city.starts import RANKS
 from evenline.worlds.calibration import Calibration
 
 Legs = list[tuple[int, int, tuple[int, ...]]]  # board, alight, services that may carry
@@ -198,11 +200,26 @@ def operated(draw: Draw, city: City) -> City:
         cancelled_share=draw(st.sampled_from([0.0, 0.2])),
         duties=draw(st.booleans()),
         recovery_s=draw(st.integers(0, 90)),
+        starts_shared=draw(st.sampled_from([0.0, 0.5, 1.0])),
         control_points=tuple(ControlPoint(stop, cap) for stop, cap in points.items()),
         disruptions=tuple(draw(st.lists(disruptions(city), max_size=5))),
     )
     trips = tuple(replace(trip, duty=draw(names)) for trip in city.trips)
-    return replace(city, trips=trips, due_s=np.array(due, np.int32), operations=operations)
+    return replace(
+        city,
+        trips=trips,
+        due_s=np.array(due, np.int32),
+        operations=operations,
+        late_starts_s=draw(st.none() | uneven(city)),
+    )
+
+
+@st.composite
+def uneven(draw: Draw, city: City) -> Floats:
+    """Trips that start early or late, in any hour of any service."""
+    shape = (len(city.services), hours_of(city), len(RANKS))
+    seed = draw(st.integers(0, 2**32 - 1))
+    return np.sort(np.random.default_rng(seed).integers(-60, 300, shape).astype(float), axis=2)
 
 
 @st.composite

@@ -17,7 +17,7 @@ from evenline.city.demand import Cell, realise
 from evenline.city.model import City
 from evenline.city.operations import Disruption
 from evenline.control.event import Batch
-from evenline.control.operations import cancelled_trips, driver_luck
+from evenline.control.operations import cancelled_trips, driver_luck, start_late_s
 from evenline.control.outcome import Outcome
 from evenline.control.visits import Visit
 from evenline.worlds.calibration import Calibration
@@ -139,13 +139,14 @@ class ReferenceWorld:
         self.arrivals: list[tuple[int, int, int]] = []
         self.not_run = set(np.flatnonzero(cancelled_trips(city, cell)).tolist())
         self.luck = driver_luck(city, cell)
+        self.late_s = start_late_s(city, cell).tolist() or [0] * len(city.trips)
         self.buses = []
         for number, trip in enumerate(city.trips):
             pace = quantile(self.calibration.pace.tolist(), uniform(self.key, 2 * number + 1))
             self.buses.append(Bus(number, trip.service, np.float32(pace)))
             if number in self.not_run or self._earlier(number) is not None:
                 continue
-            start = trip.departure_s + self.calibration.start_delay_s
+            start = max(trip.departure_s + self.calibration.start_delay_s + self.late_s[number], 0)
             heapq.heappush(self.arrivals, (start, trip.service, number))
         return self._advance()
 
@@ -308,7 +309,8 @@ class ReferenceWorld:
             if number not in self.not_run and self._earlier(number) == bus.trip:
                 delay = self.calibration.start_delay_s
                 rested = max(leaves + self.city.operations.recovery_s + delay, self.now + 1)
-                start = max(trip.departure_s + delay, rested)
+                start = max(trip.departure_s + delay, rested) + self.late_s[number]
+                start = max(start, self.now + 1)
                 heapq.heappush(self.arrivals, (start, trip.service, number))
 
     def _earlier(self, number: int) -> int | None:

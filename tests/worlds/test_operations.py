@@ -19,6 +19,8 @@ import sumo_outputs
 from evenline.city.cells import demo_cell
 from evenline.city.model import City
 from evenline.city.operations import ControlPoint, Disruption, Operations
+from evenline.city.schedule import hours_of
+from evenline.city.starts import half_normal
 from evenline.control.action import hold_of
 from evenline.control.aec import HoldingAEC
 from evenline.control.cycle import Cycle
@@ -31,6 +33,7 @@ from evenline.control.operations import (
     driver_luck,
     executed_s,
     limits_of,
+    start_late_s,
 )
 from evenline.control.outcome import Outcome
 from evenline.control.parallel import HoldingParallel
@@ -211,6 +214,63 @@ def test_no_cancelled_trip_runs_in_either_world(open_world: OpenWorld, tmp_path:
     lucky = replace(city, operations=Operations(cancelled_share=0.05))
     shares = [cancelled_trips(lucky, demo_cell(seed)).mean() for seed in range(1, 401)]
     assert np.mean(shares) == pytest.approx(0.05, abs=0.015)
+
+
+def late_by(city: City, late_s: list[float], shared: float = 0.0) -> City:
+    """The city with these quantiles of lateness at every hour of every service."""
+    shape = (len(city.services), hours_of(city), 1)
+    operations = replace(city.operations, starts_shared=shared)
+    return replace(city, late_starts_s=np.tile(late_s, shape), operations=operations)
+
+
+def test_starts_are_as_late_as_the_city_says_and_alike_along_a_vehicles_day() -> None:
+    city = small_city([[0, 1]], [(0, 10 * i) for i in range(200)])
+    city = late_by(city, half_normal(72.0).tolist(), shared=0.6)
+    city = replace(  # two trips for each vehicle
+        city, trips=tuple(replace(t, duty=f"{i // 2}") for i, t in enumerate(city.trips))
+    )
+    days = np.array([start_late_s(city, demo_cell(seed)) for seed in range(1, 201)])
+    assert np.quantile(days, [0.1, 0.5, 0.9]) == pytest.approx([15, 81, 197], abs=4)
+    assert days.std() == pytest.approx(72.0, rel=0.02)
+    ranks = days.argsort(axis=0).argsort(axis=0)
+    same = np.mean([np.corrcoef(ranks[:, i], ranks[:, i + 1])[0, 1] for i in range(0, 200, 2)])
+    other = np.mean([np.corrcoef(ranks[:, i], ranks[:, i + 1])[0, 1] for i in range(1, 199, 2)])
+    # Spearman's correlation of normals with correlation 0.6 is 6 / pi asin(0.3).
+    assert same == pytest.approx(6 / np.pi * np.arcsin(0.3), abs=0.03)
+    assert other == pytest.approx(0.0, abs=0.03)
+    assert np.array_equal(days[0], start_late_s(city, demo_cell(1)))
+    assert len(start_late_s(replace(city, late_starts_s=None), demo_cell(1))) == 0
+
+
+def test_buses_start_late_in_sumo_by_the_same_seconds_as_in_the_fast_world(
+    open_world: OpenWorld, tmp_path: Path
+) -> None:
+    """By SUMO's own record of stops; the last trip waits for its vehicle and starts later still."""
+    city = small_cities.streets(services=1, trips=4, headway_s=300, horizon_s=3000)
+    city = with_blocks(city, "abca", Operations(duties=True))
+    late = late_by(city, [10.0 * rank for rank in range(11)])
+    late_s = start_late_s(late, CELL)
+    began: dict[str, list[dict[str, int]]] = {"fast": [], "sumo": []}
+    for number, each in enumerate((city, late)):
+        fast = FastWorld(each, steady(each), keep_visits=True)
+        run_episode(fast, CELL, lambda batch: [0.0] * len(batch.trips))
+        first = [visit for visit in fast.visits if visit.position == 0]
+        began["fast"].append({city.trips[v.trip].id: v.arrival_s for v in first})
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world = open_world(each, outputs=sumo_outputs.output_options(folder))
+        run_episode(world, CELL, lambda batch: [0.0] * len(batch.trips))
+        world.close()
+        stop = city.stops[city.services[0].stops[0]].id
+        halts = sumo_outputs.halts(folder, city.horizon_s)
+        began["sumo"].append({h.bus: h.started_s for h in halts if h.stop == stop})
+    for on_time, uneven in began.values():
+        waited = {
+            trip.id: uneven[trip.id] - on_time[trip.id] - late_s[number]
+            for number, trip in enumerate(city.trips)
+        }
+        assert all(waited[trip.id] == 0 for trip in city.trips[:3])
+    assert late_s.min() >= 0 and late_s.max() > 20
 
 
 def with_blocks(city: City, blocks: str, operations: Operations) -> City:

@@ -1,5 +1,5 @@
 """The tables that only some cities have: names, shapes of roads, bus types, blocks, schedule,
-slowness.
+slowness, late starts.
 
 A city writes one of them only if it has something to say there.
 """
@@ -24,6 +24,7 @@ from evenline.city.operations import (
 from evenline.city.ranges import VEHICLE
 from evenline.city.rows import CityTable, csv_text
 from evenline.city.schedule import hours_of
+from evenline.city.starts import RANKS
 from evenline.support.errors import InputError
 
 Named = TypeVar("Named", Stop, Service, Trip)
@@ -64,6 +65,11 @@ def optional_tables(city: City) -> dict[str, str]:
             for position, row in enumerate(rows)
             for hour, factor in enumerate(row)
         ],
+        "starts.csv": [
+            (service.id, hour, *row)
+            for service, rows in _late_starts(city)
+            for hour, row in enumerate(rows)
+        ],
         "control_points.csv": [
             (city.stops[point.stop].id, point.max_hold_s)
             for point in city.operations.control_points
@@ -99,6 +105,7 @@ def with_details(city: City, tables: Tables) -> City:
         more_vehicles=tuple(_vehicles(tables["vehicles.csv"])),
         due_s=_schedule(city, tables["schedule.csv"]),
         slowness=_slowness(city, tables["slowness.csv"]),
+        late_starts_s=_starts(city, tables["starts.csv"]),
     )
 
 
@@ -233,6 +240,31 @@ def _slowness(city: City, table: CityTable) -> Floats | None:
         seen.add((place, hour))
         slowness[place, hour] = factor
     return slowness
+
+
+def _late_starts(city: City) -> Iterator[tuple[Service, list[list[float]]]]:
+    """Each service with the quantiles of its late starts by hour."""
+    if city.late_starts_s is not None:
+        yield from zip(city.services, city.late_starts_s.tolist(), strict=True)
+
+
+def _starts(city: City, table: CityTable) -> Floats | None:
+    """The late starts; hours that have no row are on time."""
+    if not table.rows:
+        return None
+    services, hours = {service.id: i for i, service in enumerate(city.services)}, hours_of(city)
+    late_s, seen = np.zeros((len(services), hours, len(RANKS))), set[tuple[int, int]]()
+    number = table.one_of("service_id", services, "service")
+    for row, (id, hour, *quantiles_s) in enumerate(table.values()):
+        if hour >= hours:
+            raise InputError(f"{table.where(row)}: the day has {hours} hours, numbered from 0")
+        if (number[row], hour) in seen:
+            raise InputError(f"{table.where(row)}: {id} has hour {hour} twice")
+        if sorted(quantiles_s) != quantiles_s:
+            raise InputError(f"{table.where(row)}: p0_s to p100_s must not fall")
+        seen.add((number[row], hour))
+        late_s[number[row], hour] = quantiles_s
+    return late_s
 
 
 def _schedule(city: City, table: CityTable) -> Ints | None:

@@ -87,6 +87,7 @@ class OperationsTable(Record, omit_defaults=True):
     cancelled_share: Share = 0.0
     duties: bool = False
     recovery_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
+    starts_shared: Share = 0.0
 
 
 class Manifest(Record, omit_defaults=True):

@@ -224,7 +224,8 @@ class City:
     `due_s` says when each trip should leave each of its stops (at the last one: arrive), trip by
     trip. Every result repeats the `notes`. `slowness` says how many times slower than its driver
     would a bus in SUMO drives from each place of a service to the next stop, by the hour in which
-    it leaves; below 1 it is faster, up to the limit of the street.
+    it leaves; below 1 it is faster, up to the limit of the street. `late_starts_s` has quantiles of
+    how late trips start, by service, hour and rank; without it all are ready when they are due.
     """
 
     name: str
@@ -246,6 +247,7 @@ class City:
     operations: Operations = USUAL_OPERATIONS
     variation: Variation | None = None
     slowness: Floats | None = None
+    late_starts_s: Floats | None = None
 
     def __post_init__(self) -> None:
         from evenline.city.soundness import check_sound  # it knows our types

@@ -61,7 +61,7 @@ class Operations:
     short; drivers round their departure to `round_s`. None of these three shortens the wait for the
     earliest departure. Of the trips, `cancelled_share` of every day do not run; `disruptions`
     lists what else goes wrong. With `duties`, trips of one duty share a vehicle, which rests
-    `recovery_s` in between.
+    `recovery_s` in between. `starts_shared` is the correlation of late starts along a duty.
     """
 
     hold_at: str = EVERY_STOP
@@ -75,6 +75,7 @@ class Operations:
     cancelled_share: float = 0.0
     duties: bool = False
     recovery_s: int = 0
+    starts_shared: float = 0.0
     control_points: tuple[ControlPoint, ...] = ()
     disruptions: tuple[Disruption, ...] = ()
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from evenline.city.operations import KINDS, LEAST_SLOWNESS, LONGEST_HOLD_S, MOST_SLOW
+from evenline.city.starts import MOST_S, RANKS
 from evenline.support.errors import choice
 
 DAYS_S = 6 * 86_400  # the longest horizon; the fast world packs seconds into 19 bits
@@ -106,6 +107,8 @@ _COORDINATE_M = Range(-100_000, 100_000)
 SECOND = Range(0, DAYS_S, whole=True)
 _NUMBER = Range(0, 2**31 - 1, whole=True)
 SLOWNESS = Range(LEAST_SLOWNESS, MOST_SLOW)
+_LATE_S = Range(-int(MOST_S), int(MOST_S))
+_QUANTILES = tuple(f"p{100 * rank:g}_s" for rank in RANKS)
 _HOUR = Range(0, DAYS_S // 3600 - 1, whole=True)
 _KIND = Words("stop|service|trip", "stop, service or trip")
 SAID = Words(r".{0,200}", "at most 200 printable characters", path=False)
@@ -192,6 +195,7 @@ RANGES: dict[str, dict[str, Column]] = {
         "hour": _HOUR,
         "factor": SLOWNESS,
     },
+    "starts.csv": {"service_id": ID, "hour": _HOUR, **dict.fromkeys(_QUANTILES, _LATE_S)},
     "control_points.csv": {"stop_id": ID, "max_hold_s": Range(0, int(LONGEST_HOLD_S))},
     "disruptions.csv": {
         "kind": Words("|".join(KINDS), choice(KINDS)),
@@ -217,6 +221,7 @@ OPTIONAL = (
     "trip_details.csv",
     "schedule.csv",
     "slowness.csv",
+    "starts.csv",
     "control_points.csv",
     "disruptions.csv",
 )

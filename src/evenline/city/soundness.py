@@ -23,6 +23,7 @@ from evenline.city.operations import (
 )
 from evenline.city.ranges import ROAD_M
 from evenline.city.schedule import hours_of
+from evenline.city.starts import MOST_S, RANKS
 from evenline.support.errors import InputError, choice
 
 
@@ -33,6 +34,7 @@ def check_sound(city: City) -> None:
     _check_fleet(city)
     _check_due(city)
     _check_slowness(city)
+    _check_starts(city)
     _check_operations(city)
     _check_places(city)
     _check_journeys(city)
@@ -106,6 +108,25 @@ def _check_slowness(city: City) -> None:
         )
     if not ((city.slowness >= LEAST_SLOWNESS) & (city.slowness <= MOST_SLOW)).all():
         raise InputError(f"slowness: factors must be from {LEAST_SLOWNESS} to {MOST_SLOW:g}")
+
+
+def _check_starts(city: City) -> None:
+    late_s, shape = city.late_starts_s, (len(city.services), hours_of(city), len(RANKS))
+    if late_s is None:
+        return
+    if city.own_buses:
+        raise InputError("starts: the buses of a SUMO scenario start as it says; remove it")
+    if late_s.shape != shape:
+        raise InputError(
+            f"starts: has {late_s.shape}; expected {shape}: services, hours, quantiles"
+        )
+    if not (np.abs(late_s) <= MOST_S).all():  # also refuses NaN
+        raise InputError(f"starts: lateness must be from {-MOST_S:g} to {MOST_S:g} s")
+    if not (np.diff(late_s, axis=2) >= 0).all():
+        service, hour, _ = np.argwhere(np.diff(late_s, axis=2) < 0)[0]
+        raise InputError(
+            f"starts: {city.services[service].id}, hour {hour}: the quantiles must not fall"
+        )
 
 
 def _check_operations(city: City) -> None:

@@ -37,7 +37,7 @@ from evenline.support.files import listing_of, new_folder, refuse_changed, sha25
 from evenline.support.records import Hashes, plain, write_record
 
 PEOPLE = ("passengers.csv", "legs.csv")
-_OPERATED = ("control_points.csv", "disruptions.csv")
+_OPERATED = ("starts.csv", "control_points.csv", "disruptions.csv")
 
 
 def open_city(name_or_folder: str) -> City:

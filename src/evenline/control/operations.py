@@ -14,10 +14,12 @@ import numpy.typing as npt
 from evenline.city.demand import Cell
 from evenline.city.model import City, Ints, visit_offsets
 from evenline.city.operations import CANCELLED, EVERY_STOP, LONGEST_HOLD_S, TERMINALS, Disruption
+from evenline.city.schedule import HOUR_S
+from evenline.city.starts import RANKS
 from evenline.control.event import BASE_DWELL, CAPACITY, ON_BOARD, TIME, Array
 from evenline.support.compiled import shared
 
-DRIVERS, CANCELLATIONS = 0xD21E, 0xCA9C  # the streams of a day's luck
+DRIVERS, CANCELLATIONS, STARTS = 0xD21E, 0xCA9C, 0x57A7  # the streams of a day's luck
 Bools = npt.NDArray[np.bool_]
 
 
@@ -145,6 +147,29 @@ def cancelled_trips(city: City, cell: Cell) -> Bools:
         cancelled = luck < city.operations.cancelled_share
     cancelled[[d.trip for d in disruptions_of(city, cell) if d.kind == CANCELLED]] = True
     return cancelled
+
+
+def start_late_s(city: City, cell: Cell) -> Ints:
+    """How late each trip is ready to start on the day of a cell; no rows if all are on time.
+
+    Trips of one vehicle share a part of their luck. A trip that waits for its vehicle starts so
+    much later than its vehicle lets it.
+    """
+    if city.late_starts_s is None:
+        return np.zeros(0, np.int32)
+    from scipy.special import ndtr  # takes long to import, and most cities need none of it
+
+    rng, names = _stream(cell, STARTS), [trip.duty or trip.id for trip in city.trips]
+    vehicle = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    of_trip, of_vehicle = rng.standard_normal(len(names)), rng.standard_normal(len(vehicle))
+    of_vehicle = of_vehicle[[vehicle[name] for name in names]]
+    share = city.operations.starts_shared
+    rank = ndtr(np.sqrt(share) * of_vehicle + np.sqrt(1.0 - share) * of_trip)
+    late_s = [
+        np.interp(u, RANKS, city.late_starts_s[trip.service, trip.departure_s // HOUR_S])
+        for trip, u in zip(city.trips, rank, strict=True)
+    ]
+    return np.rint(late_s).astype(np.int32)
 
 
 class Running(NamedTuple):

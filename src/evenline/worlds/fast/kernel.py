@@ -94,6 +94,7 @@ def begin_day(
     key: int,
     level: int,
     waits: npt.NDArray[np.bool_],
+    starts_late_s: I32,
 ) -> None:
     """Start the day of a cell: who comes when, how each trip runs, the first arrivals."""
     d = row(fleet, w)
@@ -116,7 +117,7 @@ def begin_day(
     for t in range(s.start_s.shape[0]):
         bus = d.trip[t]
         bus.pace = quantile(s.pace, fraction(bits(key, 2 * t + 1)))
-        late_s = _late_s(s, key, t, bus.service)
+        late_s = starts_late_s[t] if starts_late_s.shape[0] else _late_s(s, key, t, bus.service)
         for stop in range(bus.last):
             place, u = bus.first_place + stop, luck(s, key, t, stop)
             noise_s = quantile(s.noise[place], u)

@@ -24,7 +24,7 @@ from evenline.city.demand import (
 from evenline.city.model import City
 from evenline.control.action import NO_HOLD, check_holds
 from evenline.control.event import Batch, place
-from evenline.control.operations import departures, driver_luck, running_trips
+from evenline.control.operations import departures, driver_luck, running_trips, start_late_s
 from evenline.control.outcome import Outcome
 from evenline.control.state import CANONICAL_WIDTH, MAX_SLOTS, PREFIX, SLOT
 from evenline.control.visits import Visit
@@ -82,6 +82,7 @@ class Days:
             key >> 1,
             self.levels.index(cell.demand),
             running.waits,
+            start_late_s(self.city, cell),
         )
 
     def outcome(self, w: int) -> Outcome:

@@ -25,7 +25,7 @@ from evenline.control.event import (
     record_finish,
 )
 from evenline.control.ledger import Ledger
-from evenline.control.operations import running_trips
+from evenline.control.operations import running_trips, start_late_s
 from evenline.control.visits import Visit
 from evenline.worlds.sumo.disrupted import Disrupted, come_back, get_out, ride_on
 from evenline.worlds.sumo.runtime import libsumo, libsumo_functions
@@ -104,6 +104,7 @@ class Day:
         self._asking: list[int] = []
         self._rows: list[tuple[float, ...]] = []
         self._onward: list[int] = running_trips(city, cell).onward.tolist()
+        self._start_late_s: list[int] = start_late_s(city, cell).tolist()
         self._disrupted = Disrupted(city, cell) if city.operations.disruptions else None
         self._passing = [0] * len(city.trips)  # closed stops on the way to the next one
         self._stranded: dict[str, tuple[int, int]] = {}  # by person: the service and the stop
@@ -323,8 +324,11 @@ class Day:
         city, trip = self._t.city, self._t.city.trips[after]
         service = city.services[trip.service]
         ready = self.tally.now_s + city.operations.recovery_s
+        at = max(trip.departure_s, ready)
+        if self._start_late_s:
+            at = max(at + self._start_late_s[after], self.tally.now_s + 1)
         libsumo().vehicle.add(
-            trip.id, route_id(city, trip), type_id(trip.vehicle), str(max(trip.departure_s, ready)),
+            trip.id, route_id(city, trip), type_id(trip.vehicle), str(at),
             departLane=str(city.stops[service.stops[0]].lane), departPos="stop", departSpeed="0",
             line=service.id,
         )  # fmt: skip

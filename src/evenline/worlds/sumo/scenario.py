@@ -10,7 +10,7 @@ import numpy as np
 
 from evenline.city.demand import Cell, realise
 from evenline.city.model import City, Service, Trip, Vehicle
-from evenline.control.operations import running_trips
+from evenline.control.operations import running_trips, start_late_s
 from evenline.worlds.sumo.carried import own_options, write_own
 from evenline.worlds.sumo.network import compiled_network, document, element, network_sha256
 
@@ -91,7 +91,7 @@ def _buses_xml(city: City, cell: Cell) -> str:
     for service in city.services:
         lines.append(_route(city, service, city.vehicle, f'id="{service.id}" '))
     waiting = {city.trips[trip].id for trip in np.flatnonzero(waits)}
-    for trip in sorted(city.trips, key=lambda trip: (trip.departure_s, trip.id)):
+    for at, trip in sorted(_starts(city, cell), key=lambda start: (start[0], start[1].id)):
         service = city.services[trip.service]
         if trip.id in waiting:
             if trip.vehicle:
@@ -102,11 +102,20 @@ def _buses_xml(city: City, cell: Cell) -> str:
         named = "" if trip.vehicle else f' route="{service.id}"'
         head = (
             f'<vehicle id="{trip.id}" type="{type_id(trip.vehicle)}"{named} line="{service.id}" '
-            f'depart="{trip.departure_s}" departPos="stop" departLane="{lane}" departSpeed="0"'
+            f'depart="{at}" departPos="stop" departLane="{lane}" departSpeed="0"'
         )
         route = _route(city, service, city.vehicles[trip.vehicle])
         lines.append(f"{head}>{route}</vehicle>" if trip.vehicle else f"{head}/>")
     return document("routes", lines)
+
+
+def _starts(city: City, cell: Cell) -> list[tuple[int, Trip]]:
+    """When each trip sets out that waits for no other: as late as the cell makes it."""
+    late_s = start_late_s(city, cell)
+    if not len(late_s):
+        return [(trip.departure_s, trip) for trip in city.trips]
+    at = np.maximum([trip.departure_s for trip in city.trips] + late_s, 0)
+    return list(zip(at.tolist(), city.trips, strict=True))
 
 
 def type_id(vehicle: int) -> str:
