@@ -5,6 +5,8 @@ day is drawn from its cell, so it is the same under every policy and in both wor
 quantiles of lateness at `RANKS` for each service and hour of departure; negative is early.
 """
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,4 +18,5 @@ _HALF_NORMAL = (0.0, 0.0251, 0.0627, 0.1257, 0.3186, 0.6745, 1.1503, 1.6449, 1.9
 
 def half_normal(sd_s: float) -> npt.NDArray[np.float64]:
     """Quantiles of starts that are never early and vary by `sd_s`: |Z| times a constant."""
-    return np.array(_HALF_NORMAL) * (sd_s / (1 - 2 / np.pi) ** 0.5)
+    scale_s: float = sd_s / (1 - 2 / math.pi) ** 0.5
+    return scale_s * np.array(_HALF_NORMAL)
