@@ -56,8 +56,8 @@ def test_many_processes_released_together_share_one_folder(tmp_path: Path) -> No
 
 
 def test_a_folder_that_is_there_is_not_made_again(tmp_path: Path) -> None:
-    found = cached_folder(tmp_path / "c", fill)
-    assert sorted(found) == ["city.net.xml", "inner/a"]
+    hashes = cached_folder(tmp_path / "c", fill)
+    assert sorted(hashes) == ["city.net.xml", "inner/a"]
     inode = (tmp_path / "c").stat().st_ino
 
     def never(_: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_folder_that_is_there_is_not_made_again(tmp_path: Path) -> None:
 
     (tmp_path / "c" / "inner" / "__pycache__").mkdir()
     (tmp_path / "c" / "inner" / "__pycache__" / "a.pyc").write_bytes(b"")
-    assert cached_folder(tmp_path / "c", never) == found
+    assert cached_folder(tmp_path / "c", never) == hashes
     assert (tmp_path / "c").stat().st_ino == inode
 
 
@@ -113,9 +113,9 @@ def test_a_damaged_folder_is_made_again_and_a_line_says_so(
     assert capsys.readouterr().err == ""
     DAMAGES[damage](tmp_path / "c")
     assert cached_folder(tmp_path / "c", fill) == whole
-    said = capsys.readouterr().err
-    assert said.startswith(MARK) and said.count("\n") == 1
-    assert str(tmp_path / "c") in said and said.endswith("; it is made again\n")
+    output = capsys.readouterr().err
+    assert output.startswith(MARK) and output.count("\n") == 1
+    assert str(tmp_path / "c") in output and output.endswith("; it is made again\n")
     assert sorted(os.listdir(tmp_path)) == [".c.lock", "c"]
     assert cached_folder(tmp_path / "c", fill) == whole and capsys.readouterr().err == ""
 

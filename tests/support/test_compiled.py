@@ -80,16 +80,16 @@ def test_a_damaged_file_of_the_cache_is_compiled_again_and_a_line_says_so(tmp_pa
     folder.unlink()
     folder.mkdir()
     again = "is not what was put there; it is compiled again"
-    said = [f"evenline: {path} {again}" for path in (empty, half, foreign, other)]
+    output = [f"evenline: {path} {again}" for path in (empty, half, foreign, other)]
     never = f"evenline: {folder} cannot be written (Is a directory); it will be compiled each time"
-    assert run() == (right, [*said, never])
+    assert run() == (right, [*output, never])
     assert run() == (right, [never])
 
 
 def test_the_user_is_told_of_a_long_compilation_and_of_no_short_one(tmp_path: Path) -> None:
     (tmp_path / "four.py").write_text(FOUR)
 
-    def said(patience_s: float) -> str:
+    def output(patience_s: float) -> str:
         code = (
             "import time; from evenline.support import compiled as c; "
             f"c.PATIENCE_S = {patience_s}; import four; four.f0(1); four.f1(1); time.sleep(0.1)"
@@ -101,10 +101,10 @@ def test_the_user_is_told_of_a_long_compilation_and_of_no_short_one(tmp_path: Pa
             text=True,
         ).stderr
 
-    assert said(0.0) == f"evenline: {COMPILING}\n"
-    assert said(0.0) == "", "nothing is compiled"
+    assert output(0.0) == f"evenline: {COMPILING}\n"
+    assert output(0.0) == "", "nothing is compiled"
     shutil.rmtree(tmp_path / "c")
-    assert said(60.0) == ""
+    assert output(60.0) == ""
 
 
 @inlined

@@ -416,8 +416,8 @@ def test_listed_files_are_replaced_one_by_one_while_unchanged(
 def test_a_scratch_folder_of_a_killed_process_goes_when_the_next_is_made_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = "import time; from evenline.support.files import ScratchFolder; f = ScratchFolder()"
-    code = f"{own}; open(f.name + '/day', 'w').close(); print(f.name, flush=True); time.sleep(60)"
+    owner = "import time; from evenline.support.files import ScratchFolder; f = ScratchFolder()"
+    code = f"{owner}; open(f.name + '/day', 'w').close(); print(f.name, flush=True); time.sleep(60)"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", code]
     with (

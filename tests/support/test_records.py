@@ -36,7 +36,7 @@ class Plan(Record):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "problem"),
     [
         ({}, "plan: missing key name"),
         ({"name": 1}, "plan: name: expected str, got int"),
@@ -57,8 +57,8 @@ class Plan(Record):
         ([], "plan: expected object, got array"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place(given: object, said: str) -> None:
-    with pytest.raises(InputError, match=said) as refused:
+def test_what_does_not_fit_is_refused_with_its_place(given: object, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as refused:
         convert(Plan, given, "plan")
     assert "\n" not in str(refused.value)
 
@@ -97,7 +97,7 @@ class Listed(Record):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "problem"),
     [
         ({"hashes": {"../x": "0" * 64}}, "list: hashes.../x: expected str that is the path of a"),
         ({"hashes": {"": "0" * 64}}, "list: hashes.: expected str that is the path of a file"),
@@ -108,8 +108,8 @@ class Listed(Record):
         ({"a\nb": 1}, "list: unknown key a\\nb"),
     ],
 )
-def test_a_refusal_is_one_short_line_whatever_the_value(given: object, said: str) -> None:
+def test_a_refusal_is_one_short_line_whatever_the_value(given: object, problem: str) -> None:
     with pytest.raises(InputError) as refused:
         convert(Listed, given, "list")
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(problem)
     assert str(refused.value).isprintable() and len(str(refused.value)) < 400

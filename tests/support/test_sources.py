@@ -32,9 +32,9 @@ def test_the_imports_read_from_a_text_are_those_that_python_would_find(path: Pat
 def test_every_module_that_an_import_loads_is_in_the_closure(module: str) -> None:
     script = f"import sys, {module}\nfor m in list(sys.modules.values()):\n"
     script += "    if m.__name__.split('.')[0] == 'evenline': print(m.__file__)"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert said.returncode == 0
-    assert {Path(line) for line in said.stdout.split()} <= set(closure(module))
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert {Path(line) for line in ended.stdout.split()} <= set(closure(module))
 
 
 def test_what_is_not_imported_is_outside() -> None:

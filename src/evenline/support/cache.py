@@ -1,14 +1,13 @@
 """Cached folders: made once, checked before each use, and made again if they are damaged.
 
-A cached folder's name says what it was made from, so whoever is first puts it in its place, whole,
-and nobody replaces it. Its list of hashes (`.evenline.json`) says what its files must be, and which
-folder it belongs to. Caches of Python inside it do not count.
+The name of a cached folder says what it was made from, so the first process that makes it puts it
+in place, whole, and nobody replaces it. Its list of hashes (`.evenline.json`) says what its files
+must be, and which folder it belongs to. Caches of Python inside it do not count.
 """
 
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from evenline.support.files import (
     LISTING,
     folder_files,
     listing_of,
+    moved_aside,
     new_folder,
     to_json,
     write_text,
@@ -55,7 +55,8 @@ def _fill(folder: Path, fill: Callable[[Path], None]) -> None:
     except Damaged as damage:
         if os.path.lexists(folder):
             note(f"{damage}; it is made again")
-            _remove(folder)
+            with moved_aside(folder):  # its name first, so that nobody finds half of it
+                pass
         with new_folder(folder, _unless_there) as aside:
             fill(aside)
             listing = {name: [digest] for name, digest in _files(aside).items()}
@@ -81,13 +82,6 @@ def checked_folder(folder: Path) -> dict[str, str]:
 def _files(folder: Path) -> dict[str, str]:
     files = folder_files(folder)
     return {n: digest for n, digest in files.items() if n != LISTING and "__pycache__" not in n}
-
-
-def _remove(folder: Path) -> None:
-    """Remove a damaged folder, its name first, so that nobody finds half of it."""
-    retired = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    os.rename(folder, retired / "old")
-    shutil.rmtree(retired, ignore_errors=True)
 
 
 def _unless_there(aside: Path, folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def shown(text: str, keep: str = "") -> str:
-    """Text as a person may read it: control codes and the like are escaped, except some."""
+    """Text for people to read: control characters are escaped, except those of `keep`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)

@@ -1,6 +1,6 @@
 """Packages that a plain installation leaves out: each belongs to an extra of `pyproject.toml`.
 
-They are imported nowhere but inside `with extra(NAME):`; a missing one is then one line with the
+They are imported only inside `with extra(NAME):`, which turns a missing one into one line with the
 command that installs it.
 """
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +195,7 @@ def _refuse_other(path: Path, hashes: Collection[str]) -> None:
 def result_folder(target: Path, force: bool = False, keep: bool = False) -> Iterator[Path]:
     """A new folder that lists its files and replaces only an unchanged folder of this kind.
 
-    With `keep`, an earlier result that is another one stays in `earlier` of the new folder.
+    With `keep`, a result that the new one replaces and differs from is kept in `earlier`.
     """
     refuse_changed(target, {} if force else listing_of(target), force)
     with new_folder(target) as aside:
@@ -208,7 +208,7 @@ def result_folder(target: Path, force: bool = False, keep: bool = False) -> Iter
 
 
 def _carry_over(target: Path, aside: Path) -> None:
-    """Take the earlier results of a folder, and its own if it is another, into a new one."""
+    """Carry the earlier results of a folder into a new one, and its current one if it differs."""
     names = [name for name in folder_files(target) if name != LISTING]
     kept = [name for name in names if Path(name).parts[0] == EARLIER]
     for name in kept:
@@ -285,20 +285,24 @@ def no_empty_parents(path: Path) -> Iterator[None]:
         raise
 
 
-def _put_in_place(aside: Path, target: Path) -> None:
-    """Replace a folder by renaming; if that fails, the old one gets its name back."""
-    if not target.exists():
-        os.replace(aside, target)
-        return
-    retired = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    os.replace(target, retired / "old")
+@contextmanager
+def moved_aside(folder: Path) -> Iterator[None]:
+    """Take a folder out of its place, and remove it after the block; if that fails, put it back."""
+    retired = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    os.replace(folder, retired / "old")
     try:
-        os.replace(aside, target)
+        yield
     except BaseException:
-        os.replace(retired / "old", target)
+        os.replace(retired / "old", folder)
         retired.rmdir()
         raise
-    shutil.rmtree(retired)
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _put_in_place(aside: Path, target: Path) -> None:
+    """Replace a folder by renaming; if that fails, the old one gets its name back."""
+    with moved_aside(target) if target.exists() else nullcontext():
+        os.replace(aside, target)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A line for the user on standard error, from wherever it is known, also from a worker process.
+"""A line for the user on standard error, from anywhere, including worker processes.
 
 A worker's owner passes on the lines that begin with our mark.
 """

@@ -19,7 +19,7 @@ from evenline.support.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """An object of the user's own: its name, its file, and the hash of that file."""
+    """An object from the user's code: its name, its file, and the hash of that file."""
 
     name: str
     thing: Any

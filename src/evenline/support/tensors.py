@@ -1,6 +1,6 @@
 """Safetensors files of arrays by name.
 
-A file keeps float32 arrays as bfloat16, in half the bytes, if that loses nothing: if every value of
+Float32 arrays are stored as bfloat16, in half the bytes, if that loses nothing: if every value of
 every array is a bfloat16. So equal arrays always give equal bytes, and reading returns the arrays
 exactly.
 """
@@ -39,7 +39,8 @@ def tensors_bytes(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
 def tensors_of(path: Path, content: bytes) -> Tensors:
     """The arrays of a file's content; bfloat16 becomes float32."""
     try:
-        halves = {n for n, entry in _header(content).items() if entry.get("dtype") == "BF16"}
+        header, _ = _split(content)
+        halves = {name for name, entry in header.items() if entry.get("dtype") == "BF16"}
         tensors = load(_with_type(content, "BF16", "U16") if halves else content)
     except (SafetensorError, AttributeError, KeyError, RecursionError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
@@ -58,20 +59,20 @@ def _is_bfloat16(tensor: npt.NDArray[Any]) -> bool:
     return tensor.dtype == np.float32 and not (tensor.view(np.uint32) & 0xFFFF).any()
 
 
-def _header(content: bytes) -> dict[str, Any]:
+def _split(content: bytes) -> tuple[dict[str, dict[str, Any]], bytes]:
+    """What a file says of its tensors, and their data."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     header.pop("__metadata__", None)
-    return dict(header)
+    return header, content[8 + size :]
 
 
 def _with_type(content: bytes, old: str, new: str) -> bytes:
     """The same file with another name for a type of the same width."""
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
+    header, data = _split(content)
     for entry in header.values():
         if entry.get("dtype") == old:
             entry["dtype"] = new
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the format aligns its data
-    return len(text).to_bytes(8, "little") + text + content[8 + size :]
+    return len(text).to_bytes(8, "little") + text + data
