@@ -27,9 +27,9 @@ from evenline.city.cells import demo_cell
 from evenline.city.model import City, Floats
 from evenline.control.visits import Visit
 from evenline.control.world import run_episode
+from evenline.live.courses import Course, courses_of
 from evenline.live.feed import Position, Snapshot, write_message
 from evenline.live.frame import frame_of
-from evenline.live.lines import Line, lines_of
 from evenline.live.poll import Poller
 from evenline.live.polls import FeedClock, url_polls
 from evenline.live.record import Polled
@@ -61,7 +61,7 @@ def measure(buses: int, polls: int, every_s: float, on_poll: Callable[[], object
         raise InputError(f"{buses} buses: choose at most {MOST_COPIES * int(running.max()):,}")
     middle_s = float(seconds[running.argmax()])
     begin_s = max(0.0, min(middle_s - polls * every_s / 2, one.city.horizon_s - polls * every_s))
-    feed = Feed(one.city, lines_of(one.city, None), paths, count)
+    feed = Feed(one.city, courses_of(one.city, None), paths, count)
     city = copied_city(one.city, count)
     calibration = copied_calibration(one.fitted(), count)
     opened = OpenCity(city.name, city, calibration)
@@ -99,7 +99,7 @@ class Feed(NamedTuple):
     """The positions of the buses of all copies; copies of a bus are at the same place."""
 
     city: City
-    lines: tuple[Line, ...]
+    courses: tuple[Course, ...]
     paths: dict[int, BusPath]
     copies: int
 
@@ -111,7 +111,7 @@ class Feed(NamedTuple):
                 continue
             planned = self.city.trips[trip]
             here_m = float(np.interp(second, at, along))
-            lat, lon = frame.degrees(*self.lines[planned.service].place(here_m))
+            lat, lon = frame.degrees(*self.courses[planned.service].place(here_m))
             for i in range(self.copies):
                 name = planned.id + (f".{i}" if self.copies > 1 else "")
                 reports.append(Position(f"bus-{name}", frame.moment(second), lat, lon, name))

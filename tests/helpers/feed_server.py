@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass
-class Said:
+class Served:
     """What the server answers, and what it was asked."""
 
     content: bytes = b""
@@ -22,28 +22,28 @@ class Said:
 
 
 @contextmanager
-def serving(said: Said) -> Iterator[str]:
+def serving(served: Served) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            said.asked.append({name.lower(): value for name, value in self.headers.items()})
-            body = gzip.compress(said.content) if said.packed else said.content
-            status = said.status
-            if said.headers.get("ETag", "-") == self.headers.get("If-None-Match"):
+            served.asked.append({name.lower(): value for name, value in self.headers.items()})
+            body = gzip.compress(served.content) if served.packed else served.content
+            status = served.status
+            if served.headers.get("ETag", "-") == self.headers.get("If-None-Match"):
                 status, body = 304, b""
             self.send_response(status)
-            for name, value in said.headers.items():
+            for name, value in served.headers.items():
                 self.send_header(name, value)
-            if said.packed:
+            if served.packed:
                 self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if not said.pause_s:
+            if not served.pause_s:
                 self.wfile.write(body)
                 return
             try:
                 for byte in body:
                     self.wfile.write(bytes([byte]))
-                    time.sleep(said.pause_s)
+                    time.sleep(served.pause_s)
             except OSError:
                 return
 

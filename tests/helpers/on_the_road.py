@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from evenline.city.model import City
+from evenline.live.courses import courses_of, due_times
 from evenline.live.feed import Position, Snapshot
 from evenline.live.frame import frame_of
-from evenline.live.lines import due_times, lines_of
 
 
 class Road:
@@ -15,16 +15,16 @@ class Road:
 
     def __init__(self, city: City, late_s: dict[int, float] | None = None) -> None:
         self.city, self.frame, self.late_s = city, frame_of(city), late_s or {}
-        self.lines = lines_of(city, None)
-        self.due_s = due_times(city, self.lines, None)
+        self.courses = courses_of(city, None)
+        self.due_s = due_times(city, self.courses, None)
 
     def report(self, trip: int, second: float, **said: object) -> Position:
         """What the bus of a trip reports at a second."""
         planned = self.city.trips[trip]
-        line, due = self.lines[planned.service], self.due_s[trip] + self.late_s.get(trip, 0.0)
+        course, due = self.courses[planned.service], self.due_s[trip] + self.late_s.get(trip, 0.0)
         times = np.stack([due, due + 12.0]).T.ravel()
-        along = float(np.interp(second, times, np.repeat(line.stops_m, 2)))
-        lat, lon = self.frame.degrees(*line.place(along))
+        along = float(np.interp(second, times, np.repeat(course.stops_m, 2)))
+        lat, lon = self.frame.degrees(*course.place(along))
         base = Position(
             vehicle=f"bus-{planned.id}",
             at_s=self.frame.moment(second),

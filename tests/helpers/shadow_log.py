@@ -12,7 +12,7 @@ def entries(log: Path) -> list[Entry]:
     return [entry for _, entry in read_log(log, Entry, torn=True)]
 
 
-def told(log: Path) -> list[Entry]:
+def facts(log: Path) -> list[Entry]:
     """What a log says, but for times taken and how often the shadow began."""
     same = [replace(entry, previous=FIRST) for entry in entries(log)]
     polls = [replace(e, took_ms=0.0) if isinstance(e, PollEntry) else e for e in same]

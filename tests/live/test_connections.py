@@ -36,10 +36,10 @@ def address(town: City) -> Iterator[str]:
         yield url
 
 
-def client(url: str, said: bytes) -> socket.socket:
+def client(url: str, sent: bytes) -> socket.socket:
     port = int(url.rstrip("/").rpartition(":")[2])
     connected = socket.create_connection(("127.0.0.1", port), timeout=20)
-    connected.sendall(said)
+    connected.sendall(sent)
     return connected
 
 
@@ -48,11 +48,11 @@ def served(url: str) -> bool:
         return bool(answer.status == 200)
 
 
-@pytest.mark.parametrize("said", [*HALVES.values(), WHOLE["the news"]], ids=[*HALVES, "the news"])
-def test_many_clients_do_not_lock_others_out(address: str, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [*HALVES.values(), WHOLE["the news"]], ids=[*HALVES, "the news"])
+def test_many_clients_do_not_lock_others_out(address: str, sent: bytes) -> None:
     with ExitStack() as stack:
         for _ in range(MANY):
-            stack.enter_context(client(address, said))
+            stack.enter_context(client(address, sent))
         assert served(address)
 
 
@@ -72,12 +72,12 @@ def test_a_listener_stays_while_others_say_nothing(address: str) -> None:
             pass
 
 
-@pytest.mark.parametrize("said", HALVES.values(), ids=HALVES)
+@pytest.mark.parametrize("sent", HALVES.values(), ids=HALVES)
 def test_a_request_must_be_whole_in_time(
-    address: str, said: bytes, monkeypatch: pytest.MonkeyPatch
+    address: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
-    with client(address, said) as connected:
+    monkeypatch.setattr(connections, "_REQUEST_S", 0.3)
+    with client(address, sent) as connected:
         try:
             while connected.recv(4096):
                 pass
@@ -91,9 +91,9 @@ def test_a_client_that_hangs_up_prints_nothing(
 ) -> None:
     running = Running(Shadow(OpenCity("town", town), "zero"))
     with serving(shadow_app(running)) as url:
-        for said in (*HALVES.values(), *WHOLE.values(), b"no request\r\n\r\n"):
+        for sent in (*HALVES.values(), *WHOLE.values(), b"no request\r\n\r\n"):
             for reset in (True, False):
-                connected = client(url, said)
+                connected = client(url, sent)
                 time.sleep(0.05)
                 if reset:
                     now = struct.pack("ii", 1, 0)

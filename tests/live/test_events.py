@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenline.live.courses import Course
 from evenline.live.events import ARRIVES, LEAVES, Calls, Fix, calls_between
-from evenline.live.lines import Line
 
 STOPS = (0.0, 400.0, 800.0, 1200.0, 1600.0)
 DWELL_S, RUN_S = 15.0, 50.0
-LINE = Line(
+LINE = Course(
     np.array([0.0, 1600.0]),
     np.zeros(2),
     np.array([0.0, 1600.0]),
@@ -37,13 +37,13 @@ def place(calls: list[tuple[str, int, float]], at: float) -> float:
 
 
 def seen(calls: list[tuple[str, int, float]], polls: list[float]) -> list[tuple[str, int, float]]:
-    before, stop, standing, found = Fix(-1.0, 0.0), 1, 0, []
+    before, stop, standing, events = Fix(-1.0, 0.0), 1, 0, []
     for at in polls:
         after = Fix(at, place(calls, at))
         done: Calls = calls_between(LINE, before, after, stop, standing, DWELL_S)
-        found += done.calls
+        events += done.calls
         before, stop, standing = after, done.next_stop, done.standing
-    return found
+    return events
 
 
 @settings(max_examples=100, deadline=None)
@@ -58,26 +58,26 @@ def test_every_call_is_found_once_in_order_and_within_a_poll(
 ) -> None:
     calls = true_calls(dwells, runs)
     polls = list(np.arange(phase * every, calls[-1][2] + 3 * every, every))
-    found = seen(calls, polls)
-    assert [call[:2] for call in found] == [call[:2] for call in calls]
-    times = [call[2] for call in found]
+    events = seen(calls, polls)
+    assert [call[:2] for call in events] == [call[:2] for call in calls]
+    times = [call[2] for call in events]
     assert times == sorted(times)
     early_s = 30.0 / 400 * 120 + 1e-6  # a bus counts as gone 30 m after a stop
-    for (_, _, at), (_, _, truth) in zip(found, calls, strict=True):
+    for (_, _, at), (_, _, truth) in zip(events, calls, strict=True):
         assert abs(at - truth) <= every + early_s
 
 
 def test_a_bus_that_stands_makes_no_event() -> None:
-    found = calls_between(LINE, Fix(0, 800.0), Fix(30, 805.0), 3, 2, DWELL_S)
-    assert found == Calls([], 3, 2)
+    between = calls_between(LINE, Fix(0, 800.0), Fix(30, 805.0), 3, 2, DWELL_S)
+    assert between == Calls([], 3, 2)
 
 
 def test_several_stops_between_two_reports_share_the_time() -> None:
-    found = calls_between(LINE, Fix(0, 200.0), Fix(200, 1400.0), 1, -1, DWELL_S)
-    assert [call[:2] for call in found.calls] == [
+    between = calls_between(LINE, Fix(0, 200.0), Fix(200, 1400.0), 1, -1, DWELL_S)
+    assert [call[:2] for call in between.calls] == [
         (kind, stop) for stop in (1, 2, 3) for kind in (ARRIVES, LEAVES)
     ]
-    assert 0 < found.calls[0][2] < found.calls[-1][2] < 200
+    assert 0 < between.calls[0][2] < between.calls[-1][2] < 200
 
 
 def test_a_moving_bus_close_to_a_stop_has_not_arrived() -> None:

@@ -63,8 +63,8 @@ def test_a_written_message_reads_the_same(snapshot: Snapshot) -> None:
 
 def sound() -> bytes:
     made = [Position(f"b{i}", 1e9, 47.0, 8.0 + i / 100, f"t{i}", speed_mps=5.0) for i in range(20)]
-    told = [Prediction(f"t{i}", "20260101", f"s{i}", i, 1e9 + i) for i in range(20)]
-    return write_message(Snapshot(1e9, tuple(made), tuple(told)))
+    expected = [Prediction(f"t{i}", "20260101", f"s{i}", i, 1e9 + i) for i in range(20)]
+    return write_message(Snapshot(1e9, tuple(made), tuple(expected)))
 
 
 def test_ten_thousand_damaged_messages_are_read_or_refused() -> None:
@@ -148,9 +148,9 @@ def test_a_message_of_many_small_parts_costs_little(
     read, predictions_of = feed._parsed, feed._predictions
     monkeypatch.setattr(feed, "_parsed", parse)
     monkeypatch.setattr(feed, "_predictions", predict)
-    found = read_message(HEADER + many + BUS)
-    assert [position.vehicle for position in found.positions] == ["bus"], "the rest is read"
-    assert found.dropped or b"alert" in many, "and what is left out is counted"
+    snapshot = read_message(HEADER + many + BUS)
+    assert [position.vehicle for position in snapshot.positions] == ["bus"], "the rest is read"
+    assert snapshot.dropped or b"alert" in many, "and what is left out is counted"
     assert max(parsed) <= MOST_ENTITY_BYTES and looked <= 200_000
 
 
@@ -185,6 +185,6 @@ def test_what_is_cut_or_spoilt_between_entities_is_refused(content: bytes) -> No
 )
 def test_an_impossible_position_is_dropped_and_counted(bad: dict[str, float]) -> None:
     good = Position("bus", 1e9, 47.0, 8.0)
-    found = read_message(write_message(Snapshot(1e9, (good, good._replace(**bad)))))
-    assert found.positions == (good,)
-    assert found.dropped == 1
+    snapshot = read_message(write_message(Snapshot(1e9, (good, good._replace(**bad)))))
+    assert snapshot.positions == (good,)
+    assert snapshot.dropped == 1

@@ -16,7 +16,7 @@ from evenline.live.record import Recorder, played
 from evenline.live.shadow import Rules, Shadow
 from evenline.worlds.open import open_city
 from on_the_road import Road
-from shadow_log import entries, told
+from shadow_log import entries, facts
 
 EVERY_S, END_S = 20.0, 800.0
 
@@ -55,4 +55,4 @@ def test_a_killed_run_goes_on_and_loses_nothing(town: City, tmp_path: Path) -> N
     assert 5 < sum(isinstance(e, PollEntry) for e in entries(tmp_path / "log")) < END_S / EVERY_S
     assert run(tmp_path, speed=0.0).wait(timeout=120) == 0
     assert sum(isinstance(e, Begun) for e in entries(tmp_path / "log")) == 2
-    assert told(tmp_path / "log") == told(tmp_path / "whole"), "each once, and the same"
+    assert facts(tmp_path / "log") == facts(tmp_path / "whole"), "each once, and the same"

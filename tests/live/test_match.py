@@ -24,13 +24,13 @@ def road(town: City) -> Road:
 
 
 def tracks_of(road: Road) -> Tracks:
-    matcher = Matcher(road.city, road.frame, road.lines, road.due_s)
+    matcher = Matcher(road.city, road.frame, road.courses, road.due_s)
     return Tracks(road.city, matcher, [float(due[0]) for due in road.due_s], 12.0)
 
 
 def arrivals(events: list[Event]) -> dict[tuple[int, int], float]:
-    found = [(e.trip, e.stop) for e in events if e.kind == ARRIVES]
-    assert len(found) == len(set(found)), "a stop is reached once"
+    calls = [(e.trip, e.stop) for e in events if e.kind == ARRIVES]
+    assert len(calls) == len(set(calls)), "a stop is reached once"
     return {(e.trip, e.stop): e.at_s for e in events if e.kind == ARRIVES}
 
 
@@ -181,11 +181,11 @@ def test_a_bus_that_loses_its_trip_id_late_stays_on_its_trip_and_then_takes_the_
         named = duty.report(trip, float(second), vehicle="bus", route="")
         report = named if second < lost_s else named._replace(trip="")
         events += tracks.take((report,), float(second))
-    found = arrivals(events)
-    line = duty.lines[0]
-    assert {stop for trip, stop in found if trip == first} == set(range(line.last + 1))
-    assert {stop for trip, stop in found if trip == after} >= {0, 1, 2}
-    assert {trip for trip, _ in found} == {first, after}
+    calls = arrivals(events)
+    course = duty.courses[0]
+    assert {stop for trip, stop in calls if trip == first} == set(range(course.last + 1))
+    assert {stop for trip, stop in calls if trip == after} >= {0, 1, 2}
+    assert {trip for trip, _ in calls} == {first, after}
     assert all(e.sure <= 0.8 for e in events if e.at_s > lost_s + 30)
 
 

@@ -12,24 +12,24 @@ import pytest
 from evenline.live.feed import FeedError
 from evenline.live.poll import MOST_WAIT_S, Poller
 from evenline.support.errors import InputError
-from feed_server import Said, serving
+from feed_server import Served, serving
 
 
 def test_a_feed_is_fetched_once_and_then_only_if_it_changed() -> None:
-    said = Said(b"one", headers={"ETag": '"1"'}, packed=True)
-    with serving(said) as url:
+    served = Served(b"one", headers={"ETag": '"1"'}, packed=True)
+    with serving(served) as url:
         poller = Poller(url, headers={"api_key": "secret"})
         assert poller.poll() == b"one"
         assert poller.poll() is None
-        said.content, said.headers = b"two", {"ETag": '"2"'}
+        served.content, served.headers = b"two", {"ETag": '"2"'}
         assert poller.poll() == b"two"
-    assert [asked.get("if-none-match") for asked in said.asked] == [None, '"1"', '"1"']
-    assert all(asked["api_key"] == "secret" for asked in said.asked)
+    assert [asked.get("if-none-match") for asked in served.asked] == [None, '"1"', '"1"']
+    assert all(asked["api_key"] == "secret" for asked in served.asked)
 
 
 def test_failures_double_the_wait_and_a_success_ends_it() -> None:
-    said = Said(b"ok", status=503)
-    with serving(said) as url:
+    served = Served(b"ok", status=503)
+    with serving(served) as url:
         poller = Poller(url, every_s=15)
         waits = []
         for _ in range(7):
@@ -37,29 +37,31 @@ def test_failures_double_the_wait_and_a_success_ends_it() -> None:
                 poller.poll()
             waits.append(poller.wait_s)
         assert waits == [30, 60, 120, 240, MOST_WAIT_S, MOST_WAIT_S, MOST_WAIT_S]
-        said.headers["Retry-After"] = "99"
+        served.headers["Retry-After"] = "99"
         poller.failures = 0
         with pytest.raises(FeedError):
             poller.poll()
         assert poller.wait_s == 99
-        said.status = 200
+        served.status = 200
         assert poller.poll() == b"ok"
         assert poller.wait_s == 15
 
 
 @pytest.mark.parametrize(
-    ("said", "word"),
+    ("served", "word"),
     [
-        (Said(bytes(5_000)), "over 1,000 bytes"),
-        (Said(bytes(5_000_000), packed=True), "over 1,000 bytes"),
-        (Said(b"slow" * 100, pause_s=0.05), "took over|timed out"),
-        (Said(status=302, headers={"Location": "http://elsewhere.example/"}), "redirects"),
-        (Said(status=302, headers={"Location": "file:///etc/passwd"}), "redirects|answers 302"),
+        (Served(bytes(5_000)), "over 1,000 bytes"),
+        (Served(bytes(5_000_000), packed=True), "over 1,000 bytes"),
+        (Served(b"slow" * 100, pause_s=0.05), "took over|timed out"),
+        (Served(status=302, headers={"Location": "http://elsewhere.example/"}), "redirects"),
+        (Served(status=302, headers={"Location": "file:///etc/passwd"}), "redirects|answers 302"),
+        (Served(status=302, headers={"Location": "/feed.pb"}), "redirects"),
+        (Served(status=302), "answers 302"),
     ],
-    ids=["huge", "a bomb", "slow", "elsewhere", "a file"],
+    ids=["huge", "a bomb", "slow", "elsewhere", "a file", "a circle", "nowhere"],
 )
-def test_an_answer_is_bounded_in_bytes_seconds_and_place(said: Said, word: str) -> None:
-    with serving(said) as url:
+def test_an_answer_is_bounded_in_bytes_seconds_and_place(served: Served, word: str) -> None:
+    with serving(served) as url:
         poller = Poller(url, timeout_s=0.4, most_bytes=1_000)
         began = time.monotonic()
         with pytest.raises(FeedError, match=word):
@@ -67,8 +69,8 @@ def test_an_answer_is_bounded_in_bytes_seconds_and_place(said: Said, word: str) 
         assert time.monotonic() - began < 2
 
 
-def zipped(content: bytes) -> Said:
-    return Said(content, headers={"Content-Encoding": "gzip"})
+def zipped(content: bytes) -> Served:
+    return Served(content, headers={"Content-Encoding": "gzip"})
 
 
 def test_a_gzip_stream_may_have_several_members() -> None:

@@ -13,7 +13,7 @@ from evenline.live.polls import FeedClock, Updates, record, unheard, url_polls, 
 from evenline.live.record import Polled, played
 from evenline.live.shadow import Shadow
 from evenline.worlds.open import OpenCity
-from feed_server import Said, serving
+from feed_server import Served, serving
 from on_the_road import Road
 
 REAL_S = 1.8e9
@@ -52,11 +52,11 @@ def test_a_feed_that_begins_again_is_followed_after_three_messages() -> None:
     ticks = Ticking(0.0)
     clock = FeedClock(1.0, Ticking(REAL_S), ticks)
     clock.moment(1e9 + 7200.0)
-    found = []
+    seconds = []
     for poll in range(1, 5):
         ticks.at_s = 15.0 * poll
-        found.append(clock.moment(1e9 + 15.0 * poll) - 1e9)
-    assert found == [7215.0, 7230.0, 45.0, 60.0]
+        seconds.append(clock.moment(1e9 + 15.0 * poll) - 1e9)
+    assert seconds == [7215.0, 7230.0, 45.0, 60.0]
 
 
 def test_a_frozen_header_does_not_stop_the_clock() -> None:
@@ -70,14 +70,14 @@ def test_a_frozen_header_does_not_stop_the_clock() -> None:
 def test_time_passes_while_a_server_fails() -> None:
     ended = threading.Event()
     poller = Poller("http://127.0.0.1:9/x", every_s=15.0)
-    with serving(Said(write_message(Snapshot(1e9, ())))) as url:
+    with serving(Served(write_message(Snapshot(1e9, ())))) as url:
         poller.url = url
         answers = url_polls(poller, 300.0, ended)
         assert next(answers).content == Snapshot(1e9, ())
-    found = [next(answers) for _ in range(6)]
-    assert [polled.waiting for polled in found] == [False, True, False, True, True, True]
-    assert all("refused" in polled.failure for polled in found)
-    moments = [polled.at_s for polled in found]
+    answered = [next(answers) for _ in range(6)]
+    assert [polled.waiting for polled in answered] == [False, True, False, True, True, True]
+    assert all("refused" in polled.failure for polled in answered)
+    moments = [polled.at_s for polled in answered]
     assert moments == sorted(moments) and moments[-1] - moments[0] >= 45
 
 
@@ -90,7 +90,7 @@ def test_a_message_is_read_once(monkeypatch: pytest.MonkeyPatch, town: City) -> 
 
     monkeypatch.setattr(polls, "read_message", counted)
     monkeypatch.setattr("evenline.live.record.read_message", counted)
-    with serving(Said(write_message(Road(town).snapshot(60.0)))) as url:
+    with serving(Served(write_message(Road(town).snapshot(60.0)))) as url:
         polled = next(url_polls(Poller(url), 1.0, threading.Event()))
     Shadow(OpenCity("town", town), "zero").take(polled)
     assert len(read) == 1
@@ -99,15 +99,18 @@ def test_a_message_is_read_once(monkeypatch: pytest.MonkeyPatch, town: City) -> 
 
 def test_trip_updates_of_another_address_join_the_positions(town: City) -> None:
     road = Road(town)
-    told = Prediction(town.trips[0].id, road.frame.date, town.stops[3].id, 3, 1e9)
+    expected = Prediction(town.trips[0].id, road.frame.date, town.stops[3].id, 3, 1e9)
     off = frozenset({(town.trips[1].id, road.frame.date)})
-    apart = write_message(Snapshot(1e9, (), (told,), cancelled=off))
-    with serving(Said(write_message(road.snapshot(60.0)))) as url, serving(Said(apart)) as second:
+    apart = write_message(Snapshot(1e9, (), (expected,), cancelled=off))
+    with (
+        serving(Served(write_message(road.snapshot(60.0)))) as url,
+        serving(Served(apart)) as second,
+    ):
         updates = Updates(Poller(second))
         answers = url_polls(Poller(url, every_s=15), 300.0, threading.Event(), updates)
         snapshot = next(answers).content
         assert isinstance(snapshot, Snapshot) and snapshot.positions
-        assert snapshot.predictions == (told,) and snapshot.cancelled == off
+        assert snapshot.predictions == (expected,) and snapshot.cancelled == off
         updates.poller.url = "http://127.0.0.1:9/x"
         after = next(answers)
     assert after.failure.startswith("trip updates: ") and isinstance(after.content, Snapshot)
@@ -116,17 +119,17 @@ def test_trip_updates_of_another_address_join_the_positions(town: City) -> None:
 
 def test_a_recorded_simulation_plays_as_it_was_seen(town: City, tmp_path: Path) -> None:
     road, ended, second = Road(town), threading.Event(), 60.0
-    said = Said(write_message(road.snapshot(second)))
+    served = Served(write_message(road.snapshot(second)))
     moments = []
 
     def tell(line: str) -> None:
         nonlocal second
         second += 300.0  # by the clock of the simulation, which is not ours
-        said.content = write_message(road.snapshot(second))
+        served.content = write_message(road.snapshot(second))
         if line == "3 messages":
             ended.set()
 
-    with serving(said) as url:
+    with serving(served) as url:
         record(Poller(url, every_s=15.0), tmp_path / "day", ended, tell, 300.0)
     shadow = Shadow(OpenCity("town", town), "zero")
     for polled in played(tmp_path / "day", 15.0):

@@ -17,7 +17,7 @@ from evenline.live.polls import paced, record
 from evenline.live.record import INDEX, Recorder, played
 from evenline.support.errors import InputError
 from evenline.support.records import Line
-from feed_server import Said, serving
+from feed_server import Served, serving
 
 
 def message(number: int) -> bytes:
@@ -70,19 +70,19 @@ def test_a_folder_of_messages_without_an_index_is_played_by_name(recording: Path
 def test_what_a_server_says_is_recorded_and_failures_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poll, "LEAST_EVERY_S", 0.2)
-    said, told, ended = Said(message(1)), [], threading.Event()
+    monkeypatch.setattr(poll, "_LEAST_EVERY_S", 0.2)
+    served, lines, ended = Served(message(1)), [], threading.Event()
 
     def tell(line: str) -> None:
-        told.append(line)
-        said.content = b"\xff\xff" if len(told) == 1 else message(2)
+        lines.append(line)
+        served.content = b"\xff\xff" if len(lines) == 1 else message(2)
         if line == "2 messages":
             ended.set()
 
-    with serving(said) as url:
+    with serving(served) as url:
         kept = record(Poller(url, every_s=0.2), tmp_path / "r", ended, tell)
     assert kept == 2
-    assert "not a GTFS-Realtime" in told[1]
+    assert "not a GTFS-Realtime" in lines[1]
     assert len(list(played(tmp_path / "r", 30))) == 2
 
 

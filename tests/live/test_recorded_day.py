@@ -41,5 +41,5 @@ def test_real_buses_are_matched_followed_and_advised(tmp_path: Path, evenline: D
     bus_hours = sum(states.get(name, 0) for name in MATCHED) * 30 / 3600
     assert 0 < len(shadow.advice) < 6 * bus_hours, "people can read it"
     for trip in {advice.trip for advice in shadow.advice.values()}:
-        said_s = [each.made_s for each in shadow.advice.values() if each.trip == trip]
-        assert (np.diff(said_s) >= max(shadow.situation.targets_s[trip])).all()
+        made_s = [advice.made_s for advice in shadow.advice.values() if advice.trip == trip]
+        assert (np.diff(made_s) >= max(shadow.situation.targets_s[trip])).all()

@@ -31,7 +31,7 @@ from evenline.live.server import shadow_app
 from evenline.live.shadow import Rules, Shadow
 from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity
-from feed_server import Said, serving
+from feed_server import Served, serving
 from on_the_road import Road
 
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -62,7 +62,7 @@ def drive(running: Running, until_s: float) -> None:
 
 
 def open_numbers(running: Running) -> list[int]:
-    return [each.number for each in running.shadow.advice.values() if each.state == "open"]
+    return [advice.number for advice in running.shadow.advice.values() if advice.state == "open"]
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def test_the_page_carries_everything_and_allows_nothing_else(client: TestClient)
 
 def test_an_answer_and_a_switch_reach_the_shadow(client: TestClient, running: Running) -> None:
     number = open_numbers(running)[0]
-    said = {"number": number, "accept": True, "why": "fine"}
-    assert client.post("/answer", json=said).json() == {"state": "accepted"}
+    body = {"number": number, "accept": True, "why": "fine"}
+    assert client.post("/answer", json=body).json() == {"state": "accepted"}
     assert running.shadow.advice[number].why == "fine"
-    again = client.post("/answer", json=said)
-    assert again.status_code == 400 and "cannot be answered" in again.json()["error"]
+    again = client.post("/answer", json=body)
+    assert again.status_code == 400 and "can no longer be answered" in again.json()["error"]
     for name, on in (("2N", False), ("2S", False), ("2N", True)):
         assert client.post("/switch", json={"service": name, "on": on}).status_code == 200
     assert client.get("/state").json()["on"] == ["1E", "1W", "2N"]
@@ -158,7 +158,7 @@ def test_a_feed_elsewhere_runs_in_real_time() -> None:
 
 def test_a_server_that_fails_is_told_and_tried_again(town: City) -> None:
     road, ended = Road(town), threading.Event()
-    with serving(Said(status=500)) as url:
+    with serving(Served(status=500)) as url:
         polled = next(url_polls(Poller(url), 20, ended))
     assert "500" in polled.failure and polled.content is None
     shadow = Shadow(OpenCity("town", town), "zero")
@@ -170,7 +170,7 @@ def test_a_server_that_fails_is_told_and_tried_again(town: City) -> None:
 
 
 @dataclass
-class Told:
+class NotingStreet:
     """A street that notes what it is told, or refuses."""
 
     holds: list[dict[str, object]] = field(default_factory=list)
@@ -186,18 +186,18 @@ class Told:
 
 
 def test_an_accepted_hold_that_is_withdrawn_is_cancelled_on_the_street(running: Running) -> None:
-    told, number = Told(), open_numbers(running)[0]
-    with serve.serving(told.app) as running.street:
+    street, number = NotingStreet(), open_numbers(running)[0]
+    with serve.serving(street.app) as running.street:
         advice = running.answer(number, True, "")
         running.switch(running.shadow.city.services[
             running.shadow.city.trips[advice.trip].service].id, False)  # fmt: skip
     assert advice.state == "withdrawn"
-    assert [said["until_s"] for said in told.holds] == [advice.until_s, 0.0]
+    assert [hold["until_s"] for hold in street.holds] == [advice.until_s, 0.0]
 
 
 def test_a_hold_that_the_street_refuses_is_withdrawn_and_shown(running: Running) -> None:
     number = open_numbers(running)[0]
-    with serve.serving(Told(status=500).app) as running.street:
+    with serve.serving(NotingStreet(status=500).app) as running.street:
         advice = running.answer(number, True, "")
     assert advice.state == "withdrawn" and "the street did not take the hold" in advice.why
     assert "500" in next(a["why"] for a in running.view(0)["advice"] if a["number"] == number)
@@ -209,7 +209,7 @@ def test_an_error_while_polling_ends_the_server(running: Running) -> None:
         raise InputError("row 9: not a possible report")
 
     with pytest.raises(InputError, match="row 9"):
-        serve_shadow(running, broken(), "127.0.0.1", 0, "", told=lambda line: None)
+        serve_shadow(running, broken(), "127.0.0.1", 0, "", show=lambda line: None)
 
 
 # -- in a browser ---------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from evenline.report.shadow import read_seen
 from evenline.support.errors import InputError
 from evenline.worlds.open import OpenCity, open_city
 from on_the_road import Road
-from shadow_log import told
+from shadow_log import facts
 
 LATE_S = {1: -170.0}  # the second bus of the first service runs close behind the first
 POLICY = "forward:gain=1"
@@ -251,7 +251,7 @@ def test_a_shadow_that_was_killed_anywhere_writes_the_log_of_one_that_ran_throug
         return Shadow(opened, policy, lines, Rules(lead_s=45), log)
 
     follow(shadow(tmp_path / "whole", ("1E", "1W")), tmp_path / "day")
-    expected, content = told(tmp_path / "whole"), (tmp_path / "whole").read_bytes()
+    expected, content = facts(tmp_path / "whole"), (tmp_path / "whole").read_bytes()
     asked = [entry for entry in expected if isinstance(entry, AskedEntry)]
     assert len(asked) > 200 and any(entry.feed_s is not UNSET for entry in asked)
     states = {entry.became for entry in expected if isinstance(entry, AnswerEntry)}
@@ -261,7 +261,7 @@ def test_a_shadow_that_was_killed_anywhere_writes_the_log_of_one_that_ran_throug
         log = tmp_path / f"cut-{number}"
         log.write_bytes(content[: rng.randrange(first, len(content))])
         follow(shadow(log), tmp_path / "day")
-        assert told(log) == expected
+        assert facts(log) == expected
 
 
 def test_a_log_of_an_earlier_version_can_be_read_but_not_gone_on_with(
@@ -449,16 +449,19 @@ def test_the_look_ahead_does_not_count_on_a_cancelled_trip() -> None:
     assert due_s == [-np.inf, policy.forecast.start_s[trip]]
 
 
-def tell(shadow: Shadow, **said: float) -> None:
+def tell(shadow: Shadow, **changes: float) -> None:
     """Let a policy that holds every bus for 40 s be told these headways."""
 
     def raw(questions: Sequence[Question]) -> Array:
         rows = told_raw(questions)
-        rows[:, [RAW_FEATURES.index(name) for name in said]] = list(said.values())
+        rows[:, [RAW_FEATURES.index(name) for name in changes]] = list(changes.values())
         return rows
 
     told_raw, shadow.situation.raw = shadow.situation.raw, raw  # type: ignore[method-assign]
-    asked, again = (lambda *said: [Answer(40.0) for _ in said[1]]), (lambda *said: 40.0)
+    asked, again = (
+        (lambda *asked_with: [Answer(40.0) for _ in asked_with[1]]),
+        (lambda *asked_with: 40.0),
+    )
     shadow.policy.ask, shadow.policy.again = asked, again  # type: ignore[method-assign]
 
 

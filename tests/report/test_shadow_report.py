@@ -151,7 +151,6 @@ def test_commands_refuse_bad_arguments_in_one_line(
     evenline("shadow", "record", "x", "--out", tmp_path / "r").refused("https://HOST")
     evenline("shadow", "serve", "--host", "0.0.0.0").refused("on this machine only")
     evenline("shadow", "serve", "--silent", "9-3").refused("silent '9-3'")
-    evenline("shadow", "measure", "--polls", "x").refused("polls 'x'")
     evenline("shadow", "report", log, "--city", "city").refused("another city")
 
 

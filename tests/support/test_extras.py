@@ -22,7 +22,7 @@ PACKAGES = {
     "train": ("jax", "optax"),
     "onnx": ("onnx", "onnx_ir", "onnxscript", "onnxruntime"),
     "import": ("osmium",),
-    "live": ("google.transit", "starlette", "uvicorn"),
+    "live": ("google.transit", "httpx2", "starlette", "uvicorn"),
     "minari": ("minari",),
     "ray": ("ray",),
 }
@@ -161,12 +161,12 @@ def test_a_study_that_trains_is_refused_before_it_collects_days(tmp_path: Path) 
 def test_the_readme_lists_every_extra_with_its_packages() -> None:
     text = (ROOT / "README.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", text, re.MULTILINE))
-    said = {name: set(re.findall(r"`([\w-]+)`", packages)) for name, packages in rows.items()}
-    assert said == {
-        name: {Requirement(each).name for each in needed} - {"evenline"}
+    listed = {name: set(re.findall(r"`([\w-]+)`", packages)) for name, packages in rows.items()}
+    assert listed == {
+        name: {Requirement(requirement).name for requirement in needed} - {"evenline"}
         for name, needed in EXTRAS.items()
         if name != "dev"
     }
-    assert {Requirement(each) for each in EXTRAS["dev"]} >= {
+    assert {Requirement(requirement) for requirement in EXTRAS["dev"]} >= {
         Requirement(f"evenline[{','.join(sorted({*EXTRAS} - {'dev', 'cuda'}))}]")
     }

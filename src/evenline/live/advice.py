@@ -1,4 +1,4 @@
-"""Ask a policy about live events, and say its holds as people read them.
+"""Ask a policy about live events, and put its holds into words.
 
 The policy is the one that trials test, with the same events and bundles. A hold becomes "hold at
 STOP until HH:MM:SS" with the reason in one line.
@@ -157,7 +157,7 @@ def rounded_until(leaves_s: float, hold_s: float, step_s: float) -> float:
     return step_s * round((leaves_s + hold_s) / step_s)
 
 
-def gap_ahead_is_wide(raw: Array) -> bool:
+def _gap_ahead_is_wide(raw: Array) -> bool:
     """Whether the bus ahead is already as far away as it should be."""
     return bool(raw[BUS_AHEAD] and 0 < raw[TARGET_AHEAD] <= raw[HEADWAY_AHEAD])
 
@@ -167,19 +167,19 @@ def has_reason(raw: Array) -> bool:
     behind is the wider one, as it is or, before the next bus has set out, as it is planned.
     """
     behind_s = raw[HEADWAY_BEHIND] if raw[BUS_BEHIND] else raw[TARGET_BEHIND]
-    return bool(not gap_ahead_is_wide(raw) or behind_s > raw[HEADWAY_AHEAD])
+    return bool(not _gap_ahead_is_wide(raw) or behind_s > raw[HEADWAY_AHEAD])
 
 
 def reason_of(raw: Array, hold_s: float, caught: float) -> str:
     """Why a bus is held, in one line: headways without and with the hold, and people."""
-    parts = ["the wider gap is behind it"] if gap_ahead_is_wide(raw) else []
+    parts = ["the wider gap is behind it"] if _gap_ahead_is_wide(raw) else []
     if raw[BUS_AHEAD]:
         ahead_s = raw[HEADWAY_AHEAD]
         parts.append(f"bus ahead {_minutes(ahead_s)} → {_minutes(ahead_s + hold_s)}")
     if raw[BUS_BEHIND]:
         behind_s = raw[HEADWAY_BEHIND]
         parts.append(f"bus behind {_minutes(behind_s)} → {_minutes(max(behind_s - hold_s, 0.0))}")
-    elif gap_ahead_is_wide(raw):
+    elif _gap_ahead_is_wide(raw):
         parts.append(f"next bus planned {_minutes(raw[TARGET_BEHIND])} behind")
     parts.append(f"{raw[ON_BOARD]:.0f} on board wait {hold_s:.0f} s")
     parts.append(f"{caught:.0f} more catch it")

@@ -1,7 +1,7 @@
-"""Connections of the web server that nobody can use up.
+"""Connections of the web server, which no client can use up.
 
-A client that opens connections and says nothing, or sends a request byte by byte, loses them after
-a while; when there are too many, the one that has waited longest makes room for the new one.
+A client that opens connections and stays silent, or sends a request byte by byte, loses them after
+a while; when there are too many, the one that has waited longest is closed for the new one.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ with extra("live"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_OPEN = 200
-REQUEST_S = 10.0  # for a whole request
-LAST_S = 0.5  # for an answer, when the server ends
+_REQUEST_S = 10.0  # for a whole request
+_LAST_S = 0.5  # for an answer, when the server ends
 
 
 class Connection(H11Protocol):
@@ -28,8 +28,8 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > MOST_OPEN:
-            others = {cast(Connection, each) for each in self.connections} - {self}
-            min(others, key=lambda each: (not each.waits, each._since_s)).transport.abort()
+            others = {cast(Connection, other) for other in self.connections} - {self}
+            min(others, key=lambda other: (not other.waits, other._since_s)).transport.abort()
 
     def on_response_complete(self) -> None:
         self._wait()  # first: the next request may have come already
@@ -42,7 +42,7 @@ class Connection(H11Protocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        self.loop.call_later(LAST_S, self.transport.abort)  # a page listens for ever
+        self.loop.call_later(_LAST_S, self.transport.abort)  # a page listens for ever
 
     @property
     def waits(self) -> bool:
@@ -53,7 +53,7 @@ class Connection(H11Protocol):
         if self._limit is not None:
             self._limit.cancel()
         self._since_s = self.loop.time()
-        self._limit = self.loop.call_later(REQUEST_S, self._end)
+        self._limit = self.loop.call_later(_REQUEST_S, self._end)
 
     def _end(self) -> None:
         if self.waits:

@@ -1,9 +1,8 @@
 """The entries of a shadow's log: what it heard and saw, what it advised, what people answered.
 
 A log is a list of these, each with the hash of the one before it (`evenline.live.log`). Times are
-seconds of the city's day. Everything that follows from a poll stands between the entry of what was
-heard and the entry of the poll, so a shadow that begins again knows the polls that it followed
-whole, and hears them again.
+seconds of the city's day. All that follows from a poll stands between its `heard` and its `poll`
+entry, so a shadow that is started again knows which polls are complete and repeats them.
 """
 
 import zlib
@@ -23,12 +22,12 @@ from evenline.support.errors import InputError
 from evenline.support.records import Line, Number, Positive, Seconds, Sha256, Share, Whole, Word
 
 FORMAT = "evenline-shadow-2"
-READ = ("evenline-shadow-1", FORMAT)  # the first one does not say what was heard
-MOST_UNPACKED = 4 * MOST_BYTES  # of a snapshot as JSON
+_READ = ("evenline-shadow-1", FORMAT)  # the first one does not say what was heard
+_MOST_UNPACKED = 4 * MOST_BYTES  # of a snapshot as JSON
 _JSON = msgspec.json.Encoder(order="deterministic")
-Answered = Literal["accepted", "rejected", "withdrawn", "done"]
-Second = Annotated[float, Meta(ge=-1e9, le=1e9)]  # of the city's day
-Raw = Annotated[tuple[Number, ...], Meta(min_length=16, max_length=16)]
+_Answered = Literal["accepted", "rejected", "withdrawn", "done"]
+_Second = Annotated[float, Meta(ge=-1e9, le=1e9)]  # of the city's day
+_Raw = Annotated[tuple[Number, ...], Meta(min_length=16, max_length=16)]
 
 
 class Begun(Linked, kw_only=True, tag="begun", tag_field="kind"):
@@ -50,7 +49,7 @@ class HeardEntry(Linked, kw_only=True, tag="heard", tag_field="kind"):
     behind, `packed` is what a later poll depends on of the feed's answer, if there was one.
     """
 
-    at_s: Second
+    at_s: _Second
     moment_s: Number
     behind: Whole
     packed: bytes | UnsetType = UNSET
@@ -65,7 +64,7 @@ def unpacked(content: bytes) -> Snapshot:
     """The same snapshot, or an `InputError`."""
     unpack = zlib.decompressobj()
     try:
-        plain = unpack.decompress(content, MOST_UNPACKED)
+        plain = unpack.decompress(content, _MOST_UNPACKED)
         snapshot = msgspec.json.decode(plain, type=Snapshot)
     except (zlib.error, msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"packed: cannot be read ({error})") from None
@@ -80,12 +79,12 @@ class PollEntry(Linked, kw_only=True, tag="poll", tag_field="kind"):
     `fixes` has the vehicle, the second, the metres along the line and how sure, by trip.
     """
 
-    at_s: Second
+    at_s: _Second
     age_s: Number
     states: dict[Line, Whole]
     dropped: Whole
     took_ms: Seconds
-    fixes: dict[Line, tuple[Line, Second, Number, Share]] = field(default_factory=dict)
+    fixes: dict[Line, tuple[Line, _Second, Number, Share]] = field(default_factory=dict)
     failure: Line | UnsetType = UNSET
 
 
@@ -95,7 +94,7 @@ class EventEntry(Linked, kw_only=True, tag="event", tag_field="kind"):
     what: Literal["arrives", "leaves"]
     trip: Line
     stop: Whole
-    at_s: Second
+    at_s: _Second
     sure: Share
     vehicle: Line = ""
     occupied: Share | UnsetType = UNSET
@@ -108,15 +107,15 @@ class AskedEntry(Linked, kw_only=True, tag="asked", tag_field="kind"):
     whether a hold could have been advised.
     """
 
-    now_s: Second
+    now_s: _Second
     trip: Line
     stop: Whole
-    raw: Raw
+    raw: _Raw
     hold_s: Seconds
     noted_s: Seconds
-    expected_s: Second
+    expected_s: _Second
     sure: Share
-    feed_s: Second | UnsetType = UNSET
+    feed_s: _Second | UnsetType = UNSET
     saves_s: Number | UnsetType = UNSET
     may: bool = True
 
@@ -125,11 +124,11 @@ class AdviceEntry(Linked, kw_only=True, tag="advice", tag_field="kind"):
     """An advice: hold at a stop until a time."""
 
     number: Positive
-    now_s: Second
+    now_s: _Second
     trip: Line
     vehicle: Line
     stop: Whole
-    until_s: Second
+    until_s: _Second
     hold_s: Seconds
     reason: Line
 
@@ -138,15 +137,15 @@ class AnswerEntry(Linked, kw_only=True, tag="answer", tag_field="kind"):
     """What became of an advice, and why."""
 
     number: Positive
-    now_s: Second
-    became: Answered
+    now_s: _Second
+    became: _Answered
     why: Line = ""
 
 
 class LineEntry(Linked, kw_only=True, tag="line", tag_field="kind"):
     """Advice for a service was switched on or off."""
 
-    now_s: Second
+    now_s: _Second
     service: Line
     on: bool
 
@@ -158,13 +157,13 @@ Entry = (
 
 def checked(entries: Iterable[Entry], city: City) -> Iterator[Entry]:
     """The same entries; refuses those that cannot be of a shadow of this city."""
-    trips, own = {trip.id: trip for trip in city.trips}, digest(city)
+    trips, city_digest = {trip.id: trip for trip in city.trips}, digest(city)
     begun, advised = False, 0
     for entry in entries:
         if isinstance(entry, Begun):
-            if entry.format not in READ:
+            if entry.format not in _READ:
                 raise InputError(f"format {entry.format!r} is not {FORMAT!r}")
-            if entry.city != own:
+            if entry.city != city_digest:
                 raise InputError(f"is the log of another city than {city.name}")
             begun = True
         if not begun:
@@ -175,10 +174,8 @@ def checked(entries: Iterable[Entry], city: City) -> Iterator[Entry]:
         elif isinstance(entry, EventEntry | AskedEntry | AdviceEntry):
             _check_stop(city, trips, entry.trip, entry.stop)
         if isinstance(entry, AskedEntry):
-            of_event = (entry.raw[SERVICE], entry.raw[STOP]) == (
-                trips[entry.trip].service,
-                entry.stop,
-            )
+            place = (entry.raw[SERVICE], entry.raw[STOP])
+            of_event = place == (trips[entry.trip].service, entry.stop)
             if not of_event or not 0 <= entry.raw[TIME] <= 1e9 or entry.noted_s > MAX_HOLD_S:
                 raise InputError(f"trip {entry.trip}: raw or noted_s belongs to another event")
         elif isinstance(entry, AdviceEntry):

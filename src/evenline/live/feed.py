@@ -14,12 +14,12 @@ from evenline.support.extras import extra
 MOST_BYTES = 16 * 2**20
 MOST_ENTITIES = 20_000
 MOST_ENTITY_BYTES = 2**16
-MOST_TRIP_CALLS, MOST_CALLS = 1_000, 200_000  # stops of one trip update, and of all
-MOST_LETTERS = 200
+_MOST_TRIP_CALLS, _MOST_CALLS = 1_000, 200_000  # stops of one trip update, and of all
+_MOST_LETTERS = 200
 LATEST_S = 4e9  # year 2096
 OCCUPIED = {0: 0.0, 1: 0.2, 2: 0.4, 3: 0.65, 4: 0.9, 5: 1.0}  # share of capacity by status
 STOPPED_AT = 1
-SKIPPED, CANCELLED, DELETED = 1, 3, 7  # as GTFS-Realtime numbers them
+_SKIPPED, _CANCELLED, _DELETED = 1, 3, 7  # as GTFS-Realtime numbers them
 
 
 class FeedError(InputError):
@@ -27,7 +27,7 @@ class FeedError(InputError):
 
 
 class Position(NamedTuple):
-    """Where a vehicle was, and what it said about itself. Empty or negative: not said."""
+    """Where a vehicle was, and what it reported of itself. Empty or negative: not reported."""
 
     vehicle: str
     at_s: float  # since 1970
@@ -101,14 +101,14 @@ def read_message(content: bytes) -> Snapshot:
             trip = entity.trip_update.trip
             calls = len(entity.trip_update.stop_time_update)
             called += calls
-            many = calls > MOST_TRIP_CALLS or (calls and called > MOST_CALLS)
+            many = calls > _MOST_TRIP_CALLS or (calls and called > _MOST_CALLS)
             if many or not _short(trip.trip_id, trip.start_date):
                 dropped += 1
-            elif trip.schedule_relationship in (CANCELLED, DELETED):
+            elif trip.schedule_relationship in (_CANCELLED, _DELETED):
                 cancelled.add((trip.trip_id, trip.start_date))
             else:
-                found = _predictions(entity.trip_update, skipped)
-                predictions += [p for p in found if 0 < p.at_s < LATEST_S and _short(p.stop)]
+                expected = _predictions(entity.trip_update, skipped)
+                predictions += [p for p in expected if 0 < p.at_s < LATEST_S and _short(p.stop)]
     return Snapshot(
         header_s, tuple(positions), tuple(predictions), dropped, frozenset(cancelled),
         frozenset(skipped),
@@ -119,8 +119,8 @@ def _parsed(message: Any, content: bytes) -> Any:
     try:
         message.ParseFromString(content)
     except Exception as error:  # the library raises several kinds
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise FeedError(f"the feed is not a GTFS-Realtime message ({said})") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise FeedError(f"the feed is not a GTFS-Realtime message ({reason})") from None
     return message
 
 
@@ -189,14 +189,14 @@ def checked_snapshot(snapshot: Snapshot) -> bool:
         0 <= snapshot.at_s < LATEST_S
         and len(snapshot.positions) <= MOST_ENTITIES
         and all(checked(position) for position in snapshot.positions)
-        and all(0 < each.at_s < LATEST_S for each in snapshot.predictions)
+        and all(0 < expected.at_s < LATEST_S for expected in snapshot.predictions)
     )
 
 
 def _short(*texts: str) -> bool:
     """Whether these are short texts; the library returns bytes where one is no UTF-8."""
     for text in texts:  # a loop: half of the time to read a message goes here
-        if not (isinstance(text, str) and len(text) <= MOST_LETTERS and text.isprintable()):
+        if not (isinstance(text, str) and len(text) <= _MOST_LETTERS and text.isprintable()):
             return False
     return True
 
@@ -232,19 +232,17 @@ def _occupied(seen: Any) -> float:
 
 def _predictions(update: Any, skipped: set[tuple[str, str, str]]) -> list[Prediction]:
     """The expected arrivals of a trip; adds the stops that it leaves out to `skipped`."""
-    found = []
+    trip, predictions = update.trip, []
     for call in update.stop_time_update:
-        if call.schedule_relationship == SKIPPED:
+        if call.schedule_relationship == _SKIPPED:
             if _short(call.stop_id):
-                skipped.add((update.trip.trip_id, update.trip.start_date, call.stop_id))
+                skipped.add((trip.trip_id, trip.start_date, call.stop_id))
             continue
-        moment = call.arrival if call.arrival.time else call.departure
+        at_s = float(call.arrival.time or call.departure.time)
         sequence = call.stop_sequence if call.HasField("stop_sequence") else -1
-        trip = update.trip
-        found.append(
-            Prediction(trip.trip_id, trip.start_date, call.stop_id, sequence, float(moment.time))
-        )
-    return found
+        expected = Prediction(trip.trip_id, trip.start_date, call.stop_id, sequence, at_s)
+        predictions.append(expected)
+    return predictions
 
 
 def write_message(snapshot: Snapshot) -> bytes:
@@ -273,18 +271,18 @@ def write_message(snapshot: Snapshot) -> bytes:
             seen.position.speed = position.speed_mps
         if position.occupied >= 0:
             seen.occupancy_percentage = round(100 * position.occupied)
-    for number, told in enumerate(snapshot.predictions):
+    for number, expected in enumerate(snapshot.predictions):
         update = message.entity.add(id=f"u{number}").trip_update
-        update.trip.trip_id, update.trip.start_date = told.trip, told.date
-        call = update.stop_time_update.add(stop_id=told.stop)
-        call.arrival.time = round(told.at_s)
-        if told.sequence >= 0:
-            call.stop_sequence = told.sequence
+        update.trip.trip_id, update.trip.start_date = expected.trip, expected.date
+        call = update.stop_time_update.add(stop_id=expected.stop)
+        call.arrival.time = round(expected.at_s)
+        if expected.sequence >= 0:
+            call.stop_sequence = expected.sequence
     for number, (name, date) in enumerate(sorted(snapshot.cancelled)):
         trip = message.entity.add(id=f"c{number}").trip_update.trip
-        trip.trip_id, trip.start_date, trip.schedule_relationship = name, date, CANCELLED
+        trip.trip_id, trip.start_date, trip.schedule_relationship = name, date, _CANCELLED
     for number, (name, date, stop) in enumerate(sorted(snapshot.skipped)):
         update = message.entity.add(id=f"s{number}").trip_update
         update.trip.trip_id, update.trip.start_date = name, date
-        update.stop_time_update.add(stop_id=stop, schedule_relationship=SKIPPED)
+        update.stop_time_update.add(stop_id=stop, schedule_relationship=_SKIPPED)
     return bytes(message.SerializeToString())

@@ -1,8 +1,8 @@
 """An append-only file of JSON lines, each with the hash of the line before it.
 
-Lines are durable when `sync` returns. A kill leaves whole lines and at most one torn one, which is
-cut off when the file is opened again, as is a group of lines that has a first but no last one. A
-line that was changed, removed or put in later is found.
+Lines are durable when `sync` returns. A kill leaves whole lines and at most one torn line. Opening
+the file again cuts that off, and with it a group of lines whose last one is missing. A line that
+was changed, removed or inserted later is detected.
 """
 
 import fcntl

@@ -4,91 +4,33 @@ Every answer is bounded in bytes and seconds, however slowly a server talks. Aft
 next try waits twice as long, up to five minutes, or as long as the server asks.
 """
 
-import http.client
-import socket
+import asyncio
+import os
 import ssl
-import threading
-import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from evenline.live.feed import MOST_BYTES, FeedError
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
 
-LEAST_EVERY_S = 1.0
+with extra("live"):
+    import httpx2
+
 MOST_WAIT_S = 300.0
-TIMEOUT_S = 10.0
-CHUNK = 2**16
-MOST_MEMBERS = 1_000  # of a gzip stream
-
-
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection on the same host only: headers may carry a key."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
-        headers: http.client.HTTPMessage, newurl: str,
-    ) -> urllib.request.Request | None:  # fmt: skip
-        if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
-            raise FeedError(f"{req.full_url} redirects to {newurl}; name that address instead")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+_LEAST_EVERY_S = 1.0
+_TIMEOUT_S = 10.0
+_MOST_MEMBERS = 1_000  # of a gzip stream
+_ASK_AGAIN = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    return ssl.create_default_context()
-
-
-class _Watched(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens connections that a timer can end: a server may drip its headers for ever."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sockets: list[socket.socket] = []
-
-    def _kind(self, kind: type[http.client.HTTPConnection]) -> type[http.client.HTTPConnection]:
-        sockets = self.sockets
-
-        class Connection(kind):  # type: ignore[misc, valid-type]
-            def connect(self) -> None:
-                super().connect()
-                sockets.append(self.sock)
-
-        return Connection
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._kind(http.client.HTTPConnection), req)
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        kind = self._kind(http.client.HTTPSConnection)
-        return self.do_open(kind, req, context=_trusted())
-
-    def end(self) -> None:
-        """Make every read end now."""
-        for each in self.sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-
-def _opener(watched: _Watched) -> urllib.request.OpenerDirector:
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        watched,
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.UnknownHandler(),
-        _SameHost(),
-    ):
-        opener.add_handler(handler)
-    return opener
+    return httpx2.create_ssl_context()
 
 
 class _Unzip:
@@ -108,8 +50,8 @@ class _Unzip:
         while content and most > 0:
             if self._member.eof:
                 self._member, self._members = zlib.decompressobj(wbits=31), self._members + 1
-                if self._members > MOST_MEMBERS:
-                    raise zlib.error(f"gzip stream of over {MOST_MEMBERS:,} members")
+                if self._members > _MOST_MEMBERS:
+                    raise zlib.error(f"gzip stream of over {_MOST_MEMBERS:,} members")
             parts.append(self._member.decompress(content, most))
             most -= len(parts[-1])
             content = self._member.unused_data
@@ -123,7 +65,7 @@ class Poller:
     url: str
     every_s: float = 15.0
     headers: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = _TIMEOUT_S
     most_bytes: int = MOST_BYTES
     failures: int = 0
     _asked_to_wait_s: float = 0.0
@@ -133,8 +75,9 @@ class Poller:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"feed {self.url!r}: write an address as https://HOST/PATH")
-        if self.every_s < LEAST_EVERY_S:
-            raise InputError(f"polls every {self.every_s:g} s: choose at least {LEAST_EVERY_S:g} s")
+        if self.every_s < _LEAST_EVERY_S:
+            least = f"{_LEAST_EVERY_S:g} s"
+            raise InputError(f"polls every {self.every_s:g} s: choose at least {least}")
 
     @property
     def wait_s(self) -> float:
@@ -147,67 +90,80 @@ class Poller:
 
         Bytes that `read` refuses with a `FeedError` are a failure too.
         """
-        request = urllib.request.Request(self.url, headers={**self.headers, **self._known})
-        request.add_header("Accept-Encoding", "gzip")
-        request.add_header("User-Agent", "evenline")
-        deadline, watched = time.monotonic() + self.timeout_s, _Watched()
-        timer = threading.Timer(self.timeout_s, watched.end)
-        timer.daemon = True
-        timer.start()
+        self._asked_to_wait_s = 0.0
         try:
-            with _opener(watched).open(request, timeout=self.timeout_s) as response:
-                found = read(self._body(response, deadline))
-                named = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
-                heard = {ask: response.headers.get(said) for said, ask in named.items()}
-                self._known = {ask: value for ask, value in heard.items() if value}
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == 304:
-                self.failures, self._asked_to_wait_s = 0, 0.0
-                return None
-            self._failed(error.headers.get("Retry-After"))
-            raise FeedError(f"{self.url}: the server answers {error.code}") from None
-        except FeedError:
-            self._failed()
-            raise
+            content, known = asyncio.run(self._fetched())
+            result = None if content is None else read(content)
         except Exception as error:
-            self._failed()
-            raise FeedError(f"{self.url}: {self._reason(error, deadline)}") from None
-        finally:
-            timer.cancel()
-        self.failures, self._asked_to_wait_s = 0, 0.0
-        return found
+            self.failures += 1
+            if isinstance(error, FeedError):
+                raise
+            raise FeedError(f"{self.url}: {_reason(error)}") from None
+        self.failures, self._known = 0, known
+        return result
 
-    def _reason(self, error: Exception, deadline: float) -> object:
-        if time.monotonic() > deadline:
-            return f"the answer took over {self.timeout_s:g} s"
-        if isinstance(error, OSError | ValueError | zlib.error):  # also timeouts and bad headers
-            return getattr(error, "reason", None) or error or type(error).__name__
-        return type(error).__name__  # http.client has a family of its own
+    async def _fetched(self) -> tuple[bytes | None, dict[str, str]]:
+        """The feed's bytes, None if they have not changed, and how to ask for the next ones."""
+        headers = {**self.headers, **self._known, "Accept-Encoding": "gzip"}
+        headers["User-Agent"] = "evenline"
+        client = httpx2.AsyncClient(
+            verify=_trusted(),
+            follow_redirects=True,
+            event_hooks={"request": [self._check_place]},
+            timeout=None,  # the limit is for the whole answer: a server may drip it for ever
+        )
+        try:
+            async with (
+                asyncio.timeout(self.timeout_s),
+                client,
+                client.stream("GET", self.url, headers=headers) as answer,
+            ):
+                if answer.status_code == 304:
+                    return None, self._known
+                if not answer.is_success:
+                    wait = answer.headers.get("Retry-After", "").strip()
+                    if wait.isdecimal() and len(wait) < 8:
+                        self._asked_to_wait_s = float(wait)
+                    raise FeedError(f"{self.url}: the server answers {answer.status_code}")
+                content = await self._body(answer)
+                known = {ask: answer.headers.get(name, "") for name, ask in _ASK_AGAIN.items()}
+                return content, {ask: value for ask, value in known.items() if value}
+        except TimeoutError:
+            raise FeedError(f"{self.url}: the answer took over {self.timeout_s:g} s") from None
 
-    def _failed(self, retry_after: str | None = None) -> None:
-        self.failures += 1
-        told = (retry_after or "").strip()
-        self._asked_to_wait_s = float(told) if told.isdecimal() and len(told) < 8 else 0.0
+    async def _check_place(self, request: httpx2.Request) -> None:
+        """Refuse a redirection to another host: headers may carry a key."""
+        asked, named = request.url, httpx2.URL(self.url)
+        if (asked.scheme, asked.netloc) != (named.scheme, named.netloc):
+            raise FeedError(f"{self.url} redirects to {asked}; name that address instead")
 
-    def _body(self, response: Any, deadline: float) -> bytes:
-        """Read an answer in pieces, and stop when it is too long or takes too long."""
-        packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
-        unpack = _Unzip() if packed else None
+    async def _body(self, answer: httpx2.Response) -> bytes:
+        """Read an answer in pieces, and stop when it is too long."""
+        unpack = _Unzip() if answer.headers.get("Content-Encoding", "").lower() == "gzip" else None
         parts: list[bytes] = []
         size = came = 0
-        while chunk := response.read1(CHUNK):
-            came += len(chunk)
-            if unpack is not None:
-                chunk = unpack.more(chunk, self.most_bytes - size + 1)
-            parts.append(chunk)
-            size += len(chunk)
-            if max(size, came) > self.most_bytes:
-                raise FeedError(f"{self.url}: the answer has over {self.most_bytes:,} bytes")
-            if time.monotonic() > deadline:
-                break
-        if time.monotonic() > deadline:  # also if the timer has ended it
-            raise FeedError(f"{self.url}: the answer took over {self.timeout_s:g} s")
-        if not size or response.length or not (unpack is None or unpack.whole):
+        try:
+            async for chunk in answer.aiter_raw():
+                came += len(chunk)
+                part = chunk if unpack is None else unpack.more(chunk, self.most_bytes - size + 1)
+                parts.append(part)
+                size += len(part)
+                if max(size, came) > self.most_bytes:
+                    raise FeedError(f"{self.url}: the answer has over {self.most_bytes:,} bytes")
+            whole = size and (unpack is None or unpack.whole)
+        except httpx2.RemoteProtocolError:
+            whole = False
+        if not whole:
             raise FeedError(f"{self.url}: the answer ended early")
         return b"".join(parts)
+
+
+def _reason(error: BaseException) -> str:
+    """What the system said of a failure, below what the library says."""
+    while (below := error.__cause__ or error.__context__) is not None:
+        error = below
+        if isinstance(error, BaseExceptionGroup):  # one for each address of a host
+            error = error.exceptions[0]
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__

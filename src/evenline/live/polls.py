@@ -1,7 +1,7 @@
 """The answers of a feed as they come: from an address, or from a recording at some speed.
 
-Each answer has its moment. While nobody asks, because a server failed or a recording is silent,
-time passes all the same, so that old advice can be withdrawn.
+Each answer has its moment. While there is none, because a server failed or a recording is silent,
+time still passes, so that old advice can be withdrawn.
 """
 
 import threading
@@ -19,10 +19,10 @@ from evenline.live.record import Polled, Recorder
 from evenline.support.errors import InputError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-OURS_S = 3600.0  # a feed whose clock is so close to ours has real time
-FAR_S, LATE_S = 1800.0, 60.0  # a message so far ahead or behind is believed only if it persists
-PERSISTENT = 3
-MOST_TICKS = 40  # in one silence; after these no advice is left
+_OURS_S = 3600.0  # a feed whose clock is so close to ours has real time
+_FAR_S, _LATE_S = 1800.0, 60.0  # a message so far ahead or behind is believed only if it persists
+_PERSISTENT = 3
+_MOST_TICKS = 40  # in one silence; after these no advice is left
 
 
 def on_this_machine(url: str) -> bool:
@@ -60,15 +60,15 @@ class FeedClock:
         if header_s and header_s != self._heard_s:
             self._heard_s = header_s
             ahead_s = header_s - self._now()
-            odd = ahead_s > FAR_S or ahead_s < -(LATE_S + self.speed)
+            odd = ahead_s > _FAR_S or ahead_s < -(_LATE_S + self.speed)
             self._odd = self._odd + 1 if odd else 0
-            if self._odd >= PERSISTENT or 0 < ahead_s <= FAR_S:
+            if self._odd >= _PERSISTENT or 0 < ahead_s <= _FAR_S:
                 self._set(header_s)
         return self._now()
 
     def _set(self, header_s: float) -> None:
         ours_s = self._clock()
-        self._real = self.speed == 1 and (not header_s or abs(header_s - ours_s) < OURS_S)
+        self._real = self.speed == 1 and (not header_s or abs(header_s - ours_s) < _OURS_S)
         self._anchor, self._odd = (header_s or ours_s, self._ticks()), 0
 
     def _now(self) -> float:
@@ -78,7 +78,7 @@ class FeedClock:
         return self._anchor[0] + (self._ticks() - self._anchor[1]) * self.speed
 
 
-class Message(NamedTuple):
+class _Message(NamedTuple):
     """A message as it came and as it was read."""
 
     content: bytes
@@ -86,11 +86,11 @@ class Message(NamedTuple):
     read_ms: float
 
 
-def message_of(content: bytes) -> Message:
+def _message_of(content: bytes) -> _Message:
     """Read a message, once."""
     began = time.perf_counter()
     snapshot = read_message(content)
-    return Message(content, snapshot, 1000 * (time.perf_counter() - began))
+    return _Message(content, snapshot, 1000 * (time.perf_counter() - began))
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Updates:
     """Trip updates that a server publishes apart from its positions."""
 
     poller: Poller
-    told: Snapshot = field(default_factory=lambda: Snapshot(0.0, ()))
+    latest: Snapshot = field(default_factory=lambda: Snapshot(0.0, ()))
     _due_s: float = 0.0
 
     def joined(self, snapshot: Snapshot, speed: float) -> tuple[Snapshot, str]:
@@ -106,15 +106,14 @@ class Updates:
         failure = ""
         if time.monotonic() >= self._due_s:
             try:
-                self.told = self.poller.poll(read_message) or self.told
+                self.latest = self.poller.poll(read_message) or self.latest
             except FeedError as error:
                 failure = f"trip updates: {error}"
                 self._due_s = time.monotonic() + self.poller.wait_s / speed
-        told = self.told
         return snapshot._replace(
-            predictions=snapshot.predictions + told.predictions,
-            cancelled=snapshot.cancelled | told.cancelled,
-            skipped=snapshot.skipped | told.skipped,
+            predictions=snapshot.predictions + self.latest.predictions,
+            cancelled=snapshot.cancelled | self.latest.cancelled,
+            skipped=snapshot.skipped | self.latest.skipped,
         ), failure
 
 
@@ -133,7 +132,7 @@ def url_polls(
     while not ended.is_set():
         message, snapshot, failure = None, None, ""
         try:
-            message = poller.poll(message_of)
+            message = poller.poll(_message_of)
         except FeedError as error:
             failure = str(error)
         at_s = clock.moment(message.snapshot.at_s if message is not None else None)
@@ -155,10 +154,10 @@ def record(
     poller: Poller,
     folder: Path,
     ended: threading.Event,
-    told: Callable[[str], None],
+    show: Callable[[str], None],
     speed: float = 1.0,
 ) -> int:
-    """Poll a feed and keep what it says; returns the number of messages.
+    """Poll a feed and keep its messages; returns how many there were.
 
     A message has the moment at which a shadow would have seen it.
     """
@@ -166,15 +165,16 @@ def record(
     try:
         for polled in url_polls(poller, speed, ended, keep=recorder.keep):
             kept += polled.content is not None
-            told(polled.failure or f"{kept} messages")
+            show(polled.failure or f"{kept} messages")
     finally:
         recorder.close()
     return kept
 
 
 def unheard(play: Callable[[], Iterator[Polled]], heard: int, last_s: float) -> Iterator[Polled]:
-    """The answers of a recording that a shadow has not heard: it heard so many, the last one at
-    `last_s`. If that was another recording, those that are later.
+    """The answers of a recording after the first `heard`, the last of which came at `last_s`.
+
+    If another recording was heard, all answers after `last_s`.
     """
     polls = play()
     for polled in islice(polls, heard - 1, heard) if heard else ():
@@ -186,12 +186,13 @@ def unheard(play: Callable[[], Iterator[Polled]], heard: int, last_s: float) -> 
 def with_silence(
     polls: Iterator[Polled], every_s: float, last_s: float | None = None
 ) -> Iterator[Polled]:
-    """The same answers, with the time that passes where a recording has none; `last_s` is the
-    moment of an answer before them.
+    """The same answers, with ticks of time where a recording has gaps.
+
+    `last_s` is the moment of an answer before them.
     """
     for polled in polls:
         if last_s is not None:
-            ticks = min(int((polled.at_s - last_s) / every_s - 1e-9), MOST_TICKS)
+            ticks = min(int((polled.at_s - last_s) / every_s - 1e-9), _MOST_TICKS)
             for tick in range(1, ticks):
                 yield Polled(last_s + tick * every_s, None, waiting=True)
         last_s = polled.at_s

@@ -4,10 +4,7 @@ One lock guards the shadow. The simulated street is the only place that accepted
 and only on this machine; what is withdrawn later is cancelled there.
 """
 
-import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +15,20 @@ from evenline.live.record import Polled
 from evenline.live.shadow import Shadow
 from evenline.live.view import fixed_view, moving_view
 from evenline.support.errors import InputError
+from evenline.support.extras import extra
+
+with extra("live"):
+    import httpx2
 
 
 @dataclass
 class Running:
-    """A shadow and those who look at it."""
+    """A shadow with its page and, if there is one, its simulated street."""
 
     shadow: Shadow
     street: str = ""  # the address of a simulated street that carries out what is accepted
     token: str = ""  # of the street
-    accept: bool = False  # answer every advice with yes; for a simulated street
+    accept: bool = False  # accept all advice; for a simulated street only
     version: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -39,8 +40,8 @@ class Running:
         if self.accept and not self.street:
             raise InputError("only a simulated street accepts everything; name it with --street")
         self.fixed: dict[str, Any] = fixed_view(self.shadow)
-        known = self.shadow.advice.values()
-        self._told = {each.number for each in known if each.state == ACCEPTED}
+        advice = self.shadow.advice.values()
+        self._carried_out = {one.number for one in advice if one.state == ACCEPTED}
 
     def follow(self, polls: Iterator[Polled]) -> None:
         """Take polls until they end; an error ends the run and is kept."""
@@ -53,6 +54,11 @@ class Running:
             self.error = error
         finally:
             self.ended.set()
+
+    def raise_error(self) -> None:
+        """Raise the error that ended the run, if one did."""
+        if self.error is not None:
+            raise self.error
 
     def _take(self, polled: Polled) -> None:
         with self.lock:
@@ -68,16 +74,16 @@ class Running:
         self._cancel()
 
     def answer(self, number: int, accept: bool, why: str) -> Advice:
-        """A dispatcher's answer; the street is told if there is one."""
+        """Take a dispatcher's answer, and tell an accepted hold to the street if there is one."""
         with self.lock:
             advice = self.shadow.answer(number, accept, why)
             self.version += 1
         if accept and self.street:
-            problem = self._tell(advice, advice.until_s)
+            problem = self._send_hold(advice, advice.until_s)
             with self.lock:
-                self._told.add(number)
+                self._carried_out.add(number)
                 if problem:
-                    self._told.discard(number)
+                    self._carried_out.discard(number)
                     self.shadow.withdraw(number, f"the street did not take the hold ({problem})")
                     self.version += 1
         return advice
@@ -89,30 +95,29 @@ class Running:
         self._cancel()
 
     def _cancel(self) -> None:
-        """Tell the street what was accepted and is withdrawn; a bus that has left needs no word."""
+        """Cancel at the street what was withdrawn; a bus that has left needs no word."""
         with self.lock:
-            known = [self.shadow.advice[number] for number in self._told]
-            over = [each for each in known if not each.applies]
-            self._told -= {each.number for each in over}
+            sent = [self.shadow.advice[number] for number in self._carried_out]
+            over = [advice for advice in sent if not advice.applies]
+            self._carried_out -= {advice.number for advice in over}
         for advice in over:
             if self.street and advice.state == WITHDRAWN:
-                self._tell(advice, 0.0)  # if it fails, the street holds a bus that we lost anyway
+                self._send_hold(
+                    advice, 0.0
+                )  # if it fails, the street holds a bus that we lost anyway
 
     def view(self, since_s: float) -> dict[str, Any]:
         with self.lock:
             return moving_view(self.shadow, since_s) | {"version": self.version}
 
-    def _tell(self, advice: Advice, until_s: float) -> str:
+    def _send_hold(self, advice: Advice, until_s: float) -> str:
         """Ask the street to hold a bus until a second, 0: no more; returns what went wrong."""
         trip = self.shadow.city.trips[advice.trip].id
-        said = {"trip": trip, "stop": advice.stop, "until_s": until_s}
-        request = urllib.request.Request(
-            f"{self.street.rstrip('/')}/holds",
-            data=json.dumps(said).encode(),
-            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"},
-        )
+        hold = {"trip": trip, "stop": advice.stop, "until_s": until_s}
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        address = f"{self.street.rstrip('/')}/holds"
         try:
-            with urllib.request.urlopen(request, timeout=5):
-                return ""
-        except (urllib.error.URLError, OSError) as error:
+            answer = httpx2.post(address, json=hold, headers=headers, timeout=5)
+        except (httpx2.HTTPError, ValueError) as error:
             return str(error)
+        return "" if answer.is_success else f"it answers {answer.status_code}"

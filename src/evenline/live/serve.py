@@ -22,15 +22,9 @@ def server_of(app: Any, host: str, port: int) -> Any:
 
         from evenline.live.connections import Connection
     config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        http=Connection,
-        timeout_graceful_shutdown=1,
-    )
+        app, host=host, port=port, log_level="error", access_log=False, server_header=False,
+        http=Connection, timeout_graceful_shutdown=1,
+    )  # fmt: skip
     return uvicorn.Server(config)
 
 
@@ -65,7 +59,7 @@ def serve_shadow(
     port: int,
     token: str,
     hosts: Collection[str] = (),
-    told: Callable[[str], None] = print,
+    show: Callable[[str], None] = print,
 ) -> None:
     """Follow a feed and serve its page until the process is interrupted."""
     from evenline.live.server import shadow_app
@@ -80,14 +74,13 @@ def serve_shadow(
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
-    told(f"http://{host}:{port}/")
+    show(f"http://{host}:{port}/")
     try:
         server.run()
     finally:
         running.ended.set()
         follower.join(timeout=30)
-    if running.error is not None:
-        raise running.error
+    running.raise_error()
 
 
 def refuse_other_hosts(host: str) -> None:
@@ -103,7 +96,7 @@ def serve_street(
     speed: float,
     begin_s: float,
     token: str = "",
-    told: Callable[[str], None] = print,
+    show: Callable[[str], None] = print,
 ) -> None:
     """Serve a simulated street; its time runs from the first request on."""
     from evenline.live.server import street_app
@@ -111,8 +104,8 @@ def serve_street(
     refuse_other_hosts(host)
     token = token or secrets.token_urlsafe(16)
     server = server_of(street_app(feed, street_clock(speed, begin_s), token), host, port)
-    told(f"http://{host}:{port}/vehicle_positions.pb")
-    told(f"token {token}")
+    show(f"http://{host}:{port}/vehicle_positions.pb")
+    show(f"token {token}")
     try:
         server.run()
     finally:

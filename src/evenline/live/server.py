@@ -10,7 +10,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
@@ -20,6 +20,8 @@ from evenline.live.polls import LOOPBACK
 from evenline.live.running import Running
 from evenline.support.errors import InputError
 from evenline.support.extras import extra
+from evenline.support.files import from_json
+from evenline.support.records import Record, convert
 
 with extra("live"):
     from starlette.applications import Starlette
@@ -36,30 +38,31 @@ with extra("live"):
 if TYPE_CHECKING:
     from evenline.live.street import StreetFeed
 
-COOKIE = "evenline"
-MOST_BODY = 4096
-LOOK_S = 0.2  # how often a listener looks for news
-ALIVE_S = 15.0
-Handler = Callable[[Request], Awaitable[Response]]
+_COOKIE = "evenline"
+_MOST_BODY = 4096
+_LOOK_S = 0.2  # how often a listener looks for news
+_ALIVE_S = 15.0
+_Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
 
 
-def page(running: Running, nonce: str) -> str:
+def _page(running: Running, nonce: str) -> str:
     """The whole page as text."""
-    own = {name: (files("evenline.live") / "assets" / name).read_text() for name in _OWN}
+    style, script = (
+        Markup((files("evenline.live") / "assets" / name).read_text())
+        for name in ("page.css", "page.js")
+    )
     return rendered(
         "live/assets",
         title=f"Shadow of {running.shadow.city.name}",
         nonce=nonce,
-        style=Markup(own["page.css"]),
-        script=Markup(own["page.js"]),
+        style=style,
+        script=script,
         data=running.fixed | {"view": running.view(-1e9)},
     )
 
 
-_OWN = ("page.css", "page.js")
-
-
-class Guard:
+class _Guard:
     """Who may ask: the right host, no other site, the token if there is one."""
 
     def __init__(self, hosts: Collection[str], token: str) -> None:
@@ -84,11 +87,11 @@ class Guard:
 
     def _has_token(self, request: Request) -> bool:
         given = [
-            request.cookies.get(COOKIE, ""),
+            request.cookies.get(_COOKIE, ""),
             request.headers.get("authorization", "").removeprefix("Bearer "),
             request.query_params.get("token", ""),
         ]
-        return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in given)
+        return any(secrets.compare_digest(text.encode(), self.token.encode()) for text in given)
 
 
 def _name(host: str) -> str:
@@ -96,7 +99,7 @@ def _name(host: str) -> str:
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
-def secured(guard: Guard, handler: Handler) -> Handler:
+def _secured(guard: _Guard, handler: _Handler) -> _Handler:
     """A handler behind the guard, with the headers that keep a page to itself."""
 
     async def guarded(request: Request) -> Response:
@@ -121,37 +124,45 @@ def secured(guard: Guard, handler: Handler) -> Handler:
     return guarded
 
 
-async def body_of(request: Request, **kinds: type) -> dict[str, Any]:
-    """The keys of a small JSON body, each of its type, or an `InputError`."""
+class _Answer(Record):
+    number: int
+    accept: bool
+    why: str
+
+
+class _Switch(Record):
+    service: str
+    on: bool
+
+
+class _Hold(Record):
+    trip: str
+    stop: int
+    until_s: float  # 0: no longer
+
+
+async def _body_of(request: Request, kind: type[T]) -> T:
+    """A small JSON body, or an `InputError`."""
     content = b""
     async for chunk in request.stream():
         content += chunk
-        if len(content) > MOST_BODY:
-            raise InputError(f"the request has over {MOST_BODY} bytes")
+        if len(content) > _MOST_BODY:
+            raise InputError(f"the request has over {_MOST_BODY} bytes")
     try:
-        found = json.loads(content)
+        return convert(kind, from_json(content), "the request")
     except (ValueError, RecursionError):
         raise InputError("the request is not JSON") from None
-    if not isinstance(found, dict) or found.keys() != kinds.keys():
-        raise InputError(f"the request must have exactly these keys: {', '.join(kinds)}")
-    for name, kind in kinds.items():
-        value = found[name]
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            found[name] = float(value)
-        elif type(value) is not kind:
-            raise InputError(f"{name}: expected {kind.__name__}")
-    return found
 
 
 def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -> Starlette:
     """The application that serves a shadow's page."""
-    guard = Guard(hosts, token)
+    guard = _Guard(hosts, token)
 
     async def home(request: Request) -> Response:
         if "token" in request.query_params:
             response: Response = RedirectResponse("/", 303)
             secure = request.headers.get("x-forwarded-proto") == "https"
-            response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
+            response.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=secure)
             return response
         nonce = secrets.token_urlsafe(16)
         policy = (
@@ -159,7 +170,7 @@ def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -
             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
             "frame-ancestors 'none'"
         )
-        text = page(running, nonce)
+        text = _page(running, nonce)
         return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
     async def state(request: Request) -> Response:
@@ -170,24 +181,22 @@ def shadow_app(running: Running, hosts: Collection[str] = (), token: str = "") -
         return StreamingResponse(stream, media_type="text/event-stream")
 
     async def answer(request: Request) -> Response:
-        said = await body_of(request, number=int, accept=bool, why=str)
-        advice = await asyncio.to_thread(
-            running.answer, said["number"], said["accept"], said["why"]
-        )
+        body = await _body_of(request, _Answer)
+        advice = await asyncio.to_thread(running.answer, body.number, body.accept, body.why)
         return JSONResponse({"state": advice.state})
 
     async def switch(request: Request) -> Response:
-        said = await body_of(request, service=str, on=bool)
-        await asyncio.to_thread(running.switch, said["service"], said["on"])
-        return JSONResponse({"on": said["on"]})
+        body = await _body_of(request, _Switch)
+        await asyncio.to_thread(running.switch, body.service, body.on)
+        return JSONResponse({"on": body.on})
 
     return Starlette(
         routes=[
-            Route("/", secured(guard, home)),
-            Route("/state", secured(guard, state)),
-            Route("/news", secured(guard, news)),
-            Route("/answer", secured(guard, answer), methods=["POST"]),
-            Route("/switch", secured(guard, switch), methods=["POST"]),
+            Route("/", _secured(guard, home)),
+            Route("/state", _secured(guard, state)),
+            Route("/news", _secured(guard, news)),
+            Route("/answer", _secured(guard, answer), methods=["POST"]),
+            Route("/switch", _secured(guard, switch), methods=["POST"]),
         ]
     )
 
@@ -211,11 +220,11 @@ async def _news(running: Running, since_s: float) -> AsyncIterator[bytes]:
         if running.ended.is_set():
             yield b"event: end\ndata: {}\n\n"
             return
-        if silent_s >= ALIVE_S:
+        if silent_s >= _ALIVE_S:
             silent_s = 0.0
             yield b": alive\n\n"
-        await asyncio.sleep(LOOK_S)
-        silent_s += LOOK_S
+        await asyncio.sleep(_LOOK_S)
+        silent_s += _LOOK_S
 
 
 # -- the simulated street -------------------------------------------------------------------------
@@ -227,26 +236,26 @@ def feed_route(message: Callable[[], bytes]) -> Route:
     async def positions(request: Request) -> Response:
         return Response(message(), media_type="application/x-protobuf")
 
-    return Route("/vehicle_positions.pb", secured(Guard((), ""), positions))
+    return Route("/vehicle_positions.pb", _secured(_Guard((), ""), positions))
 
 
 def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> Starlette:
     """The application that serves a simulated street: its feed, and a way to hold its buses."""
-    street, guard = feed.street, Guard((), "")
+    street, guard = feed.street, _Guard((), "")
     trips = {trip.id: number for number, trip in enumerate(street.city.trips)}
 
     async def holds(request: Request) -> Response:
-        if not Guard((), token)._has_token(request):
+        if not _Guard((), token)._has_token(request):
             return JSONResponse({"error": "a hold needs the street's token"}, 403)
-        said = await body_of(request, trip=str, stop=int, until_s=float)
-        if said["trip"] not in trips:
-            raise InputError(f"the street has no trip {said['trip']!r}")
-        call = trips[said["trip"]], said["stop"]
-        if said["until_s"] > 0:
-            street.holds[call] = said["until_s"]
+        hold = await _body_of(request, _Hold)
+        if hold.trip not in trips:
+            raise InputError(f"the street has no trip {hold.trip!r}")
+        call = trips[hold.trip], hold.stop
+        if hold.until_s > 0:
+            street.holds[call] = hold.until_s
         else:
             street.holds.pop(call, None)
-        return JSONResponse({"held": said["until_s"] > 0})
+        return JSONResponse({"held": hold.until_s > 0})
 
     async def state(request: Request) -> Response:
         outcome = street.outcome().as_dict() if street.over else None
@@ -255,7 +264,7 @@ def street_app(feed: "StreetFeed", clock: Callable[[], float], token: str) -> St
     return Starlette(
         routes=[
             feed_route(lambda: write_message(feed.at(clock()))),
-            Route("/holds", secured(guard, holds), methods=["POST"]),
-            Route("/state", secured(guard, state)),
+            Route("/holds", _secured(guard, holds), methods=["POST"]),
+            Route("/state", _secured(guard, state)),
         ]
     )

@@ -2,8 +2,8 @@
 
 `take` is one poll: reports become events, events become questions, answers become advice where a
 line is switched on and the data are fresh and sure. Everything goes into the log. A shadow that was
-killed hears the polls of its log again and goes on as if it had run through. No clock is read here
-except to measure how long a decision takes.
+killed reads the polls in its log again and continues as if it had never stopped. No clock is read
+here except to measure how long a decision takes.
 """
 
 import time
@@ -47,8 +47,8 @@ from evenline.support.errors import InputError, choice
 from evenline.worlds.open import OpenCity
 
 MATCHED = ("trip", "block", "place", "same", "trip is over")
-MOST_FAILURE = 300  # letters
-BACK_S, PERSISTENT = 60.0, 3  # a clock that went back is believed after so many polls
+_MOST_FAILURE = 300  # letters
+_BACK_S, _PERSISTENT = 60.0, 3  # a clock that went back is believed after so many polls
 KNOWN_S = -1e8  # an earlier second means that no time is known
 
 
@@ -59,10 +59,15 @@ class Rules:
     lead_s: float = 60.0  # a bus is asked about so long before it reaches a stop
     fresh_s: float = 75.0  # older reports give no advice
     sure: float = 0.7
-    least_hold_s: float = 10.0  # shorter holds are not worth a word
+    least_hold_s: float = 10.0  # shorter holds are not advised
     round_s: float = 5.0
-    repeat: bool = False  # say an advice that nobody took again at the next stop
+    repeat: bool = False  # repeat unanswered advice at the next stop
     stops: frozenset[str] = frozenset()  # control points; empty: every stop but the last
+
+
+def rules_for(poll_s: float) -> Rules:
+    """The rules for a feed that is polled so often: advice must be there before the bus."""
+    return Rules(lead_s=1.5 * poll_s + 15.0, fresh_s=max(75.0, 3 * poll_s))
 
 
 class Shadow:
@@ -110,15 +115,11 @@ class Shadow:
         self.on = given or self.on  # without lines, those of the log stay on
         self._write(
             Begun(
-                format=FORMAT,
-                evenline=evenline.__version__,
-                city=digest(city),
-                policy=bundle.name,
-                policy_sha256=policy_digest(bundle),
+                format=FORMAT, evenline=evenline.__version__, city=digest(city), policy=bundle.name,
+                policy_sha256=policy_digest(bundle), notes=city.notes,
                 lines=tuple(city.services[i].id for i in sorted(self.on)),
-                notes=city.notes,
             )
-        )
+        )  # fmt: skip
         self._withdraw_off()
         self._sync()
 
@@ -134,14 +135,14 @@ class Shadow:
         began, day = self._clock(), self.situation
         self.heard, self.heard_s = self.heard + 1, polled.at_s
         self._set_clock(polled.at_s)
-        snapshot, self.failure = None, polled.failure
+        snapshot, failure = None, polled.failure
         events: list[Event] = []
         places: dict[str, Place] = {}
         try:
             snapshot = polled.snapshot()
         except FeedError as error:
-            self.failure = str(error)
-        self.failure = one_line(self.failure, MOST_FAILURE)
+            failure = str(error)
+        self.failure = _one_line(failure, _MOST_FAILURE)
         heard: bytes | UnsetType = UNSET
         if snapshot is not None:
             events, places = self._hear(snapshot)
@@ -155,17 +156,15 @@ class Shadow:
         self._review()
         took_ms = polled.read_ms + 1000 * (self._clock() - began)
         self.polls.append((self.now_s, took_ms, len(events)))
+        age_s = self.now_s - day.fed_s if day.fed_s > KNOWN_S else 1e9
+        states = dict(day.tracks.counts()) if snapshot is not None else {}
         self._write(
             PollEntry(
-                at_s=self.now_s,
-                age_s=self.now_s - day.fed_s if day.fed_s > KNOWN_S else 1e9,
-                states=dict(day.tracks.counts()) if snapshot is not None else {},
+                at_s=self.now_s, age_s=age_s, states=states, took_ms=took_ms, fixes=places,
                 dropped=0 if snapshot is None else snapshot.dropped,
-                took_ms=took_ms,
-                fixes=places,
                 failure=self.failure or UNSET,
             )
-        )
+        )  # fmt: skip
         self._sync()
         return new
 
@@ -181,9 +180,9 @@ class Shadow:
         if moment_s <= 0:  # no time is known yet
             return
         second, day = self.frame.second(moment_s), self.situation
-        behind = second < day.now_s - BACK_S
-        self._behind = self._behind % PERSISTENT + 1 if behind else 0
-        if self._behind == PERSISTENT:
+        behind = second < day.now_s - _BACK_S
+        self._behind = self._behind % _PERSISTENT + 1 if behind else 0
+        if self._behind == _PERSISTENT:
             day.now_s = second
             self._quiet_s.clear()  # it was counted from a wrong time
         day.now_s = max(day.now_s, second)
@@ -201,15 +200,12 @@ class Shadow:
         occupied = self.situation.occupied(event.trip)
         self._write(
             EventEntry(
-                what="arrives" if event.kind == ARRIVES else "leaves",
-                trip=self.city.trips[event.trip].id,
-                stop=event.stop,
-                at_s=round(event.at_s, 1),
-                sure=round(event.sure, 3),
-                vehicle=track.vehicle if track is not None else "",
+                what="arrives" if event.kind == ARRIVES else "leaves", stop=event.stop,
+                trip=self.city.trips[event.trip].id, at_s=round(event.at_s, 1),
+                sure=round(event.sure, 3), vehicle=track.vehicle if track is not None else "",
                 occupied=min(occupied, 1.0) if occupied >= 0 else UNSET,
             )
-        )
+        )  # fmt: skip
 
     def _passed(self, event: Event) -> None:
         """End the advice of a bus that has left its stop."""
@@ -228,7 +224,7 @@ class Shadow:
     def _ask(self) -> list[Advice]:
         """Ask the policy about every bus that soon reaches a stop, and give its advice."""
         tracks = self.situation.tracks.running.values()
-        questions = [found for track in tracks if (found := self._question(track)) is not None]
+        questions = [q for track in tracks if (q := self._question(track)) is not None]
         if not questions:
             return []
         questions.sort(key=lambda q: (self.city.trips[q.trip].service, q.trip))
@@ -251,7 +247,7 @@ class Shadow:
         day, trip = self.situation, track.trip
         if track.sure < 0.4 or self.now_s - track.fix.at_s > self.rules.fresh_s:
             return None
-        last = day.lines[self.city.trips[trip].service].last
+        last = day.course_of(trip).last
         before = self.policy.asked.get(trip, -1)
         if track.standing > before:
             seen_s = day.reached_s(trip, track.standing) if track.standing < last else -1.0
@@ -263,8 +259,8 @@ class Shadow:
         return None
 
     def _may(self, track: Track, stop: int) -> bool:
-        """Whether advice may be given: the line is on, the stop a control point, the data good,
-        and the same was not said before.
+        """Whether advice may be given: the line is on, the stop is a control point, the data are
+        good, and the bus has no advice that is open or was left unanswered.
         """
         service = self.city.trips[track.trip].service
         place = self.city.stops[self.city.services[service].stops[stop]]
@@ -274,12 +270,12 @@ class Shadow:
             and (not self.rules.stops or place.id in self.rules.stops)
             and self.situation.names(track.trip, stop) not in self.situation.skipped
             and self.now_s >= self._quiet_s.get(track.trip, -1e9)
-            and all(each.state != a.OPEN for each in self._current.get(track.trip, ()))
+            and all(advice.state != a.OPEN for advice in self._current.get(track.trip, ()))
         )
 
     def _worth(self, question: Question, raw: Array, answer: a.Answer) -> bool:
-        """Whether a hold is worth a word: long enough to matter, longer than the usual error of
-        expected arrivals, still ahead, and with a reason that people can see.
+        """Whether a hold is worth advising: long enough to matter, longer than the usual error of
+        expected arrivals, not yet past, and with a reason that people can see.
         """
         service = self.city.trips[question.trip].service
         until_s = a.rounded_until(a.leaves_at(raw), answer.hold_s, self.rules.round_s)
@@ -302,42 +298,30 @@ class Shadow:
         self.situation.expect(trip, stop, expected_s)
         self._write(
             AskedEntry(
-                now_s=self.now_s,
-                trip=city.trips[trip].id,
-                stop=stop,
-                raw=tuple(raw.tolist()),
-                hold_s=answer.hold_s,
-                noted_s=advised_s,
-                expected_s=expected_s,
-                sure=round(track.sure, 3),
+                now_s=self.now_s, trip=city.trips[trip].id, stop=stop, raw=tuple(raw.tolist()),
+                hold_s=answer.hold_s, noted_s=advised_s, expected_s=expected_s,
+                sure=round(track.sure, 3), may=allowed,
                 feed_s=UNSET if feed_s is None else self.frame.second(feed_s),
                 saves_s=UNSET if answer.saves_s is None else round(answer.saves_s, 1),
-                may=allowed,
             )
-        )
+        )  # fmt: skip
 
     def _advise(self, question: Question, raw: Array, answer: a.Answer) -> Advice:
         city, (trip, stop, at_s, track) = self.city, question
         until_s = a.rounded_until(a.leaves_at(raw), answer.hold_s, self.rules.round_s)
         people, service = self.situation.people, city.trips[trip].service
-        given = Advice(
+        advice = Advice(
             len(self.advice) + 1, trip, track.vehicle, stop, until_s, answer.hold_s, self.now_s,
             a.reason_of(raw, answer.hold_s, people.caught(service, stop, at_s, answer.hold_s)),
         )  # fmt: skip
-        self._give(given)
+        self._give(advice)
         self._write(
             AdviceEntry(
-                number=given.number,
-                now_s=self.now_s,
-                trip=city.trips[trip].id,
-                vehicle=given.vehicle,
-                stop=stop,
-                until_s=until_s,
-                hold_s=given.hold_s,
-                reason=given.reason,
+                number=advice.number, now_s=self.now_s, trip=city.trips[trip].id, stop=stop,
+                vehicle=advice.vehicle, until_s=until_s, hold_s=advice.hold_s, reason=advice.reason,
             )
-        )
-        return given
+        )  # fmt: skip
+        return advice
 
     # -- advice -----------------------------------------------------------------------------------
 
@@ -361,7 +345,7 @@ class Shadow:
                 self._become(advice, a.WITHDRAWN, why)
 
     def _live(self) -> list[Advice]:
-        return [each for current in self._current.values() for each in current]
+        return [advice for current in self._current.values() for advice in current]
 
     def _outdated(self, advice: Advice, track: Track) -> str:
         """Why an open advice is no longer good: the bus is late, or the headways have changed."""
@@ -390,8 +374,8 @@ class Shadow:
         )
 
     def _change(self, advice: Advice, state: str, why: str, now_s: float) -> None:
-        """Note what becomes of an advice. One that nobody took is not said again for a headway:
-        until then it would be the same advice about the same gap.
+        """Note what becomes of an advice. If nobody took it, the bus gets no new one for a
+        headway: until then it would be the same advice about the same gap.
         """
         refused = advice.state == a.OPEN and state in (a.REJECTED, a.WITHDRAWN)
         if refused and not self.rules.repeat:
@@ -409,20 +393,20 @@ class Shadow:
             self.situation.holds.pop(call, None)
 
     def answer(self, number: int, accept: bool, why: str = "") -> Advice:
-        """What a dispatcher says to an advice."""
+        """Take a dispatcher's answer to an advice."""
         advice = self.advice.get(number)
         if advice is None:
             raise InputError(f"there is no advice {number}")
         if advice.state != a.OPEN:
-            raise InputError(f"advice {number} is {advice.state}; it cannot be answered any more")
-        self._become(advice, a.ACCEPTED if accept else a.REJECTED, one_line(why, 200))
+            raise InputError(f"advice {number} is {advice.state}; it can no longer be answered")
+        self._become(advice, a.ACCEPTED if accept else a.REJECTED, _one_line(why, 200))
         self._sync()
         return advice
 
     def withdraw(self, number: int, why: str) -> None:
         """Take back an advice that cannot be carried out."""
         if self.advice[number].applies:
-            self._become(self.advice[number], a.WITHDRAWN, one_line(why, MOST_FAILURE))
+            self._become(self.advice[number], a.WITHDRAWN, _one_line(why, _MOST_FAILURE))
             self._sync()
 
     def switch(self, service: str, on: bool) -> None:
@@ -460,7 +444,7 @@ class Shadow:
             self._log = None
 
     def _restore(self, entries: list[Entry]) -> None:
-        """Follow the entries of a log, to be where they end."""
+        """Follow the entries of a log up to its end."""
         asked: list[AskedEntry] = []
         for entry in checked(entries, self.city):
             if isinstance(entry, Begun):
@@ -490,13 +474,13 @@ class Shadow:
         """Follow a poll of the log; its events follow from it."""
         self.heard, self.heard_s = self.heard + 1, entry.moment_s
         self.situation.now_s, self._behind = entry.at_s, entry.behind
-        if entry.behind == PERSISTENT:
+        if entry.behind == _PERSISTENT:
             self._quiet_s.clear()
         if entry.packed is not UNSET:
             self._hear(unpacked(entry.packed))
 
     def _ask_again(self, asked: list[AskedEntry]) -> None:
-        """Let the policy follow the decisions of a poll; what was advised stays as it was."""
+        """Let the policy follow the decisions of a poll; the advice given then stays as it was."""
         trips = [self._trip[entry.trip] for entry in asked]
         raw = np.array([entry.raw for entry in asked])
         may = [entry.may for entry in asked]
@@ -506,6 +490,6 @@ class Shadow:
             self.policy.settle(trip, row, answer.hold_s if entry.may else 0.0, entry.noted_s)
 
 
-def one_line(text: str, most: int) -> str:
+def _one_line(text: str, most: int) -> str:
     """A text as the log takes it: printable, and not too long."""
     return "".join(c for c in text if c.isprintable())[:most]

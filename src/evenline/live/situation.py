@@ -1,7 +1,7 @@
 """What is known of a day so far: where buses are, when they called, who is on board, what comes.
 
-`take` follows one message of a feed. From what it knows it answers when a bus will reach a stop,
-and what a policy is told about it. It gives no advice and writes nothing.
+`take` follows one message of a feed. What is known then says when a bus will reach a stop, and
+what a policy sees of it. Nothing here gives advice or writes.
 """
 
 from collections import deque
@@ -12,16 +12,16 @@ import numpy as np
 
 from evenline.city.model import Ints, Vehicle
 from evenline.control.event import Array, headway_behind, new_headways
+from evenline.live.courses import courses_of, due_times
 from evenline.live.events import ARRIVES, Event, Track, Tracks
 from evenline.live.feed import Snapshot
 from evenline.live.frame import Frame, frame_of
-from evenline.live.lines import due_times, lines_of
 from evenline.live.match import Matcher
 from evenline.live.people import People
 from evenline.worlds.open import OpenCity
 
 KEPT_S = 5400.0  # of the paths that the page shows
-MOST_ERRORS, FEWEST_ERRORS = 100, 10  # of expected arrivals, kept and needed for a line
+_MOST_ERRORS, _FEWEST_ERRORS = 100, 10  # of expected arrivals, kept and needed for a line
 Place = tuple[str, float, float, float]  # vehicle, second, metres along its line, how sure
 
 
@@ -58,18 +58,19 @@ def _dwell_s(vehicle: Vehicle, off: float, on: float, load: float) -> int:
 
 
 class Situation:
-    """The buses and the people of a city's day, as a feed tells of them."""
+    """The buses and the people of a city's day, as a feed reports them."""
 
     def __init__(self, opened: OpenCity) -> None:
         city = self.city = opened.city
         self.frame: Frame = frame_of(city)
-        self.lines = lines_of(city, opened.calibration)
-        due_s = due_times(city, self.lines, opened.calibration)
+        self.courses = courses_of(city, opened.calibration)
+        due_s = due_times(city, self.courses, opened.calibration)
         self.dwell_s = city.vehicle.min_dwell_s
         self.start_s = [float(due[0]) for due in due_s]
         if city.due_s is not None:  # it says when a trip leaves, not when it is ready
             self.start_s = [at - self.dwell_s for at in self.start_s]
-        matcher = Matcher(city, self.frame, self.lines, due_s)
+        matcher = Matcher(city, self.frame, self.courses, due_s)
+        self.course_of = matcher.course_of
         self.tracks = Tracks(city, matcher, self.start_s, self.dwell_s)
         self.people = People(city)
         self.now_s = -1e9
@@ -97,7 +98,7 @@ class Situation:
             self.note(event, self.occupied(event.trip))
         for trip in [t for t, p in self.paths.items() if p[-1][0] < self.now_s - KEPT_S]:
             del self.paths[trip]
-        found: dict[str, Place] = {}
+        places: dict[str, Place] = {}
         for trip, track in self.tracks.running.items():
             path, place = self.paths.get(trip), track.place
             if path is None:
@@ -105,8 +106,8 @@ class Situation:
             if not path or path[-1] != place:
                 path.append(place)
                 fixed = (track.vehicle, round(place[0], 1), round(place[1], 1))
-                found[self.city.trips[trip].id] = (*fixed, round(track.sure, 3))
-        return events, found
+                places[self.city.trips[trip].id] = (*fixed, round(track.sure, 3))
+        return events, places
 
     def _update(self, snapshot: Snapshot) -> None:
         """Follow trip updates: expected arrivals, cancelled trips, stops that are left out."""
@@ -118,8 +119,8 @@ class Situation:
             del self.tracks.running[trip]
 
     def needed(self, snapshot: Snapshot) -> Snapshot:
-        """What of a message that was followed is needed to be here again, and to go on: of its
-        updates those that somebody may ask about before the next message.
+        """The part of a message that a later poll depends on: of its updates, those that somebody
+        may ask about before the next message.
         """
         running = self.tracks.running.values()
         stops = {(t.trip, stop) for t in running for stop in (t.next_stop, t.standing) if stop >= 0}
@@ -159,11 +160,11 @@ class Situation:
         self._leaves[trip] = second + _dwell_s(self.city.vehicle_of(trip), *people, load)
         expected_s = self._expected.pop((trip, stop), None)
         if expected_s is not None:
-            errors = self._errors.setdefault(service, deque(maxlen=MOST_ERRORS))
+            errors = self._errors.setdefault(service, deque(maxlen=_MOST_ERRORS))
             errors.append(abs(expected_s - event.at_s))
-        line = self.lines[service]
-        if stop == line.last and trip in self.paths:
-            self.paths[trip].append((event.at_s, line.stops_m[stop]))
+        course = self.courses[service]
+        if stop == course.last and trip in self.paths:
+            self.paths[trip].append((event.at_s, course.stops_m[stop]))
 
     @property
     def seen_s(self) -> Ints:
@@ -178,18 +179,18 @@ class Situation:
 
     def expected_s(self, track: Track, stop: int) -> float:
         """When a bus will reach a stop ahead of it."""
-        line, here = self.lines[self.city.trips[track.trip].service], track.fix.along_m
+        course, here = self.course_of(track.trip), track.fix.along_m
         at, first = track.fix.at_s, track.next_stop
         if first == 0:
-            at, here = max(self.start_s[track.trip], at), line.stops_m[0]
+            at, here = max(self.start_s[track.trip], at), course.stops_m[0]
             if stop > 0:
                 at, first = at + self.dwell_s, 1
         elif track.standing >= 0:
             held_s = self.holds.get((track.trip, track.standing), at)
             at = max(at, self._leaves.get(track.trip, at), held_s)
         for k in range(first, stop + 1):
-            at += line.travel_s(here, line.stops_m[k], at)
-            here = max(here, line.stops_m[k])
+            at += course.travel_s(here, course.stops_m[k], at)
+            here = max(here, course.stops_m[k])
             at += self.dwell_s if k < stop else 0.0
         return max(at, self.now_s)
 
@@ -201,25 +202,25 @@ class Situation:
     def noise_s(self, service: int) -> float:
         """The median error of the arrivals that were expected on a line; 0 if too few are known."""
         errors = self._errors.get(service, ())
-        return float(np.median(errors)) if len(errors) >= FEWEST_ERRORS else 0.0
+        return float(np.median(errors)) if len(errors) >= _FEWEST_ERRORS else 0.0
 
     def queues(self) -> dict[int, Queue]:
         """The running buses of each service."""
         order: dict[int, list[Track]] = {}
         for trip, track in self.tracks.running.items():
             order.setdefault(self.city.trips[trip].service, []).append(track)
-        found = {}
+        queues = {}
         for service, tracks in order.items():
             tracks.sort(key=lambda track: -track.fix.along_m)
             index = {track.trip: i for i, track in enumerate(tracks)}
-            found[service] = Queue(tracks, index, sum(map(self.load, tracks)))
-        return found
+            queues[service] = Queue(tracks, index, sum(map(self.load, tracks)))
+        return queues
 
     def load(self, track: Track) -> float:
         """The people on board a bus."""
         return self.people.on_board(track.trip, track.occupied)
 
-    # -- what a policy is told --------------------------------------------------------------------
+    # -- what a policy sees -----------------------------------------------------------------------
 
     def raw(self, questions: Sequence[Question]) -> Array:
         """The sixteen features of each event, in the order of RAW_FEATURES."""
@@ -267,7 +268,7 @@ class Situation:
         if known and (its >= h.position[trip] or h.visited_s[mine + its + 1] >= 0):
             h.behind[trip] = follower.trip
             return float(max(headway_behind(h, trip, round(self.now_s)), 0))
-        line = self.lines[self.city.trips[trip].service]
+        course = self.course_of(trip)
         stops = max(track.next_stop - follower.next_stop, 0)
-        away_s = line.travel_s(follower.fix.along_m, track.fix.along_m, self.now_s)
+        away_s = course.travel_s(follower.fix.along_m, track.fix.along_m, self.now_s)
         return away_s + stops * self.dwell_s

@@ -1,8 +1,8 @@
 """A simulated street: a day of a world as a feed of vehicle positions, with faults as asked.
 
 Buses drive as in the world. Accepted advice is carried out: a bus that is held at a stop until a
-time stays until then, within the world's cap. The truth about every arrival is known, so that what
-the shadow saw can be compared with it.
+time stays until then, within the world's cap. Every true arrival is known, to be compared with what
+the shadow saw.
 """
 
 import re
@@ -14,21 +14,21 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from evenline.city.demand import Cell
-from evenline.city.model import City, Ints, visit_offsets
+from evenline.city.model import City, Ints, Trip, visit_offsets
 from evenline.control.action import MAX_HOLD_S
-from evenline.control.event import BASE_DWELL, STOP, TIME, Array, Batch
+from evenline.control.event import BASE_DWELL, CAPACITY, ON_BOARD, STOP, TIME, Array, Batch
 from evenline.control.outcome import Outcome
+from evenline.live.courses import Course, courses_of
 from evenline.live.feed import Position, Snapshot
 from evenline.live.frame import Frame, frame_of
-from evenline.live.lines import Line, lines_of
 from evenline.support.errors import InputError
 from evenline.worlds.fast.world import Fleet
 from evenline.worlds.open import OpenCity
 
-LAYOVER_S = 150.0  # a bus is at its first stop so long before it starts
-AFTER_S = 45.0  # and reports so long from its last one
-AHEAD_S = 900.0
-GHOST_DEGREES = 0.0002  # a ghost is 22 m beside its bus: on the same line
+_LAYOVER_S = 150.0  # a bus is at its first stop so long before it starts
+_AFTER_S = 45.0  # and reports so long from its last one
+_AHEAD_S = 900.0
+_GHOST_DEGREES = 0.0002  # a ghost is 22 m beside its bus: on the same line
 
 
 class Bus(NamedTuple):
@@ -74,11 +74,16 @@ def hold_for(until_s: float | None, raw: Array) -> float:
     return 0.0 if until_s is None else min(max(until_s - ready_s, 0.0), MAX_HOLD_S)
 
 
+def _waits(planned: Trip, second: float) -> bool:
+    """Whether a bus that has not set out reports from its first stop."""
+    return planned.departure_s - _LAYOVER_S <= second < planned.departure_s + 600
+
+
 class FastStreet:
     """A day of the fast world. Its buses drive evenly from stop to stop."""
 
     def __init__(self, opened: OpenCity, cell: Cell) -> None:
-        self.city, self.lines = opened.city, lines_of(opened.city, opened.calibration)
+        self.city, self.courses = opened.city, courses_of(opened.city, opened.calibration)
         self.holds: dict[tuple[int, int], float] = {}
         self._fleet = Fleet(self.city, opened.fitted(), 1)
         self._first = visit_offsets(self.city)
@@ -103,7 +108,7 @@ class FastStreet:
         hold_s = hold_for(holds.get((trip, stop)), raw)
         leaves_s = raw[TIME] + raw[BASE_DWELL] + hold_s
         self._leaves_s[self._first[trip] + stop] = leaves_s
-        self._load[trip] = raw[8] / max(raw[13], 1.0)
+        self._load[trip] = raw[ON_BOARD] / max(raw[CAPACITY], 1.0)
         self._fleet.step(np.array([hold_s]))
 
     def arrivals_s(self) -> Ints:
@@ -119,14 +124,14 @@ class FastStreet:
         """All arrivals so far, and the next one of every bus: the world runs ahead, and back."""
         kept = {name: array.copy() for name, array in self._fleet.snapshot().items()}
         leaves, load = self._leaves_s.copy(), self._load.copy()
-        while not self._fleet.over[0] and self._fleet.raw[0, TIME] <= self._now_s + AHEAD_S:
+        while not self._fleet.over[0] and self._fleet.raw[0, TIME] <= self._now_s + _AHEAD_S:
             self._step({})
             if self._fleet.raw[0, TIME] > self._now_s and self._known():
                 break
-        found = self.arrivals_s()
+        arrivals = self.arrivals_s()
         self._fleet.restore(kept)
         self._leaves_s, self._load = leaves, load
-        return found
+        return arrivals
 
     def _known(self) -> bool:
         """Whether the next arrival of every bus that drives is known."""
@@ -136,42 +141,40 @@ class FastStreet:
         return not ((past > 0) & (past < np.diff(self._first)) & (seen == past)).any()
 
     def buses(self) -> list[Bus]:
-        arrived, found = self._arrivals_ahead(), []
+        arrived, buses = self._arrivals_ahead(), []
         for trip, planned in enumerate(self.city.trips):
             first, end = int(self._first[trip]), int(self._first[trip + 1])
             part = arrived[first:end]
             past = int(((part >= 0) & (part <= self._now_s)).sum())
-            line = self.lines[planned.service]
+            course = self.courses[planned.service]
             if past == 0:
-                if planned.departure_s - LAYOVER_S <= self._now_s < planned.departure_s + 600:
-                    found.append(self._bus(trip, line, line.stops_m[0], 0.0))
+                if _waits(planned, self._now_s):
+                    buses.append(self._bus(trip, course, course.stops_m[0], 0.0))
             elif past == end - first:
-                if self._now_s - part[-1] <= AFTER_S:
-                    found.append(self._bus(trip, line, line.stops_m[-1], 0.0))
+                if self._now_s - part[-1] <= _AFTER_S:
+                    buses.append(self._bus(trip, course, course.stops_m[-1], 0.0))
             else:
-                found.append(self._driving(trip, line, past - 1, part))
-        return found
+                buses.append(self._driving(trip, course, past - 1, part))
+        return buses
 
-    def _driving(self, trip: int, line: Line, stop: int, part: Ints) -> Bus:
-        begin_m, end_m = line.stops_m[stop], line.stops_m[stop + 1]
+    def _driving(self, trip: int, course: Course, stop: int, part: Ints) -> Bus:
+        begin_m, end_m = course.stops_m[stop], course.stops_m[stop + 1]
         leaves_s, next_s = self._leaves_s[self._first[trip] + stop], float(part[stop + 1])
         if self._now_s <= leaves_s or next_s <= leaves_s:
-            return self._bus(trip, line, begin_m, 0.0)
+            return self._bus(trip, course, begin_m, 0.0)
         speed = (end_m - begin_m) / (next_s - leaves_s)
-        return self._bus(trip, line, begin_m + speed * (self._now_s - leaves_s), speed)
+        return self._bus(trip, course, begin_m + speed * (self._now_s - leaves_s), speed)
 
-    def _bus(self, trip: int, line: Line, along_m: float, speed: float) -> Bus:
-        return Bus(trip, self._now_s, *line.place(along_m), speed, float(self._load[trip]))
+    def _bus(self, trip: int, course: Course, along_m: float, speed: float) -> Bus:
+        return Bus(trip, self._now_s, *course.place(along_m), speed, float(self._load[trip]))
 
 
 class SumoStreet:
     """A day of SUMO: the places of its vehicles in every second.
 
-    SUMO runs on to the next arrival, where it waits for the holds; the seconds on the way are kept
-    until they are asked for.
-
-    SUMO knows a bus only while it drives. Like a real one, it also reports from its first stop
-    before it starts and from its last one after it ends.
+    SUMO runs on to the next arrival, where it waits for the holds; the seconds until then are kept.
+    It knows a bus only while the bus drives. Like a real one, a bus also reports from its first
+    stop before it starts and from its last one after it ends.
     """
 
     def __init__(self, opened: OpenCity, cell: Cell) -> None:
@@ -179,12 +182,12 @@ class SumoStreet:
         from evenline.worlds.sumo.runtime import libsumo
         from evenline.worlds.sumo.world import SumoWorld
 
-        self.city, self.lines = opened.city, lines_of(opened.city, None)
+        self.city, self.courses = opened.city, courses_of(opened.city, None)
         self.holds: dict[tuple[int, int], float] = {}
         self._first = visit_offsets(self.city)
-        own = self.city.own_buses  # a scenario's buses keep their names
+        keeps = self.city.own_buses  # a scenario's buses keep their names
         self._trip = {
-            trip.source if own and trip.source else trip.id: number
+            trip.source if keeps and trip.source else trip.id: number
             for number, trip in enumerate(self.city.trips)
         }
         self._world, self._sumo = SumoWorld(self.city, on_second=self._look), libsumo()
@@ -214,7 +217,7 @@ class SumoStreet:
             self._seen.popleft()
 
     def _look(self, second: int) -> None:
-        vehicles, found = self._sumo.vehicle, []
+        vehicles, buses = self._sumo.vehicle, []
         for name in vehicles.getIDList():
             trip = self._trip.get(name)
             if trip is not None:
@@ -222,16 +225,16 @@ class SumoStreet:
                 people = vehicles.getPersonNumber(name) / self.city.vehicle_of(trip).capacity
                 place = (x_m - self._offset[0], y_m - self._offset[1])
                 bus = Bus(trip, second, *place, vehicles.getSpeed(name), people)
-                found.append(bus)
+                buses.append(bus)
                 self._driving[trip] = bus
         for trip, planned in enumerate(self.city.trips):
-            line, seen = self.lines[planned.service], self._driving.get(trip)
+            course, seen = self.courses[planned.service], self._driving.get(trip)
             if seen is None:
-                if planned.departure_s - LAYOVER_S <= second < planned.departure_s + 600:
-                    found.append(Bus(trip, second, *line.place(line.stops_m[0]), 0.0, 0.0))
-            elif 0.0 < second - seen.at_s <= AFTER_S:
-                found.append(Bus(trip, second, *line.place(line.stops_m[-1]), 0.0, 0.0))
-        self._seen.append((second, found))
+                if _waits(planned, second):
+                    buses.append(Bus(trip, second, *course.place(course.stops_m[0]), 0.0, 0.0))
+            elif 0.0 < second - seen.at_s <= _AFTER_S:
+                buses.append(Bus(trip, second, *course.place(course.stops_m[-1]), 0.0, 0.0))
+        self._seen.append((second, buses))
         self._forget()
 
     def buses(self) -> list[Bus]:
@@ -321,4 +324,4 @@ class StreetFeed:
             )
             yield report
             if self._twice[bus.trip]:
-                yield report._replace(vehicle=f"ghost-{trip.id}", lat=lat + GHOST_DEGREES)
+                yield report._replace(vehicle=f"ghost-{trip.id}", lat=lat + _GHOST_DEGREES)

@@ -11,8 +11,8 @@ from evenline.live.events import Track
 from evenline.live.shadow import KNOWN_S, MATCHED, Shadow
 from evenline.live.situation import KEPT_S, Queue
 
-SHOWN = 40  # answered or withdrawn advice that stays on the page
-Point = tuple[float, float]  # second, metres along the line
+_SHOWN = 40  # answered or withdrawn advice that stays on the page
+_Point = tuple[float, float]  # second, metres along the line
 GAPPED = 1.5  # of the target headway
 
 
@@ -20,24 +20,23 @@ def fixed_view(shadow: Shadow) -> dict[str, Any]:
     """What does not change: lines, stops and streets."""
     city = shadow.city
     services = []
-    for service, line in zip(city.services, shadow.situation.lines, strict=True):
+    for service, course in zip(city.services, shadow.situation.courses, strict=True):
         named = [city.stops[stop].name or city.stops[stop].id for stop in service.stops]
         services.append(
             {
                 "id": service.id,
                 "name": service.name or service.id,
-                "stops": list(zip(named, [round(m, 1) for m in line.stops_m], strict=True)),
-                "x": [round(x, 1) for x in line.x_m.tolist()],
-                "y": [round(y, 1) for y in line.y_m.tolist()],
+                "stops": list(zip(named, [round(m, 1) for m in course.stops_m], strict=True)),
+                "x": [round(x, 1) for x in course.x_m.tolist()],
+                "y": [round(y, 1) for y in course.y_m.tolist()],
             }
         )
-    second = round(shadow.frame.begin_s)
     return {
         "city": city.name,
         "policy": shadow.policy.policy.name,
         "services": services,
         "midnight": shadow.frame.start_s,
-        "begin": second,
+        "begin": round(shadow.frame.begin_s),
         "bunched": BUNCHED,
         "gapped": GAPPED,
         "kept_s": KEPT_S,
@@ -49,22 +48,22 @@ def moving_view(shadow: Shadow, since_s: float) -> dict[str, Any]:
     """What changed after a second of the day, and everything that is short."""
     queues = shadow.situation.queues()
     running = shadow.situation.tracks.running.values()
-    latest = [shadow.advice[n] for n in range(len(shadow.advice), 0, -1)[: 4 * SHOWN]]
-    open_ones = [each for each in reversed(latest) if each.applies]
-    closed = [each for each in reversed(latest) if not each.applies][-SHOWN:]
+    latest = [shadow.advice[n] for n in range(len(shadow.advice), 0, -1)[: 4 * _SHOWN]]
+    current = [advice for advice in reversed(latest) if advice.applies]
+    closed = [advice for advice in reversed(latest) if not advice.applies][-_SHOWN:]
     return {
         "now": round(shadow.now_s, 1),
         "clock": shadow.frame.clock(shadow.now_s) if shadow.now_s > KNOWN_S else "",
         "on": [shadow.city.services[i].id for i in sorted(shadow.on)],
         "vehicles": [_vehicle(shadow, track, queues) for track in running],
-        "advice": [_advice(shadow, each) for each in (*closed, *open_ones)],
+        "advice": [_advice(shadow, advice) for advice in (*closed, *current)],
         "paths": _paths(shadow, since_s),
         "feed": _feed(shadow),
     }
 
 
 def _paths(shadow: Shadow, since_s: float) -> dict[str, Any]:
-    oldest_s, found = max(since_s, shadow.now_s - KEPT_S), {}
+    oldest_s, paths = max(since_s, shadow.now_s - KEPT_S), {}
     for trip, path in shadow.situation.paths.items():
         points = []
         for at_s, along_m in reversed(path):
@@ -73,11 +72,11 @@ def _paths(shadow: Shadow, since_s: float) -> dict[str, Any]:
             points.append([round(at_s), round(along_m)])
         if points:
             planned = shadow.city.trips[trip]
-            found[planned.id] = {"service": planned.service, "points": points[::-1]}
-    return found
+            paths[planned.id] = {"service": planned.service, "points": points[::-1]}
+    return paths
 
 
-def headway_s(shadow: Shadow, track: Track, queues: Mapping[int, Queue]) -> float | None:
+def _headway_s(shadow: Shadow, track: Track, queues: Mapping[int, Queue]) -> float | None:
     """How long ago the bus ahead was where a bus is now."""
     service, here_m = shadow.city.trips[track.trip].service, track.fix.along_m
     ahead, paths = queues[service].ahead_of(track), shadow.situation.paths
@@ -94,9 +93,9 @@ def _just_before(shadow: Shadow, service: int, trip: int) -> list[int]:
     return list(trips[max(index - 2, 0) : index])
 
 
-def _passed_s(path: deque[Point], here_m: float) -> float | None:
+def _passed_s(path: deque[_Point], here_m: float) -> float | None:
     """When a bus passed a place, looking back from its last report."""
-    after: Point | None = None
+    after: _Point | None = None
     for at_s, along_m in reversed(path):
         if along_m < here_m and after is not None:
             share = (here_m - along_m) / max(after[1] - along_m, 1e-9)
@@ -110,11 +109,11 @@ def _passed_s(path: deque[Point], here_m: float) -> float | None:
 def _vehicle(shadow: Shadow, track: Track, queues: Mapping[int, Queue]) -> dict[str, Any]:
     city, day = shadow.city, shadow.situation
     planned = city.trips[track.trip]
-    service, line = city.services[planned.service], day.lines[planned.service]
-    stop = min(track.next_stop, line.last)
+    service, course = city.services[planned.service], day.courses[planned.service]
+    stop = min(track.next_stop, course.last)
     place = city.stops[service.stops[stop]]
-    ahead_s = headway_s(shadow, track, queues)
-    x_m, y_m = line.place(track.fix.along_m)
+    ahead_s = _headway_s(shadow, track, queues)
+    x_m, y_m = course.place(track.fix.along_m)
     return {
         "vehicle": track.vehicle,
         "trip": planned.id,

@@ -1,4 +1,4 @@
-"""What the way through a feed costs: the same controller inside the simulation and behind polls.
+"""What a feed costs: the same policy inside the simulation and behind polls.
 
 A simulated day is fed to a shadow at polls of some seconds, every advice is accepted, and the
 street carries it out. The shadow's arrivals are compared with the true ones.
@@ -6,20 +6,26 @@ street carries it out. The shadow's arrivals are compared with the true ones.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+import typer
 
+from bench.meter import Figures, print_figures
 from evenline.city.cells import PURPOSES
 from evenline.city.demand import Cell
 from evenline.city.model import Ints
 from evenline.control.outcome import Outcome
+from evenline.control.world import run_episode
 from evenline.live.feed import write_message
 from evenline.live.record import Polled
-from evenline.live.shadow import Rules, Shadow
+from evenline.live.shadow import Shadow, rules_for
 from evenline.live.street import Faults, Street, StreetFeed, open_street
 from evenline.policies.bundle import open_policy
-from evenline.worlds.open import OpenCity
+from evenline.support.errors import InputError
+from evenline.support.progress import progress_bar
+from evenline.worlds.open import OpenCity, open_city, open_world
+from reproduce.door import run
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +85,9 @@ def measure(
     faults: Faults,
     world: str = "fast",
     on_day: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
-    """Generalized time per passenger without holding, with the controller inside the simulation,
-    and through the shadow at each polling interval; accuracy of arrivals.
+) -> Figures:
+    """Generalized time per passenger without holding, with the policy inside the simulation, and
+    through the shadow at each polling interval; accuracy of arrivals.
     """
     cells = PURPOSES["development"].cells(days, (1.0,))
     base = [_inside(opened, "zero", world, cell) for cell in cells]
@@ -89,7 +95,7 @@ def measure(
     inside = [_inside(opened, policy, world, cell) for cell in cells]
     on_day()
     zero_s, inside_s = _mean(base), _mean(inside)
-    found: dict[str, Any] = {
+    result: Figures = {
         "city": opened.name,
         "world": world,
         "policy": policy,
@@ -105,8 +111,7 @@ def measure(
     for poll_s in polls_s:
         rows = []
         for number, cell in enumerate(cells):
-            rules = Rules(lead_s=lead_for(poll_s), fresh_s=max(75.0, 3 * poll_s))
-            shadow = Shadow(opened, policy, names, rules)
+            shadow = Shadow(opened, policy, names, rules_for(poll_s))
             rng = np.random.default_rng([number, int(poll_s)])
             rows.append(play_street(open_street(world, opened, cell), shadow, poll_s, faults, rng))
             on_day()
@@ -114,26 +119,18 @@ def measure(
         errors = [accuracy(row) for row in rows]
         took_ms = np.concatenate([[ms for _, ms, _ in row.shadow.polls] for row in rows])
         gain = (zero_s - shadow_s) / (zero_s - inside_s) if zero_s != inside_s else float("nan")
-        found["polls"][f"{poll_s:g}"] = {
+        result["polls"][f"{poll_s:g}"] = {
             "generalized_s": round(shadow_s, 1),
             "share_of_gain": round(gain, 3),
             "advice_per_day": round(sum(len(row.shadow.advice) for row in rows) / days, 1),
             "decision_p99_ms": round(float(np.percentile(took_ms, 99)), 1),
             **{name: round(float(np.mean([e[name] for e in errors])), 3) for name in errors[0]},
         }
-    return found
-
-
-def lead_for(poll_s: float) -> float:
-    """How long before a stop a bus is asked about: the advice must be there when the bus is."""
-    return 1.5 * poll_s + 15.0
+    return result
 
 
 def _inside(opened: OpenCity, policy: str, world: str, cell: Cell) -> Outcome:
     """A day with a policy inside the simulation."""
-    from evenline.control.world import run_episode
-    from evenline.worlds.open import open_world
-
     simulated = open_world(world, opened)
     try:
         return run_episode(simulated, cell, open_policy(policy, opened.city, opened.calibration))
@@ -143,3 +140,33 @@ def _inside(opened: OpenCity, policy: str, world: str, cell: Cell) -> Outcome:
 
 def _mean(outcomes: Sequence[Outcome]) -> float:
     return float(np.mean([outcome.generalized_s for outcome in outcomes]))
+
+
+def main(
+    city: Annotated[str, typer.Option(help="A city: its name or its folder.")] = "town",
+    polls: Annotated[str, typer.Option(help="Polling intervals in seconds.")] = "15,30",
+    policy: Annotated[str, typer.Option(help="A policy, as of `shadow run`.")] = "lookahead",
+    days: Annotated[int, typer.Option(min=1, max=500, help="Number of days.")] = 5,
+    world: Annotated[str, typer.Option(help="fast or sumo.")] = "fast",
+    noise: Annotated[float, typer.Option(min=0, max=1000, help="Noise of places, metres.")] = 5.0,
+    loss: Annotated[float, typer.Option(min=0, max=1, help="Share of lost reports.")] = 0.0,
+    delay: Annotated[float, typer.Option(min=0, max=600, help="Delay of reports, seconds.")] = 0.0,
+) -> None:
+    """Compare a policy behind polls with the same one inside the simulation; prints JSON."""
+    try:
+        intervals_s = [float(text) for text in polls.split(",")]
+    except ValueError:
+        raise InputError(f"polls {polls!r}: write seconds, such as 15,30") from None
+    if min(intervals_s) < 1:
+        raise InputError(f"polls {polls!r}: choose at least 1 s")
+    faults = Faults(noise_m=noise, loss=loss, delay_s=delay)
+    with progress_bar() as bar:
+        task = bar.add_task(f"{city}: days", total=2 + days * len(intervals_s))
+        figures = measure(
+            open_city(city), policy, intervals_s, days, faults, world, lambda: bar.advance(task)
+        )
+    print_figures(figures)
+
+
+if __name__ == "__main__":
+    run("bench.polling", main)

@@ -1,7 +1,7 @@
-"""The lines of a city as a bus meets them: where the street runs, where stops lie, usual times.
+"""The course of each service: where its street runs, where its stops lie, its usual times.
 
-Made once for a city. `project` finds a place along a line; `usual_s` and `due_s` say how long a bus
-needs and when a trip is due, from the calibration, the schedule, or a plain speed.
+Made once for a city. `project` finds a place along a course; `usual_s` and `due_times` say how long
+a bus needs and when a trip is due, from the calibration, the schedule, or a constant speed.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,8 +19,8 @@ from evenline.support.compiled import compiled, shared
 from evenline.worlds.calibration import HOUR_S, Calibration
 
 _onto = shared(onto)
-PLAIN_MPS = 6.0
-LEAST_RUN_S = 5.0
+_PLAIN_MPS = 6.0
+_LEAST_RUN_S = 5.0
 
 
 class Spot(NamedTuple):
@@ -36,7 +36,7 @@ def _nearest(
     expected_m: float, weight: float,
 ) -> tuple[float, float]:  # fmt: skip
     """The place along a polyline that costs least, and its distance beside it."""
-    least = found_m = found_aside_m = np.inf
+    least = best_m = best_aside_m = np.inf
     for i in range(first, end - 1):
         dx, dy = x[i + 1] - x[i], y[i + 1] - y[i]
         px, py = x_m - x[i], y_m - y[i]
@@ -44,12 +44,12 @@ def _nearest(
         at_m = along[i] + share * (along[i + 1] - along[i])
         cost = aside_m + weight * abs(at_m - expected_m)
         if cost < least:
-            least, found_m, found_aside_m = cost, at_m, aside_m
-    return found_m, found_aside_m
+            least, best_m, best_aside_m = cost, at_m, aside_m
+    return best_m, best_aside_m
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Course:
     """A service: its street as a polyline, its stops, usual running times by hour."""
 
     x_m: Floats
@@ -119,14 +119,14 @@ class Line:
         )
 
 
-NEAR_M = 30.0
+_NEAR_M = 30.0
 
 
-def lines_of(city: City, calibration: Calibration | None) -> tuple[Line, ...]:
-    """The lines of a city."""
+def courses_of(city: City, calibration: Calibration | None) -> tuple[Course, ...]:
+    """The courses of a city, one for each service."""
     first, ways = service_stop_offsets(city), road_ways(city)
     lengths_m = {road.id: road.length_m for road in city.roads}
-    lines = []
+    courses = []
     for index, service in enumerate(city.services):
         points: list[tuple[float, float]] = []
         along: list[float] = []
@@ -139,23 +139,23 @@ def lines_of(city: City, calibration: Calibration | None) -> tuple[Line, ...]:
         stops_m = np.array(service.distance_m)
         run_s = _running(city, index, calibration, slice(first[index], first[index + 1]))
         gap_m = np.diff(stops_m, prepend=-np.inf, append=np.inf)
-        near = np.minimum(NEAR_M, 0.4 * np.minimum(gap_m[:-1], gap_m[1:]))
+        near = np.minimum(_NEAR_M, 0.4 * np.minimum(gap_m[:-1], gap_m[1:]))
         xy = np.array(points)
-        lines.append(
-            Line(
+        courses.append(
+            Course(
                 np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1]), np.array(along),
                 tuple(stops_m.tolist()), tuple(near.tolist()), run_s,
             )
         )  # fmt: skip
-    return tuple(lines)
+    return tuple(courses)
 
 
 def _running(city: City, service: int, calibration: Calibration | None, part: slice) -> Floats:
     """Usual running times of a service, stop by hour."""
     if calibration is not None:
-        return np.maximum(calibration.mean_s[part], LEAST_RUN_S)
+        return np.maximum(calibration.mean_s[part], _LEAST_RUN_S)
     lengths = np.diff(np.array(city.services[service].distance_m), append=0.0)
-    plain = np.maximum(lengths / PLAIN_MPS, LEAST_RUN_S)
+    plain = np.maximum(lengths / _PLAIN_MPS, _LEAST_RUN_S)
     hours = -(-city.horizon_s // HOUR_S)
     if city.due_s is None:
         return np.repeat(plain[:, None], hours, axis=1)
@@ -172,11 +172,11 @@ def _running(city: City, service: int, calibration: Calibration | None, part: sl
     )
     scheduled = np.where(count > 0, total / np.maximum(count, 1), mean)
     # A schedule includes the time at stops.
-    return np.maximum(scheduled - city.vehicle.min_dwell_s, LEAST_RUN_S)
+    return np.maximum(scheduled - city.vehicle.min_dwell_s, _LEAST_RUN_S)
 
 
 def due_times(
-    city: City, lines: tuple[Line, ...], calibration: Calibration | None
+    city: City, courses: tuple[Course, ...], calibration: Calibration | None
 ) -> tuple[Floats, ...]:
     """When each trip is due at each of its stops: by the schedule, or by its start and the usual
     times.
@@ -185,12 +185,12 @@ def due_times(
         offsets = visit_offsets(city)
         return tuple(city.due_s[a:b].astype(float) for a, b in pairwise(offsets))
     delay_s = calibration.start_delay_s if calibration is not None else 0
-    found = []
+    times = []
     for trip in city.trips:
-        line, at = lines[trip.service], float(trip.departure_s + delay_s)
+        course, at = courses[trip.service], float(trip.departure_s + delay_s)
         due = [at]
-        for stop in range(line.last):
-            at += city.vehicle.min_dwell_s + line.usual_s(stop, at)
+        for stop in range(course.last):
+            at += city.vehicle.min_dwell_s + course.usual_s(stop, at)
             due.append(at)
-        found.append(np.array(due))
-    return tuple(found)
+        times.append(np.array(due))
+    return tuple(times)
