@@ -32,7 +32,7 @@ def unheld(folder: Path, out: Path, executor: Executor | None = None) -> dict[st
     """Run the missing days without holding, in the city and the SUMO of the trial."""
     trial = closed_trial(folder)
     jobs = {
-        job.cell.name: Job(city="./city", policy="zero", cell=job.cell, sumo=job.sumo)
+        job.cell.name: Job(city="./city", policy="zero", cell=job.cell, sumo=trial.registered.sumo)
         for job in trial.jobs().values()
     }
     return days_beside(trial, jobs, out / FILE, executor)

@@ -17,11 +17,11 @@ from reproduce.door import run
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Folder of the trial.")],
-    ledger: Annotated[Path, typer.Option(help="File to add to.")] = PUBLISHED,
+    used_cells: Annotated[Path, typer.Option(help="File to add to.")] = PUBLISHED,
 ) -> None:
     """Publish a trial's cells as used, so that nobody registers them again."""
-    note_used(ledger, read_trial(folder).used)
-    print(ledger)
+    note_used(used_cells, read_trial(folder).used)
+    print(used_cells)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,9 @@ NOT_THERE |= {f"policies.0.spec.{key}" for key in ("base", "code", "contract", "
 ELSEWHERE = {
     *("Job", "Reading", "Ended", "Failure", "Said", "StudyPlan"),
     *("Answer", "Simulator", "Host", "Described"),
-    *("_Event", "Journal", "Measured", "Findings", "Tables", "Linked"),
+    *("_Event", "Journal", "_AnyPlan", "Findings", "Tables", "Linked"),
     *("Manifest", "Version", "_Day"),
+    *("_Answer", "_Switch", "_Hold"),  # requests to the page and to the street
 }
 
 

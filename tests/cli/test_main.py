@@ -278,7 +278,7 @@ def test_a_sealed_city_is_not_built_over(evenline: Door, tmp_path: Path) -> None
         "tune forward --blocks 0",
         "train --replay nowhere",
         "replay collect --blocks 99",
-        "trial register plan.toml --out a/b --ledger c/used.json",
+        "trial register plan.toml --out a/b --used-cells c/used.json",
         "study run town --until never",
         "policy export hope",
         "city build nowhere --out a/b",

@@ -54,7 +54,7 @@ from evenline.trial.evidence import write_analysis
 from evenline.trial.journal import journal
 from evenline.trial.plan import WrittenPlan
 from evenline.trial.registration import Trial, register
-from evenline.trial.used import Ledger
+from evenline.trial.used import UsedCells
 from evenline.trial.verify import verify
 from evenline.worlds import calibration
 from evenline.worlds.open import open_city
@@ -381,7 +381,7 @@ def plan_files(root: Path, hamlet: Path) -> list[File]:
             plan,
             WrittenPlan,
             trial,
-            (*register, plan, "--ledger", unused),
+            (*register, plan, "--used-cells", unused),
             in_toml(plan),
             makes=(out, unused.parent),
             ranges=DECIMALS,
@@ -389,9 +389,9 @@ def plan_files(root: Path, hamlet: Path) -> list[File]:
         ),
         File(
             ledger,
-            Ledger,
+            UsedCells,
             {"format": "evenline-used-cells-1", "trials": [used]},
-            (*register, sound, "--ledger", ledger),
+            (*register, sound, "--used-cells", ledger),
             in_json(ledger),
             makes=(out,),
         ),

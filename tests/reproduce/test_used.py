@@ -15,5 +15,5 @@ def test_the_cells_of_a_trial_are_published_once(
     trial, ledger = finished_trial(tmp_path), tmp_path / "list.json"
     publish = door(monkeypatch, capfd, "reproduce.used")
     for _ in range(2):
-        assert publish(trial.folder, "--ledger", ledger).done() == f"{ledger}\n"
+        assert publish(trial.folder, "--used-cells", ledger).done() == f"{ledger}\n"
     assert used_by_trials(ledger) == (trial.used,)

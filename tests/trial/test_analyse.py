@@ -159,8 +159,8 @@ def test_a_tie_of_many_unequal_days_is_a_nonwin() -> None:
 
 @pytest.mark.parametrize("gate", [*SOUND])
 def test_one_gate_alone_denies_the_claim(gate: str) -> None:
-    found = analyse(published(), CLAIM, SOUND | {gate: False})
-    assert found.claim.intersection_union_passed and not found.confirmed
+    findings = analyse(published(), CLAIM, SOUND | {gate: False})
+    assert findings.claim.intersection_union_passed and not findings.confirmed
     without = replace(CLAIM, gates=tuple(name for name in GATES if name != gate))
     assert analyse(published(), without, SOUND | {gate: False}).confirmed
 
@@ -174,10 +174,10 @@ def test_a_gate_asks_for_less_time_than_a_control_in_as_many_blocks(
         if key.method == "hold" and key.block in BLOCKS[:lost]:
             row["generalized_s"] -= 500  # better than the candidate there
     gates = (*GATES, "less time than hold", "less time than raw")
-    found = analyse(days, replace(CLAIM, gates=gates), SOUND)
-    assert found.controls["hold"].favourable_blocks == 10 - lost
-    assert found.gates["less time than hold"] is passed and found.gates["less time than raw"]
-    assert found.claim.intersection_union_passed and found.confirmed is passed
+    findings = analyse(days, replace(CLAIM, gates=gates), SOUND)
+    assert findings.controls["hold"].favourable_blocks == 10 - lost
+    assert findings.gates["less time than hold"] is passed and findings.gates["less time than raw"]
+    assert findings.claim.intersection_union_passed and findings.confirmed is passed
     assert analyse(days, CLAIM, SOUND).confirmed, "without the gate, a control decides nothing"
 
 
@@ -192,10 +192,10 @@ def test_a_gate_may_ask_for_a_number_of_blocks_and_decides_only_among_the_gates(
             row["generalized_s"] -= 500  # better than the candidate there
     gate = f"less time than hold in {asked} of 10 blocks"
     claim = replace(CLAIM, **{part: (*getattr(CLAIM, part), gate)})
-    found = analyse(days, claim, SOUND)
-    assert getattr(found, part)[gate] is (asked < 10)
-    assert found.claim.intersection_union_passed
-    assert found.confirmed is (asked < 10 or part == "robustness")
+    findings = analyse(days, claim, SOUND)
+    assert getattr(findings, part)[gate] is (asked < 10)
+    assert findings.claim.intersection_union_passed
+    assert findings.confirmed is (asked < 10 or part == "robustness")
 
 
 def test_one_demand_level_in_the_wrong_direction_denies_the_claim() -> None:
@@ -203,15 +203,15 @@ def test_one_demand_level_in_the_wrong_direction_denies_the_claim() -> None:
     for key, row in days.items():
         if key.method == "reserve" and key.level == 0.75:
             row["generalized_s"] += 45
-    found = analyse(days, CLAIM, SOUND)
-    assert found.claim.primary.wins >= 9 and found.gates["mean direction"]
-    assert not found.gates["demand direction"] and not found.confirmed
+    findings = analyse(days, CLAIM, SOUND)
+    assert findings.claim.primary.wins >= 9 and findings.gates["mean direction"]
+    assert not findings.gates["demand direction"] and not findings.confirmed
 
 
 def test_a_mean_in_the_wrong_direction_denies_the_claim() -> None:
-    found = analyse(with_block(0, "generalized_s", Fraction(10_000)), CLAIM, SOUND)
-    assert found.claim.primary.passed
-    assert not found.gates["mean direction"] and not found.confirmed
+    findings = analyse(with_block(0, "generalized_s", Fraction(10_000)), CLAIM, SOUND)
+    assert findings.claim.primary.passed
+    assert not findings.gates["mean direction"] and not findings.confirmed
 
 
 @given(st.lists(st.booleans(), min_size=10, max_size=10))
@@ -232,20 +232,20 @@ distinct = st.lists(st.integers(-500, 500), min_size=6, max_size=12, unique_by=a
 def test_the_interval_holds_what_the_exact_signed_rank_test_does_not_reject(
     values: list[int],
 ) -> None:
-    found = hodges_lehmann(values)
-    level = 1 - found.confidence
-    assert 0.95 <= found.confidence < 1
+    interval = hodges_lehmann(values)
+    level = 1 - interval.confidence
+    assert 0.95 <= interval.confidence < 1
     for theta, inside in (
-        (found.low + 0.123, True),
-        (found.high - 0.123, True),
-        (found.low - 0.123, False),
-        (found.high + 0.123, False),
+        (interval.low + 0.123, True),
+        (interval.high - 0.123, True),
+        (interval.low - 0.123, False),
+        (interval.high + 0.123, False),
     ):
         shifted = np.array(values) - theta
         if len(set(np.abs(shifted))) < len(shifted):
             continue  # SciPy's exact test is for distinct sizes
         p = wilcoxon(shifted, method="exact").pvalue
-        if found.low + 0.3 < found.high:
+        if interval.low + 0.3 < interval.high:
             assert (p > level + 1e-12) == inside
 
 
@@ -257,8 +257,8 @@ def test_ten_blocks_leave_out_eight_sums_at_each_end() -> None:
     """The tables of the signed-rank test: n = 10, two-sided 5 %: the critical value is 8."""
     assert float(signed_rank_tail(10, 8)) == pytest.approx(0.0244140625)
     assert float(signed_rank_tail(10, 9)) == pytest.approx(0.0322265625)
-    found = hodges_lehmann(list(range(1, 11)))
-    assert found.confidence == pytest.approx(1 - 2 * 0.0244140625)
+    interval = hodges_lehmann(list(range(1, 11)))
+    assert interval.confidence == pytest.approx(1 - 2 * 0.0244140625)
 
 
 def test_the_bootstrap_is_the_same_whenever_it_is_computed_and_none_where_blocks_agree() -> None:

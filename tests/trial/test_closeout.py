@@ -71,7 +71,9 @@ def test_every_file_that_counts_is_bound(closed: tuple[Trial, Closeout]) -> None
 def test_sha256sum_agrees(closed: tuple[Trial, Closeout], tmp_path: Path) -> None:
     trial, manifest = closed
     lines = [
-        f"{own}  {name}\n" for name, own in manifest.files.items() if not name.startswith("source/")
+        f"{digest}  {name}\n"
+        for name, digest in manifest.files.items()
+        if not name.startswith("source/")
     ]
     (tmp_path / "sums").write_text("".join(lines))
     ended = subprocess.run(

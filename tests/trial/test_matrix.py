@@ -32,11 +32,11 @@ def dies_after(trial: Trial, jobs: int) -> Executor:
 
     def answers(jobs: Sequence[Job], *_: Any, **__: Any) -> Results:
         nonlocal left
-        for found in made_up(trial)(jobs):
+        for ended in made_up(trial)(jobs):
             if left == 0:
                 raise Killed
             left -= 1
-            yield found
+            yield ended
 
     return answers
 
@@ -145,12 +145,12 @@ def test_what_fails_every_try_is_quarantined_named_and_never_dropped(tmp_path: P
                 stopped = Failure(kind="simulator", message="SUMO stopped")
                 yield Ended(job=job, answer=None, failures=(stopped, stopped), duration_s=0.0)
             else:
-                found = answer(trial, job, better_by_ninety(job))
+                given = answer(trial, job, better_by_ninety(job))
                 late = (Failure(kind="time", message="not finished after 60 s"),)
-                yield Ended(job=job, answer=found, failures=late, duration_s=1.0)
+                yield Ended(job=job, answer=given, failures=late, duration_s=1.0)
 
-    found = run(trial.folder, answers)
-    assert list(found.quarantined) == [unlucky] and len(found.done) == 47
+    progress = run(trial.folder, answers)
+    assert list(progress.quarantined) == [unlucky] and len(progress.done) == 47
     with pytest.raises(InputError, match="1 of 48 jobs are not done, and outcomes stay sealed"):
         write_analysis(trial.folder)
     assert not run(trial.folder, made_up(trial)).complete, "only on request is it tried again"
@@ -178,9 +178,9 @@ def test_looking_early_is_possible_and_stays_visible(tmp_path: Path) -> None:
         run(trial.folder, dies_after(trial, 5))
     assert set(peek(trial.folder)) == {"better", "worse"}
     run(trial.folder, made_up(trial))
-    found = write_analysis(trial.folder)
-    assert list(found.notices) == notices(trial.folder)
-    assert "outcomes of 5 jobs shown" in found.notices[0]
+    analysis = write_analysis(trial.folder)
+    assert list(analysis.notices) == notices(trial.folder)
+    assert "outcomes of 5 jobs shown" in analysis.notices[0]
 
 
 def test_a_record_binds_what_the_outcome_depends_on(tmp_path: Path) -> None:
@@ -190,10 +190,12 @@ def test_a_record_binds_what_the_outcome_depends_on(tmp_path: Path) -> None:
     assert record["trial"] == trial.sha256 and record["job"] == address
     assert (record["method"], record["seed"]) == (job.method, job.seed) == ("better", 1)
     assert record["cell"] == {"sumo_seed": 9101, "demand_seed": 9201, "demand": 0.75}
-    assert record["policy"]["digest"] == job.policy and record["city"] == job.city
-    assert record["sumo"]["version"] == job.sumo and record["evaluator"] == job.evaluator
+    assert record["policy"]["digest"] == job.policy.digest
+    assert record["city"] == trial.registered.city.digest
+    assert record["sumo"]["version"] == trial.registered.sumo
+    assert record["evaluator"] == trial.registered.evaluator.sha256
     assert record["ledger"]["cost"] == record["outcome"]["cost"]
-    assert record["world"] == "sumo" and record["versions"] == job.versions
+    assert record["world"] == "sumo" and record["versions"] == trial.registered.versions
     assert (record["run"]["duration_s"], record["run"]["host"]["name"]) == (1.25, "made-up")
 
 
@@ -202,8 +204,8 @@ def test_a_method_without_training_seeds_runs_once_in_each_cell(tmp_path: Path) 
     trial = finished_trial(tmp_path, methods=methods)
     assert trial.registered.jobs == 3 * 6 * 2
     assert [p.seed for p in trial.registered.policies] == [1, 2, None]
-    found = write_analysis(trial.folder)
-    assert set(found.by_seed) == {"1", "2"}, "the parent counts under every seed"
+    analysis = write_analysis(trial.folder)
+    assert set(analysis.by_seed) == {"1", "2"}, "the parent counts under every seed"
     assert verify(trial.folder).problems == []
 
 
@@ -225,10 +227,10 @@ def test_a_trial_in_the_fast_world_is_simulated_in_seconds_and_says_so(tmp_path:
     trial = registered(tmp_path, methods='{ better = "schedule", worse = "zero" }', world='"fast"')
     assert trial.registered.sumo is None and trial.registered.calibration is not None
     assert run(trial.folder, processes()).complete
-    found = write_analysis(trial.folder)
-    assert found.notices == ("run in the world 'fast', not in SUMO",)
+    analysis = write_analysis(trial.folder)
+    assert analysis.notices == ("run in the world 'fast', not in SUMO",)
     opinion = verify(trial.folder)
-    assert opinion.problems == [] and opinion.report["notices"] == list(found.notices)
+    assert opinion.problems == [] and opinion.report["notices"] == list(analysis.notices)
     record = json.loads(next((trial.folder / "records").iterdir()).read_text())
     assert record["world"] == "fast" and record["sumo"]["version"] is None
     assert record["calibration"] == trial.registered.calibration
@@ -241,9 +243,9 @@ def test_a_rule_of_ones_own_that_fails_is_quarantined_and_the_rest_goes_on(tmp_p
     )
     methods = f'{{ better = "{tmp_path}/mine.py:far", worse = "zero" }}'
     trial = registered(tmp_path, **FEW | {"methods": methods, "world": '"fast"'})
-    found = run(trial.folder, processes())
-    assert len(found.done) == len(found.quarantined) == 2
-    assert {job.method for job in found.quarantined.values()} == {"better"}
+    progress = run(trial.folder, processes())
+    assert len(progress.done) == len(progress.quarantined) == 2
+    assert {job.method for job in progress.quarantined.values()} == {"better"}
 
 
 def test_a_runner_that_is_killed_loses_no_record(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from feeds import EXAMPLE
 @pytest.mark.parametrize("world", ["fast", "sumo"])
 def test_both_programs_show_the_notes_of_city_and_calibration(world: str, tmp_path: Path) -> None:
     city = tmp_path / "inputs" / "city"
-    found = read_gtfs(EXAMPLE, Wanted(("10", "11"), datetime.date(2026, 3, 3)))
-    opened, _ = write_city(found, city)
+    made = read_gtfs(EXAMPLE, Wanted(("10", "11"), datetime.date(2026, 3, 3)))
+    opened, _ = write_city(made, city)
     opinion = Opinion()
     shown = notices(tmp_path, {"plan": {"world": world}}, [], opinion)
     mine = input_notes(city, world)

@@ -54,8 +54,8 @@ def test_a_trial_continues_elsewhere_from_its_packed_blocks(trial: Trial, tmp_pa
     out, every = tmp_path / "packed", read_matrix(trial).results_sha256
     forget_block(trial, (9102, 9202))
     (trial.folder / "records" / ".left-aside").write_text("")
-    found = pack(trial.folder, out)
-    assert (len(found.blocks), found.planned, found.detached) == (1, 2, ())
+    done = pack(trial.folder, out)
+    assert (len(done.blocks), done.planned, done.detached) == (1, 2, ())
     before = folder_files(out)
 
     there, missing = unpack(out, tmp_path / "there")
@@ -75,7 +75,7 @@ def test_the_same_records_give_the_same_file(complete: Trial, tmp_path: Path) ->
 def test_no_packed_file_is_replaced(trial: Trial, tmp_path: Path) -> None:
     out = tmp_path / "packed"
     first, plan = pack(trial.folder, out).blocks[0], out / "plan.toml"
-    for path, content, said in (
+    for path, content, problem in (
         (first, lzma.compress(b"other\n"), "xz differs from the records; a packed block is never"),
         (plan, b"", r"plan.toml differs from .*; a packed file is never"),
         (out / "trial.json", b"{}", "packed has another trial; choose another --out"),
@@ -83,7 +83,7 @@ def test_no_packed_file_is_replaced(trial: Trial, tmp_path: Path) -> None:
         before = path.read_bytes()
         path.chmod(0o644)
         path.write_bytes(content)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=problem):
             pack(trial.folder, out)
         path.write_bytes(before)
     copy = shutil.copytree(trial.folder, tmp_path / "copy")
@@ -124,8 +124,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def packed(whole: Path) -> Path:
     """The same, packed without tensors. A test that changes it puts it back."""
     out = whole.parent / "packed"
-    found = pack(whole, out)
-    assert len(found.detached) == 1 and found.bytes < 320_000
+    done = pack(whole, out)
+    assert len(done.detached) == 1 and done.bytes < 320_000
     return out
 
 
@@ -143,9 +143,9 @@ def files_of(folder: Path) -> list[Path]:
 def test_a_packed_trial_verifies_and_names_what_is_detached(whole: Path, packed: Path) -> None:
     opinion = verify(packed)
     assert opinion.problems == [] and opinion.report == verify(whole).report
-    ((name, own),) = opinion.detached.items()
+    ((name, digest),) = opinion.detached.items()
     assert name.startswith("inputs/policies/") and name.endswith(TENSORS)
-    assert own == folder_files(whole)[name]
+    assert digest == folder_files(whole)[name]
     assert verify(whole).detached == {}
 
 
@@ -195,8 +195,8 @@ def added(folder: Path, make: Callable[[], object]) -> list[Path]:
 
 def write_block(packed: Path, content: bytes) -> None:
     """A file of a block whose name has its own hash."""
-    own = hashlib.sha256(content).hexdigest()[:16]
-    (packed / f"block-9102-9202.{own}.jsonl.xz").write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    (packed / f"block-9102-9202.{digest}.jsonl.xz").write_bytes(content)
 
 
 def test_tensors_can_be_packed_and_found_again(whole: Path, packed: Path, tmp_path: Path) -> None:
@@ -224,17 +224,19 @@ def test_a_fresh_clone_verifies_with_nothing_but_python(packed: Path, tmp_path: 
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         return ended.returncode, ended.stdout + ended.stderr
 
-    code, said = run_all()
-    assert code == 0 and said.startswith(f"{tmp_path} has no closed trial to verify; docs/trial.md")
+    code, output = run_all()
+    assert code == 0 and output.startswith(
+        f"{tmp_path} has no closed trial to verify; docs/trial.md"
+    )
     shutil.copytree(packed, tmp_path / "trial-a")
-    code, said = run_all()
-    assert code == 0 and "4 records checked, no problems" in said
-    assert "detached, bound by SHA-256" in said and "small: confirmed, root" in said
+    code, output = run_all()
+    assert code == 0 and "4 records checked, no problems" in output
+    assert "detached, bound by SHA-256" in output and "small: confirmed, root" in output
     flip(tmp_path / "trial-a" / "analysis.json", 30)
     assert run_all()[0] == 1
     (tmp_path / "trial-a" / "closeout.json").unlink()
-    code, said = run_all()
-    assert code == 0 and "trial-a: not closed, 2 blocks so far; docs/trial.md says how" in said
+    code, output = run_all()
+    assert code == 0 and "trial-a: not closed, 2 blocks so far; docs/trial.md says how" in output
 
 
 def test_the_closed_trials_of_the_repository_verify() -> None:

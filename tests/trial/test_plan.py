@@ -83,7 +83,7 @@ CONTROL = {"methods": '{ better = "headway", worse = "zero", control = "myopic" 
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "problem"),
     [
         ({"seeds": "[1, 1]"}, "seeds: [1, 1] names a value twice"),
         (blocks(9101, 5), "even 5 wins do not reach level 0.025"),
@@ -121,12 +121,12 @@ CONTROL = {"methods": '{ better = "headway", worse = "zero", control = "myopic" 
     ],
 )
 def test_what_is_wrong_is_said_with_the_files_name(
-    tmp_path: Path, changes: dict[str, str], said: str
+    tmp_path: Path, changes: dict[str, str], problem: str
 ) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(plan_text(**changes))
     with pytest.raises(InputError) as error:
         read_plan(path)
     assert str(error.value).startswith(f"{path}: ")
-    assert said in str(error.value)
+    assert problem in str(error.value)
     assert "\n" not in str(error.value)

@@ -103,8 +103,8 @@ def test_a_look_ahead_over_an_actor_is_as_stable_as_the_actor(tmp_path: Path, st
     spec = actor_spec(town, "raw", {"stable": stable})
     save_bundle(tmp_path / "actor", spec, random_tensors(len(town.services), 1))
     base, fitted = str(tmp_path / "actor"), calibration_of(town)
-    found = export_bundle(tmp_path / "look", "lookahead", town, None, {}, fitted, base=base)
-    assert is_stable(found.spec) is stable
+    bundle = export_bundle(tmp_path / "look", "lookahead", town, None, {}, fitted, base=base)
+    assert is_stable(bundle.spec) is stable
     assert is_stable(read_policy("lookahead").spec)
 
 
@@ -132,16 +132,16 @@ def test_an_unknown_policy_is_refused_before_anything_is_written(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("levels", "said"),
+    ("levels", "problem"),
     [
         ("[0.75, 9.0]", "demand 9.0: town has journeys up to demand 1.25"),
         ("[0.0, 1.0]", "demand 0.0: no passenger travels at this level"),
     ],
 )
 def test_a_level_that_no_day_of_the_city_has_is_refused_before_anything_is_written(
-    tmp_path: Path, levels: str, said: str
+    tmp_path: Path, levels: str, problem: str
 ) -> None:
-    with pytest.raises(InputError, match=f"plan.toml: levels: {said}"):
+    with pytest.raises(InputError, match=f"plan.toml: levels: {problem}"):
         registered(tmp_path, levels=levels)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.toml"]
 
@@ -160,7 +160,7 @@ def change_source(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let a file of ours look changed."""
 
     def changed(files: dict[str, str]) -> dict[str, str]:
-        return {file: "0" * 64 if file == name else own for file, own in files.items()}
+        return {file: "0" * 64 if file == name else digest for file, digest in files.items()}
 
     evaluator, analyser = registration.evaluator_files(), registration.analyser_files()
     monkeypatch.setattr(registration, "evaluator_files", lambda: changed(evaluator))
@@ -241,8 +241,8 @@ def test_another_machine_with_other_files_cannot_contribute(tmp_path: Path) -> N
     trial = registered(tmp_path)
     other = structs.replace(trial.registered, evaluator=Source(sha256="f" * 64, files={}))
     stranger = replace(trial, registered=other)
-    found = run(trial.folder, made_up(stranger))
-    assert len(found.quarantined) == 48 and not found.done
+    progress = run(trial.folder, made_up(stranger))
+    assert len(progress.quarantined) == 48 and not progress.done
     error = json.loads(next((trial.folder / "quarantine").iterdir()).read_text())["errors"][-1]
     assert error.startswith("made-up has other source files of evenline than registered")
 
@@ -250,8 +250,8 @@ def test_another_machine_with_other_files_cannot_contribute(tmp_path: Path) -> N
 def test_a_day_on_another_network_cannot_contribute(tmp_path: Path) -> None:
     trial = registered(tmp_path)
     other = structs.replace(trial.registered, network="f" * 64)
-    found = run(trial.folder, made_up(replace(trial, registered=other)))
-    assert len(found.quarantined) == 48 and not found.done
+    progress = run(trial.folder, made_up(replace(trial, registered=other)))
+    assert len(progress.quarantined) == 48 and not progress.done
     error = json.loads(next((trial.folder / "quarantine").iterdir()).read_text())["errors"][-1]
     assert error.startswith(f"made-up has another network than registered: {'f' * 64}")
 
@@ -313,9 +313,9 @@ def register_together(
     gate.parent.mkdir()
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, each), str(gate)], stderr=subprocess.DEVNULL
+            [sys.executable, "-c", program, *map(str, places), str(gate)], stderr=subprocess.DEVNULL
         )
-        for each in zip(plans, folders, lists, strict=True)
+        for places in zip(plans, folders, lists, strict=True)
     ]
     while len(list(gate.parent.glob("*.ready"))) < len(running):
         assert all(process.poll() is None for process in running)
@@ -334,9 +334,11 @@ def test_of_many_registrations_at_once_into_one_folder_one_succeeds(tmp_path: Pa
 
 
 def test_the_former_trials_of_city_are_published() -> None:
-    found = {entry.blocks[0]: entry for entry in used_by_trials(used.PUBLISHED)}
+    published = {entry.blocks[0]: entry for entry in used_by_trials(used.PUBLISHED)}
     for first in ((8131, 8231), (8141, 8241)):
-        assert found[first].name.startswith("city-taught") and len(found[first].blocks) == 10
+        assert (
+            published[first].name.startswith("city-taught") and len(published[first].blocks) == 10
+        )
 
 
 def test_the_published_list_is_no_source_of_a_trial(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def reseal(record: dict[str, Any]) -> None:
     record["record_sha256"] = seal_of(record)
 
 
-def found(folder: Path, where: object, what: str) -> list[str]:
+def problems(folder: Path, where: object, what: str) -> list[str]:
     """The problems that are told of a place; a failing test shows them all."""
     problems = verify(folder).problems
     print(*problems, sep="\n")
@@ -223,7 +223,7 @@ def test_a_deviation_is_shown_by_both(tmp_path: Path) -> None:
     assert "power cut in block 3" in notice
     assert verify(trial.folder).report["notices"] == [notice]
     rewrite(trial.folder / "analysis.json", lambda analysis: analysis["notices"].clear())
-    assert found(trial.folder, "analysis.json", "does not show the journal's notices")
+    assert problems(trial.folder, "analysis.json", "does not show the journal's notices")
 
 
 # -- tampering ------------------------------------------------------------------------------------
@@ -235,23 +235,23 @@ def test_one_flipped_bit_in_any_record(folder: Path, bit: int) -> None:
         content = bytearray(path.read_bytes())
         content[(number * 97) % len(content)] ^= 1 << bit
         path.write_bytes(content)
-        assert found(folder, path.name, "")
+        assert problems(folder, path.name, "")
 
 
 def test_a_deleted_record(folder: Path) -> None:
     path = records(folder)[3]
     method = read_json(path)["method"]
     path.unlink()
-    assert found(folder, path.name, f"is missing ({method}")
+    assert problems(folder, path.name, f"is missing ({method}")
 
 
 def test_a_duplicated_record(folder: Path) -> None:
     shutil.copy(records(folder)[0], folder / "records" / f"{'0' * 64}.json")
-    assert found(folder, "0" * 64, "is no job of this trial")
+    assert problems(folder, "0" * 64, "is no job of this trial")
     (folder / "records" / f"{'0' * 64}.json").unlink()
     first, second = records(folder)[:2]
     shutil.copy(first, second)
-    assert found(folder, second.name, f"holds job '{first.stem}'")
+    assert problems(folder, second.name, f"holds job '{first.stem}'")
 
 
 def test_two_swapped_records(folder: Path) -> None:
@@ -259,8 +259,8 @@ def test_two_swapped_records(folder: Path) -> None:
     one, other = first.read_bytes(), second.read_bytes()
     first.write_bytes(other)
     second.write_bytes(one)
-    assert found(folder, first.name, f"holds job '{second.stem}'")
-    assert found(folder, second.name, f"holds job '{first.stem}'")
+    assert problems(folder, first.name, f"holds job '{second.stem}'")
+    assert problems(folder, second.name, f"holds job '{first.stem}'")
 
 
 def test_labels_of_candidate_and_parent_exchanged_in_the_records(folder: Path) -> None:
@@ -274,7 +274,7 @@ def test_labels_of_candidate_and_parent_exchanged_in_the_records(folder: Path) -
         rewrite(path, exchange)
         if read_json(path)["method"] != "control":
             last = path.name
-    assert found(folder, last, "holds method")
+    assert problems(folder, last, "holds method")
 
 
 def test_labels_of_candidate_and_parent_exchanged_in_the_registration(folder: Path) -> None:
@@ -282,8 +282,8 @@ def test_labels_of_candidate_and_parent_exchanged_in_the_registration(folder: Pa
         folder / "trial.json",
         lambda trial: trial["plan"]["claim"].update(candidate="worse", parent="better"),
     )
-    assert found(folder, "trial.json", "changed since the journal's first line")
-    assert found(folder, records(folder)[0].name, "holds trial")
+    assert problems(folder, "trial.json", "changed since the journal's first line")
+    assert problems(folder, records(folder)[0].name, "holds trial")
 
 
 def better_day(record: dict[str, Any]) -> None:
@@ -300,7 +300,7 @@ def better_day(record: dict[str, Any]) -> None:
 def test_a_record_edited_together_with_its_hash(folder: Path) -> None:
     path = records(folder)[5]
     rewrite(path, better_day)
-    assert found(folder, path.name, "is not the file that matrix.json lists")
+    assert problems(folder, path.name, "is not the file that matrix.json lists")
 
 
 def test_a_record_edited_together_with_every_hash_before_the_analysis(folder: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_record_edited_together_with_every_hash_before_the_analysis(folder: Pa
         matrix["results_sha256"] = seal_of(results)
 
     rewrite(folder / "matrix.json", relist)
-    assert found(folder, "analysis.json", "the records give")
+    assert problems(folder, "analysis.json", "the records give")
 
 
 def test_a_record_whose_arithmetic_is_wrong(folder: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_record_whose_arithmetic_is_wrong(folder: Path) -> None:
 
     path = records(folder)[5]
     rewrite(path, change)
-    assert found(folder, path.name, "completion does not follow from the ledger")
+    assert problems(folder, path.name, "completion does not follow from the ledger")
 
 
 def test_a_day_on_another_network(folder: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_day_on_another_network(folder: Path) -> None:
 
     path = records(folder)[5]
     rewrite(path, change)
-    assert found(folder, path.name, "holds network 'ffff")
+    assert problems(folder, path.name, "holds network 'ffff")
 
 
 def test_a_bundle_changed_after_registration(folder: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_bundle_changed_after_registration(folder: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert found(folder, "tensors.safetensors", "changed since it was registered")
+    assert problems(folder, "tensors.safetensors", "changed since it was registered")
 
 
 def test_a_source_file_changed_after_registration(folder: Path, tmp_path: Path) -> None:
@@ -360,14 +360,14 @@ def test_an_analysis_edited_by_hand(folder: Path) -> None:
         folder / "analysis.json",
         lambda analysis: analysis["claim"]["primary"]["block_differences"].__setitem__(2, -91.0),
     )
-    assert found(
+    assert problems(
         folder, "analysis.json claim primary block_differences 3", "says -91.0, the records give"
     )
 
 
 def test_a_verdict_edited_by_hand(folder: Path) -> None:
     rewrite(folder / "analysis.json", lambda analysis: analysis.update(confirmed=False))
-    assert found(folder, "analysis.json confirmed", "says False, the records give True")
+    assert problems(folder, "analysis.json confirmed", "says False, the records give True")
     with pytest.raises(InputError, match="disagrees with the records"):
         closeout(folder)
 
@@ -383,9 +383,9 @@ def test_an_interval_edited_by_hand_is_found_at_closeout(folder: Path) -> None:
 
 def test_other_passengers_in_one_day_of_a_cell(tmp_path: Path) -> None:
     def days(job: Job) -> Any:
-        found = day(job)
+        outcome = day(job)
         odd = job.policy == "zero" and job.cell.sumo_seed == 9103
-        return replace(found, departed=2_001) if odd else found
+        return replace(outcome, departed=2_001) if odd else outcome
 
     trial = finished_trial(tmp_path, days)
     assert any("met other passengers" in line for line in verify(trial.folder).problems)
@@ -406,7 +406,7 @@ def closed(folder: Path) -> Path:
 def test_any_file_changed_after_closeout(closed: Path, name: str) -> None:
     (closed / name).chmod(0o644)
     (closed / name).write_text((closed / name).read_text() + " ")
-    assert found(closed, name, "is not the file that closeout.json binds")
+    assert problems(closed, name, "is not the file that closeout.json binds")
 
 
 def test_the_manifest_edited_together_with_a_file(closed: Path) -> None:
@@ -419,9 +419,9 @@ def test_the_manifest_edited_together_with_a_file(closed: Path) -> None:
         manifest["files"]["verification.json"] = hashlib.sha256(content).hexdigest()
 
     rewrite(closed / "closeout.json", rebind)
-    assert found(closed, "closeout.json", "its Merkle root is wrong")
+    assert problems(closed, "closeout.json", "its Merkle root is wrong")
     rewrite(closed / "closeout.json", lambda m: m.update(merkle_root=root_of(m["files"])))
-    assert found(closed, "provenance.intoto.json", "has another hash")
+    assert problems(closed, "provenance.intoto.json", "has another hash")
     kept = verify(closed, root=root).problems
     assert any("not the one you kept" in line for line in kept), kept
 

@@ -158,7 +158,7 @@ def test_any_other_field_of_the_closeout_is_found(closed: Path, new: Any) -> Non
             continue
         with changed(path, with_leaf(value, (field,), new)):
             assert named(closed, path.name), field
-        left = {key: each for key, each in value.items() if key != field}
+        left = {key: part for key, part in value.items() if key != field}
         with changed(path, to_json(left).encode()):
             assert named(closed, path.name), f"without {field}"
     with changed(path, to_json(value | {"more": 1}).encode()):
@@ -192,12 +192,12 @@ def test_an_extra_file_or_folder_anywhere_is_named(closed: Path, name: str) -> N
     assert len(folders) > 4
     for folder in folders:
         extra = folder / name
-        told = extra.relative_to(closed).as_posix().replace("\n", "\\n")
+        name = extra.relative_to(closed).as_posix().replace("\n", "\\n")
         extra.write_text("")
-        assert named(closed, told)
+        assert named(closed, name)
         extra.unlink()
         extra.mkdir()
-        assert named(closed, told)
+        assert named(closed, name)
         extra.rmdir()
 
 

@@ -66,23 +66,23 @@ def test_a_trial_without_its_tensors_cannot_go_on_until_the_control_is_withdrawn
         open_trial(trial.folder)
     assert any("is missing" in line for line in verify(trial.folder).problems)
     give_up(trial)
-    found = standing(open_trial(trial.folder))
-    assert (len(found.done), len(found.withdrawn), found.complete) == (5, 1, True)
+    progress = standing(open_trial(trial.folder))
+    assert (len(progress.done), len(progress.withdrawn), progress.complete) == (5, 1, True)
 
 
 def test_the_verdict_fails_by_completeness_and_describes_the_days_there_are(trial: Trial) -> None:
     give_up(trial)
     assert run(trial.folder, made_up(trial)).complete
-    found = write_analysis(trial.folder)
-    assert found.claim.intersection_union_passed and not found.confirmed
-    assert found.gates == {
+    analysis = write_analysis(trial.folder)
+    assert analysis.claim.intersection_union_passed and not analysis.confirmed
+    assert analysis.gates == {
         "completeness": False,
         "artifacts": False,  # the registered tensors of the control are gone
         "mean direction": True,
         "less time than control": False,
     }
-    assert (found.controls["control"].blocks, found.claim.primary.blocks) == (1, 2)
-    assert any("control: its tensors are lost" in notice for notice in found.notices)
+    assert (analysis.controls["control"].blocks, analysis.claim.primary.blocks) == (1, 2)
+    assert any("control: its tensors are lost" in notice for notice in analysis.notices)
 
 
 def test_a_withdrawn_trial_is_closed_packed_and_verified(trial: Trial, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_record_of_the_claim_that_is_missing_is_still_a_problem(trial: Trial) 
 
 
 @pytest.mark.parametrize(
-    ("method", "why", "said"),
+    ("method", "why", "problem"),
     [
         ("better", "lost", "better is part of the claim and cannot be withdrawn"),
         ("worse", "lost", "worse is part of the claim"),
@@ -122,13 +122,13 @@ def test_a_record_of_the_claim_that_is_missing_is_still_a_problem(trial: Trial) 
         ("control", " ", "needs a reason"),
     ],
 )
-def test_what_cannot_be_withdrawn(trial: Trial, method: str, why: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_withdrawn(trial: Trial, method: str, why: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
         withdraw(trial.folder, method, why, "A. Tester")
     assert len(journal(trial.folder)) == 1
 
 
 def test_a_control_is_withdrawn_once(trial: Trial) -> None:
     give_up(trial)
-    with pytest.raises(InputError, match="control is withdrawn already"):
+    with pytest.raises(InputError, match="control is already withdrawn"):
         give_up(trial)

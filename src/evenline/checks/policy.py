@@ -24,10 +24,10 @@ def _driven(policy: Policy, world: World, cell: Cell) -> tuple[Outcome, list[flo
     batch = world.reset(cell)
     while batch is not None:
         before = batch.raw.copy()
-        found = [float(hold) for hold in policy(batch)]
+        proposed = [float(hold) for hold in policy(batch)]
         assert np.array_equal(batch.raw, before), "a policy does not change the batch"
-        assert len(found) == len(batch.trips), "a policy returns one hold for each bus of the batch"
-        assert all(0.0 <= hold <= MAX_HOLD_S for hold in found), f"holds {found}: 0 to 60 s"
-        holds += found
-        batch = world.step(found)
+        assert len(proposed) == len(batch.trips), "a policy returns one hold per bus of the batch"
+        assert all(0.0 <= hold <= MAX_HOLD_S for hold in proposed), f"holds {proposed}: 0 to 60 s"
+        holds += proposed
+        batch = world.step(proposed)
     return world.outcome(), holds

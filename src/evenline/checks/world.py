@@ -42,7 +42,7 @@ from evenline.control.state import MAX_SLOTS
 from evenline.control.world import World
 from evenline.support.errors import InputError
 
-BAD_HOLDS: tuple[float, ...] = (-1.0, MAX_HOLD_S + 1.0, math.nan, math.inf)
+_BAD_HOLDS: tuple[float, ...] = (-1.0, MAX_HOLD_S + 1.0, math.nan, math.inf)
 
 
 def check_world(world: World, cell: Cell) -> Outcome:
@@ -58,7 +58,7 @@ def _check_refusals(world: World, cell: Cell) -> None:
     batch = world.reset(cell)
     assert batch is not None, "the cell has no decisions; choose a cell with buses"
     count = len(batch.trips)
-    bad: list[Sequence[float]] = [[hold] * count for hold in BAD_HOLDS]
+    bad: list[Sequence[float]] = [[hold] * count for hold in _BAD_HOLDS]
     for holds in [*bad, [0.0] * (count + 1)]:
         try:
             world.step(holds)

@@ -1,7 +1,8 @@
-"""The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `close`,
-`note`, `pack` and `unpack`. All but the first compare with the
-registration, and show deviations and broken seals. None prints an endpoint while the matrix is
-incomplete.
+"""The commands `evenline trial register`, `run`, `status`, `analyse`, `verify`, `close`, `note`,
+`pack` and `unpack`.
+
+All but the first compare with the registration, and show deviations and broken seals. None prints
+an endpoint while the matrix is incomplete.
 """
 
 import json
@@ -36,18 +37,18 @@ TrialFolder = Annotated[Path, typer.Argument(help="Folder of the trial.")]
 def register(
     plan: Annotated[str, typer.Argument(help="A plan file, or the name of a built-in plan.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the trial.")] = None,
-    ledger: Annotated[
+    used_cells: Annotated[
         Path, typer.Option(help="File that lists the cells used by earlier trials.")
     ] = Path("results/used-cells.json"),
 ) -> None:
-    """Register a plan before any outcome exists. Refuses cells that another plan has used."""
+    """Register a plan before any outcome exists; refuse cells that another plan has used."""
     from evenline.study.plan import find_plan
     from evenline.trial.plan import read_plan
     from evenline.trial.registration import register as freeze
 
     path = find_plan(plan)
     folder = out or Path("results") / f"trial-{read_plan(path).name}"
-    trial = freeze(path, folder, ledger)
+    trial = freeze(path, folder, used_cells)
     _say(f"{trial.registered.jobs:,} jobs; registered as {trial.sha256}")
     _show_notices(folder)
     print(folder)
@@ -69,14 +70,14 @@ def run(
 
     runner = executor_of(executor, address, workers)
     part, trial = Shard.parse(shard), open_trial(folder)
-    done, every = matrix.standing(trial).done, trial.jobs()
+    done, jobs = matrix.standing(trial).done, trial.jobs()
     with progress_bar() as bar:
-        total = bar.add_task("all blocks", total=len(every), completed=len(done))
+        total = bar.add_task("all blocks", total=len(jobs), completed=len(done))
         tasks = {}
-        for block in dict.fromkeys(job.block for job in every.values()):
+        for block in dict.fromkeys(job.block for job in jobs.values()):
             tasks[block] = bar.add_task(
                 f"block {block[0]}",
-                total=sum(job.block == block for job in every.values()),
+                total=sum(job.block == block for job in jobs.values()),
                 completed=sum(job.block == block for job in done.values()),
             )
 
@@ -94,7 +95,7 @@ def run(
             f"{folder}: {len(progress.quarantined)} jobs failed every try; fix the cause and run: "
             f"evenline trial run {folder} --retry"
         )
-    _say(f"{len(progress.done):,} of {len(every):,} jobs done")
+    _say(f"{len(progress.done):,} of {len(jobs):,} jobs done")
     print(folder)
 
 
@@ -105,11 +106,11 @@ def status(folder: TrialFolder) -> None:
     from evenline.trial.registration import open_trial
 
     trial = open_trial(folder)
-    progress, every = standing(trial), trial.jobs()
+    progress, jobs = standing(trial), trial.jobs()
     table = Table(title=f"trial {trial.registered.name}", title_justify="left")
     for column in ("block", "done", "quarantined", "missing", "mean s per job"):
         table.add_column(column, justify="right")
-    for block in dict.fromkeys(job.block for job in every.values()):
+    for block in dict.fromkeys(job.block for job in jobs.values()):
         parts = [
             {address: job for address, job in part.items() if job.block == block}
             for part in (progress.done, progress.quarantined, progress.missing)
@@ -141,7 +142,7 @@ def analyse(
 
     if peek and docs is not None:
         raise InputError(
-            "--peek and --docs exclude each other: an unfinished trial cannot go into a document"
+            "--peek and --docs cannot be combined: an unfinished trial cannot go into a document"
         )
     if peek:
         means = evidence.peek(folder)
@@ -171,9 +172,7 @@ def verify(
         str | None, typer.Option(help="The hash printed at registration.")
     ] = None,
 ) -> None:
-    """Check all hashes and figures with independent code. Exits with code 1 if anything is
-    wrong.
-    """
+    """Check all hashes and figures with independent code. Exits with code 1 if one is wrong."""
     from evenline.support.files import to_json, write_text
     from evenline.trial.journal import CLOSEOUT
     from evenline.trial.verify import VERIFICATION, is_trial, summary
@@ -217,11 +216,11 @@ def note(
         str | None,
         typer.Option(
             metavar="METHOD",
-            help="Give up the remaining days of this control; the gate of completeness then fails.",
+            help="Give up the remaining days of this control. The completeness gate then fails.",
         ),
     ] = None,
 ) -> None:
-    """Write to the journal: sign off changes of our source, or tell anything else."""
+    """Write to the journal: sign off changes to our source, withdraw a control, or add a remark."""
     from evenline.trial import registration
 
     if withdraw is not None:
@@ -237,9 +236,9 @@ def pack(
     out: Annotated[Path, typer.Option(help="Folder of the packed trial, such as data/trial-city.")],
     tensors: Annotated[bool, typer.Option(help="Also pack the tensors of policies.")] = False,
 ) -> None:
-    """Pack every finished block into one file, and with it the registration or the closed trial.
+    """Pack each finished block into one file, next to the registration or the closed trial.
 
-    Run it again after every block: a packed file is never replaced.
+    Run it again after more blocks: a packed file is never replaced.
     """
     from evenline.trial.packed import pack as compress
 
@@ -247,7 +246,7 @@ def pack(
     _show_notices(folder)
     _say(f"{len(packed.blocks)} of {packed.planned} blocks, {packed.bytes / 1e6:.2f} MB")
     if packed.detached:
-        _say(f"{len(packed.detached)} files of tensors are detached; keep them in another place")
+        _say(f"{len(packed.detached)} files of tensors are detached; keep them elsewhere")
     print(out)
 
 
@@ -259,7 +258,7 @@ def unpack(
         list[Path] | None, typer.Option(help="Folder to search for detached tensors; repeatable.")
     ] = None,
 ) -> None:
-    """Make a trial's folder from a packed one, to continue it on this machine."""
+    """Unpack a trial into a new folder, to continue it on this machine."""
     from evenline.trial.matrix import standing
     from evenline.trial.packed import unpack as expand
 

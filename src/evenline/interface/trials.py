@@ -72,16 +72,16 @@ class Trial:
 
 
 def register(
-    plan: str | Path, out: str | Path, ledger: str | Path = "results/used-cells.json"
+    plan: str | Path, out: str | Path, used_cells: str | Path = "results/used-cells.json"
 ) -> Trial:
     """Register a plan, a file or the name of a built-in one, before any outcome exists.
 
-    The `ledger` lists the cells that earlier trials used; another plan may not use them again.
+    `used_cells` is the list of cells that earlier trials used; another plan may not use them again.
     """
     from evenline.study.plan import find_plan
     from evenline.trial.registration import register as freeze
 
-    freeze(find_plan(str(plan)), Path(out), Path(ledger))
+    freeze(find_plan(str(plan)), Path(out), Path(used_cells))
     return Trial(Path(out))
 
 

@@ -31,7 +31,7 @@ from evenline.trial.analyse import ENDPOINTS, Key, by_block, differences, endpoi
 from evenline.trial.packed import unpacked
 from evenline.trial.records import JobRecord
 from evenline.trial.registration import INPUTS
-from evenline.trial.used import LEDGER, other_used_cells, used_by_trials
+from evenline.trial.used import USED_CELLS, other_used_cells, used_by_trials
 from evenline.worlds.sumo.streets import background
 
 Part = dict[str, Any] | None
@@ -176,8 +176,8 @@ def _used_by(folder: Path, registered: Mapping[str, Any]) -> list[str]:
     seeds = {seed for block in registered["plan"]["blocks"] for seed in block}
     names = [
         entry.name
-        for ledger in (study / LEDGER, *other_used_cells(study))
-        for entry in used_by_trials(ledger)
+        for path in (study / USED_CELLS, *other_used_cells(study))
+        for entry in used_by_trials(path)
         if entry.trial != this
         and (entry.subject is None or entry.subject != registered.get("subject"))
         and entry.city == registered["city"]["digest"]

@@ -23,7 +23,7 @@ from evenline.support.records import write_record
 from evenline.trial.plan import plan_of
 from evenline.trial.records import read_registered
 from evenline.trial.used import (
-    LEDGER,
+    USED_CELLS,
     Blocks,
     Used,
     check_fresh,
@@ -62,21 +62,21 @@ def _seeds(blocks: Blocks) -> set[int]:
 def register_trial(study: Study) -> str:
     """Register the trial. Keeps an equal registration, and moves a trial with outcomes aside."""
     from evenline.trial.registration import register
-    from evenline.trial.used import Ledger, registering
+    from evenline.trial.used import UsedCells, registering
 
     folder, trial = study.folder, study.folder / _TRIAL
     if (trial / "trial.json").exists() and _is_registered(study):
         return f"already registered as {sha256(trial / 'trial.json')}"
     places = {folder.resolve().parent, *(p.resolve() for p in (Path("results"),) if p.is_dir())}
     with registering(*places - {folder.resolve()}):  # `register` takes the turn in this one
-        write_record(folder / LEDGER, Ledger(trials=_earlier(folder)))
+        write_record(folder / USED_CELLS, UsedCells(trials=_earlier(folder)))
         blocks, city = study.plan.checked_trial().blocks, digest(open_city(study.city))
         others, subject = other_used_cells(folder), study.plan.subject
-        check_fresh(blocks, city, folder / LEDGER)  # outcomes of this study are known here
+        check_fresh(blocks, city, folder / USED_CELLS)  # outcomes of this study are known here
         check_fresh(blocks, city, *others, subject=subject)
         _retire(study)
         write_text(folder / _TRIAL_PLAN, trial_toml(study.plan.registration(folder)))
-        made = register(folder / _TRIAL_PLAN, trial, folder / LEDGER, others, subject)
+        made = register(folder / _TRIAL_PLAN, trial, folder / USED_CELLS, others, subject)
     return f"{made.registered.jobs:,} jobs, registered as {made.sha256}"
 
 

@@ -54,7 +54,7 @@ class SignTest(Record):
     block_differences: tuple[Number, ...]
 
 
-class ClaimFound(Record):
+class ClaimResult(Record):
     """Both parts of the claim; both must pass."""
 
     primary: SignTest
@@ -83,7 +83,7 @@ class Effect(Record):
 class Findings(Record, kw_only=True):
     """The verdict and every table."""
 
-    claim: ClaimFound
+    claim: ClaimResult
     gates: dict[Line, bool]
     robustness: dict[Line, bool] = msgspec.field(default_factory=dict)  # beside the claim
     confirmed: bool
@@ -145,7 +145,7 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
     by_level = {str(level): means(pairs, level=level) for level in levels}
     labels = list(dict.fromkeys(key.method for key in endpoints))
     controls = {
-        label: _against(endpoints, candidate, label)
+        label: _against_control(endpoints, candidate, label)
         for label in labels
         if label not in (candidate, parent)
     }
@@ -155,7 +155,7 @@ def analyse(endpoints: Endpoints, claim: Claim, checks: Mapping[str, bool]) -> F
     }
     gates = {gate: _passes(gate, checks, primary, controls) for gate in claim.gates}
     return Findings(
-        claim=ClaimFound(
+        claim=ClaimResult(
             primary=primary,
             completion=service,
             unfinished_block_differences=_floats(blocks["unfinished"]),
@@ -202,8 +202,8 @@ def by_block(pairs: Endpoints, name: str) -> list[Fraction]:
 
 def mean(values: Iterable[Fraction]) -> Fraction:
     """The exact mean."""
-    every = list(values)
-    return sum(every, Fraction(0)) / len(every)
+    terms = list(values)
+    return sum(terms, Fraction(0)) / len(terms)
 
 
 def sign_test(wins: Sequence[bool], claim: Claim, blocks: Sequence[Fraction] = ()) -> SignTest:
@@ -220,7 +220,7 @@ def sign_test(wins: Sequence[bool], claim: Claim, blocks: Sequence[Fraction] = (
     )
 
 
-def _against(endpoints: Endpoints, candidate: str, control: str) -> Control:
+def _against_control(endpoints: Endpoints, candidate: str, control: str) -> Control:
     """Candidate minus a supportive control."""
     pairs = differences(endpoints, candidate, control)
     blocks = by_block(pairs, "generalized_s")

@@ -12,9 +12,9 @@ from scipy.stats import bootstrap
 
 from evenline.support.records import Number, Record, Share
 
-CONFIDENCE = 0.95
-RESAMPLES = 9_999
-BOOTSTRAP_SEED = 20_250  # fixed, so that an interval is always the same
+_CONFIDENCE = 0.95
+_RESAMPLES = 9_999
+_BOOTSTRAP_SEED = 20_250  # fixed, so that an interval is always the same
 
 
 class Interval(Record):
@@ -63,10 +63,10 @@ def bca(differences: Sequence[float]) -> Interval | None:
     result = bootstrap(
         (d,),
         np.mean,
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
+        confidence_level=_CONFIDENCE,
+        n_resamples=_RESAMPLES,
         method="BCa",
-        rng=np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED)),
+        rng=np.random.Generator(np.random.PCG64(_BOOTSTRAP_SEED)),
     ).confidence_interval
     if not np.isfinite([result.low, result.high]).all():
         return None
@@ -74,5 +74,5 @@ def bca(differences: Sequence[float]) -> Interval | None:
         estimate=float(np.mean(d)),
         low=float(result.low),
         high=float(result.high),
-        confidence=CONFIDENCE,
+        confidence=_CONFIDENCE,
     )

@@ -11,19 +11,10 @@ from pathlib import Path
 from msgspec import structs
 
 from evenline.support.errors import InputError
-from evenline.support.files import (
-    from_json,
-    read_file,
-    write_bytes,
-)
+from evenline.support.files import from_json, read_file, write_bytes
 from evenline.support.locks import locked
 from evenline.support.records import convert, plain
-from evenline.trial.records import (
-    Deviation,
-    Event,
-    Journal,
-    Withdrawn,
-)
+from evenline.trial.records import Deviation, Event, Journal, Withdrawn
 
 JOURNAL, CLOSEOUT = "journal.jsonl", "closeout.json"
 

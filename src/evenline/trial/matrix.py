@@ -123,7 +123,7 @@ def run(
     if after.complete and not (folder / MATRIX).exists():
         for left_aside in (folder / RECORDS).glob(".*"):  # temporary files of killed processes
             left_aside.unlink(missing_ok=True)
-        write_record(folder / MATRIX, matrix_of(trial))
+        write_record(folder / MATRIX, _matrix_of(trial))
     return after
 
 
@@ -131,46 +131,46 @@ def _keep(trial: Trial, address: str, job: TrialJob, ended: Ended) -> bool:
     """Write a job's record, or quarantine it. Returns True if it is done."""
     errors = [failure.message for failure in ended.failures]
     if ended.answer is not None:
-        record = make_record(trial, job, ended.answer, ended)
-        foreign = _foreign(trial, job, convert(JobRecord, record, f"answer of {job.name}"))
-        if foreign is None:
+        record = _make_record(trial, job, ended.answer, ended)
+        problem = _difference(trial, job, convert(JobRecord, record, f"answer of {job.name}"))
+        if problem is None:
             if not record_path(trial, address).exists():
                 write_text(record_path(trial, address), to_json(record))
             if quarantine_path(trial, address).exists():
                 append_event(trial.folder, Released(job=address, name=job.name))
                 quarantine_path(trial, address).unlink()
             return True
-        errors.append(foreign)
+        errors.append(problem)
     entry = QuarantineEntry(job=address, name=job.name, at=now(), errors=tuple(errors))
     append_event(trial.folder, Quarantined(**plain(entry)))
     write_record(quarantine_path(trial, address), entry)
     return False
 
 
-def _foreign(trial: Trial, job: TrialJob, record: JobRecord) -> str | None:
+def _difference(trial: Trial, job: TrialJob, record: JobRecord) -> str | None:
     """What differs from the registration on the machine that ran a job, if anything."""
-    host = record.run.host["name"]
+    host, registered = record.run.host["name"], trial.registered
     pairs: list[tuple[str, object, object]] = [
-        ("city", record.city, job.city),
-        ("policy", record.policy.digest, job.policy),
-        ("SUMO", record.sumo.version, job.sumo),
-        ("world", record.world, job.world),
+        ("city", record.city, registered.city.digest),
+        ("policy", record.policy.digest, job.policy.digest),
+        ("SUMO", record.sumo.version, registered.sumo),
+        ("world", record.world, registered.world),
     ]
-    if job.versions is not None:
-        pairs.append(("version of a library", record.versions, job.versions))
-    if job.network is not None:
-        pairs.append(("network", record.sumo.network, job.network))
+    if registered.versions is not None:
+        pairs.append(("version of a library", record.versions, registered.versions))
+    if registered.network is not None:
+        pairs.append(("network", record.sumo.network, registered.network))
     if record.calibration is not None:
-        pairs.append(("calibration", record.calibration, job.calibration))
-    for what, measured, registered in pairs:
-        if measured != registered:
-            return f"{host} has another {what} than registered: {measured}, not {registered}"
+        pairs.append(("calibration", record.calibration, registered.calibration))
+    for what, measured, wanted in pairs:
+        if measured != wanted:
+            return f"{host} has another {what} than registered: {measured}, not {wanted}"
     if record.evaluator not in trial.evaluators():
         return f"{host} has other source files of evenline than registered; install the same"
     return None
 
 
-def make_record(trial: Trial, job: TrialJob, answer: Answer, ended: Ended) -> dict[str, object]:
+def _make_record(trial: Trial, job: TrialJob, answer: Answer, ended: Ended) -> dict[str, object]:
     """A job's result with everything it depends on, under two seals.
 
     The inner seal leaves out trial and `run`, so a repeated trial gives the same seal.
@@ -193,7 +193,7 @@ def make_record(trial: Trial, job: TrialJob, answer: Answer, ended: Ended) -> di
         "versions": answer.versions,
         "evaluator": answer.evaluator,
         "outcome": answer.outcome.as_dict(),
-        "ledger": ledger_totals(answer.outcome),
+        "ledger": _ledger_totals(answer.outcome),
     }
     result["result_sha256"] = seal_of(result)
     result["trial"] = trial.sha256
@@ -206,7 +206,7 @@ def make_record(trial: Trial, job: TrialJob, answer: Answer, ended: Ended) -> di
     return result | {"record_sha256": seal_of(result)}
 
 
-def ledger_totals(outcome: Outcome) -> dict[str, int]:
+def _ledger_totals(outcome: Outcome) -> dict[str, int]:
     """The passenger ledger of the day, in passenger-seconds."""
     names = ("waiting_s", "riding_s", "cost", "pre_control_cost", "token_cost")
     return {name: getattr(outcome, name) for name in names}
@@ -230,23 +230,18 @@ def read_record(trial: Trial, address: str, job: TrialJob) -> JobRecord:
     if content.get("record_sha256") != seal_of(bare):
         raise InputError(f"{path} has changed since it was written (its seal differs)")
     record = convert(JobRecord, content, str(path))
-    expected = {
-        "trial": trial.sha256,
-        "job": address,
-        "method": job.method,
-        "seed": job.seed,
-        "cell": job.cell,
-        "city": job.city,
-    }
+    expected: dict[str, object] = {"trial": trial.sha256, "job": address}
+    expected |= {"method": job.method, "seed": job.seed}
+    expected |= {"cell": job.cell, "city": trial.registered.city.digest}
     for key, value in expected.items():
         if getattr(record, key) != value:
             raise InputError(f"{path} has another {key} than its job: {content[key]!r}")
-    if foreign := _foreign(trial, job, record):
-        raise InputError(f"{path}: {foreign}")
+    if problem := _difference(trial, job, record):
+        raise InputError(f"{path}: {problem}")
     return record
 
 
-def matrix_of(trial: Trial) -> Matrix:
+def _matrix_of(trial: Trial) -> Matrix:
     """Every record's hash by block, and one hash for all results, without times and hosts."""
     blocks: dict[str, dict[str, str]] = {}
     results = {}
@@ -256,12 +251,9 @@ def matrix_of(trial: Trial) -> Matrix:
         block[address] = sha256(record_path(trial, address))
         results[address] = record.result_sha256
     return Matrix(
-        format=MATRIX_FORMAT,
-        trial=trial.sha256,
-        blocks=blocks,
-        jobs=len(results),
+        format=MATRIX_FORMAT, trial=trial.sha256, blocks=blocks, jobs=len(results),
         results_sha256=seal_of(results),
-    )
+    )  # fmt: skip
 
 
 def read_matrix(trial: Trial) -> Matrix:
@@ -273,9 +265,9 @@ def finished(trial: Trial) -> dict[str, JobRecord]:
     """All records of a complete matrix, each as it was when the matrix was finished."""
     progress = standing(trial)
     if not progress.complete:
-        left, every = len(progress.missing) + len(progress.quarantined), trial.registered.jobs
+        left, jobs = len(progress.missing) + len(progress.quarantined), trial.registered.jobs
         raise InputError(
-            f"{trial.folder}: {left} of {every} jobs are not done, and outcomes stay sealed until "
+            f"{trial.folder}: {left} of {jobs} jobs are not done, and outcomes stay sealed until "
             "they are; continue with: evenline trial run"
         )
     if not (trial.folder / MATRIX).exists():

@@ -32,7 +32,7 @@ from evenline.trial.records import TRIAL
 from evenline.trial.registration import INPUTS, PLAN, Trial, TrialJob, read_trial
 from evenline.trial.verify import BOUND, DETACHABLE, STATEMENT, Opinion, expand, is_packed
 
-Block = tuple[int, int]
+_Block = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def pack(folder: Path, out: Path, tensors: bool = False) -> Packed:
     _extend(folder / JOURNAL, out / JOURNAL)
     for block, jobs in _finished_blocks(trial).items():
         _pack_block(trial, block, jobs, out)
-    return packed_in(out, trial)
+    return _packed_in(out, trial)
 
 
-def packed_in(out: Path, trial: Trial) -> Packed:
+def _packed_in(out: Path, trial: Trial) -> Packed:
     """What the folder of a packed trial has."""
     files = [path for path in out.rglob("*") if path.is_file()]
     return Packed(
@@ -106,18 +106,18 @@ def _extend(source: Path, target: Path) -> None:
         write_bytes(target, content)
 
 
-def _finished_blocks(trial: Trial) -> dict[Block, dict[str, TrialJob]]:
+def _finished_blocks(trial: Trial) -> dict[_Block, dict[str, TrialJob]]:
     """The jobs of every block whose records all exist."""
     progress = standing(trial)
     open_blocks = {job.block for job in (progress.missing | progress.quarantined).values()}
-    blocks: dict[Block, dict[str, TrialJob]] = {}
+    blocks: dict[_Block, dict[str, TrialJob]] = {}
     for address, job in progress.done.items():
         if job.block not in open_blocks:
             blocks.setdefault(job.block, {})[address] = job
     return blocks
 
 
-def _pack_block(trial: Trial, block: Block, jobs: dict[str, TrialJob], out: Path) -> None:
+def _pack_block(trial: Trial, block: _Block, jobs: dict[str, TrialJob], out: Path) -> None:
     """Write the records of a block as one file, or check that the existing file has them."""
     lines = []
     for address, job in jobs.items():
@@ -140,7 +140,7 @@ def _pack_block(trial: Trial, block: Block, jobs: dict[str, TrialJob], out: Path
         os.chmod(out / f"{name}.{digest}.jsonl.xz", 0o444)
 
 
-# -- the way back ---------------------------------------------------------------------------------
+# -- unpacking -------------------------------------------------------------------------------------
 
 
 def unpack(packed: Path, folder: Path, tensors: Iterable[Path] = ()) -> tuple[Trial, list[str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from evenline.city.demand import Cell, Level, check_demand, check_some_demand, check_somebody
 from evenline.city.model import City
@@ -22,7 +22,7 @@ from evenline.runs.job import Limits
 from evenline.support.errors import InputError, choice
 from evenline.support.records import Line, Record, Seed, Text, Word, convert, read_toml
 
-ENDPOINT = "generalized_s"  # Y; lower is better
+_ENDPOINT = "generalized_s"  # Y; lower is better
 # Every gate with what it checks. A registration has these words, and the verifier its own copy.
 GATES = {
     "mean direction": "passengers lose less time on average",
@@ -32,15 +32,15 @@ GATES = {
     "stability": "each metric of the training of the compared policies is finite, from the first "
     "update to the last, and so is each weight",
 }
-LESS_TIME = "less time than "  # with a control's name, a gate: in as many blocks as the claim asks
-_LESS_TIME = re.compile(rf"{LESS_TIME}(\S+)(?: in (\d{{1,3}}) of (\d{{1,3}}) blocks)?", re.ASCII)
-_FORMS = (*GATES, f"{LESS_TIME}METHOD", f"{LESS_TIME}METHOD in N of M blocks")
-MOST_BLOCKS = 200  # the exact sign test of more takes very long
+_LESS = "less time than "  # with a control's name, a gate: in as many blocks as the claim asks
+_LESS_TIME = re.compile(rf"{_LESS}(\S+)(?: in (\d{{1,3}}) of (\d{{1,3}}) blocks)?", re.ASCII)
+_FORMS = (*GATES, f"{_LESS}METHOD", f"{_LESS}METHOD in N of M blocks")
+_MOST_BLOCKS = 200  # the exact sign test of more takes very long
 
 Seeds = Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=1_000)]
 Levels = Annotated[tuple[Level, ...], Meta(min_length=1, max_length=100)]
-Sources = Annotated[tuple[Line, ...], Meta(max_length=1_000)]
-Decimal = Annotated[str, Meta(max_length=30)]
+_Sources = Annotated[tuple[Line, ...], Meta(max_length=1_000)]
+_Decimal = Annotated[str, Meta(max_length=30)]
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE]-?\d{1,2})?", re.ASCII)
 
 
@@ -49,10 +49,10 @@ class Claim(Record):
 
     candidate: Word
     parent: Word
-    completion_margin: Decimal = "0.003"  # the rule is exact, a binary float is not
-    level: Decimal = "0.025"
-    required_wins: Annotated[int, Meta(ge=0, le=MOST_BLOCKS)] | None = None
-    endpoint: Line = ENDPOINT
+    completion_margin: _Decimal = "0.003"  # the rule is exact, a binary float is not
+    level: _Decimal = "0.025"
+    required_wins: Annotated[int, Meta(ge=0, le=_MOST_BLOCKS)] | None = None
+    endpoint: Line = _ENDPOINT
     direction: Line = "lower"
     unit: Line = "block mean of seeds x levels"
     ties: Line = "nonwins"
@@ -104,42 +104,38 @@ class Blocks(Record):
 
     sumo_seed: Seed
     demand_seed: Seed
-    count: Annotated[int, Meta(ge=1, le=MOST_BLOCKS)]
+    count: Annotated[int, Meta(ge=1, le=_MOST_BLOCKS)]
 
     def pairs(self) -> tuple[tuple[int, int], ...]:
         return tuple((self.sumo_seed + i, self.demand_seed + i) for i in range(self.count))
 
 
-class WrittenPlan(Record):
-    """A plan in the form of its TOML file."""
+class _AnyPlan(Record, kw_only=True):
+    """What a plan says in the same way in its file and in a registration."""
 
     name: Word
     city: Line
     seeds: Seeds
     levels: Levels
-    blocks: Blocks
     claim: Claim
-    methods: dict[Word, Text | Sources]
     limits: Limits = Limits()
     sumo: Word | None = None
     world: Line = "sumo"
     calibration: Line | None = None  # a file (default: the city's own)
 
 
-class Plan(Record):
+class WrittenPlan(_AnyPlan, kw_only=True):
+    """A plan in the form of its TOML file."""
+
+    blocks: Blocks
+    methods: dict[Word, Text | _Sources]
+
+
+class Plan(_AnyPlan, kw_only=True):
     """A whole trial: each method with one policy source, or one for each training seed."""
 
-    name: Word
-    city: Line
-    seeds: Seeds
-    levels: Levels
     blocks: tuple[tuple[Seed, Seed], ...]  # (SUMO seed, demand seed)
-    claim: Claim
-    limits: Limits
-    methods: dict[Word, Sources]
-    sumo: Word | None = None
-    world: Line = "sumo"
-    calibration: Line | None = None
+    methods: dict[Word, _Sources]
 
     @property
     def jobs(self) -> int:
@@ -221,19 +217,9 @@ def _settled(written: WrittenPlan) -> Plan:
     methods = {
         label: _sources(label, given, written.seeds) for label, given in written.methods.items()
     }
-    return Plan(
-        name=written.name,
-        city=written.city,
-        seeds=written.seeds,
-        levels=written.levels,
-        blocks=written.blocks.pairs(),
-        claim=_settled_claim(written.claim, methods, written.blocks.count),
-        limits=written.limits,
-        methods=methods,
-        sumo=written.sumo,
-        world=written.world,
-        calibration=written.calibration,
-    )
+    claim = _settled_claim(written.claim, methods, written.blocks.count)
+    settled = {"blocks": written.blocks.pairs(), "methods": methods, "claim": claim}
+    return Plan(**asdict(written) | settled)
 
 
 def _sources(label: str, given: str | tuple[str, ...], seeds: tuple[int, ...]) -> tuple[str, ...]:

@@ -181,20 +181,6 @@ class SumoRun(Record):
     network: Sha256 | None = None  # of the network that SUMO read
 
 
-class Measured(Record):
-    """A day's outcome, and everything it depends on, hashed by the process that ran it."""
-
-    city: Sha256
-    policy: PolicyFiles
-    sumo: SumoRun
-    evaluator: Sha256
-    outcome: Day
-    ledger: dict[Word, Whole]
-    world: Line = "sumo"
-    calibration: Sha256 | None = None
-    versions: dict[Word, Line] | None = None
-
-
 class RunFacts(Record):
     """The values that may differ when a job is repeated."""
 
@@ -204,8 +190,8 @@ class RunFacts(Record):
     failed_tries: tuple[Line, ...]
 
 
-class JobRecord(Measured, kw_only=True):
-    """A job's record: the day, the job, and two seals."""
+class JobRecord(Record, kw_only=True):
+    """A job's record: the outcome of its day, everything the outcome depends on, and two seals."""
 
     format: Word
     trial: Sha256
@@ -213,6 +199,15 @@ class JobRecord(Measured, kw_only=True):
     method: Word
     seed: Seed | None
     cell: Cell
+    city: Sha256
+    policy: PolicyFiles
+    sumo: SumoRun
+    evaluator: Sha256
+    outcome: Day
+    ledger: dict[Word, Whole]
+    world: Line = "sumo"
+    calibration: Sha256 | None = None
+    versions: dict[Word, Line] | None = None
     run: RunFacts
     result_sha256: Sha256
     record_sha256: Sha256

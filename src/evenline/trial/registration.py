@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import UNSET
@@ -25,23 +26,11 @@ from evenline.runs.day import described_policy, evaluator_files, library_version
 from evenline.runs.job import Job
 from evenline.runs.staging import stage_own, stage_policy
 from evenline.support.errors import InputError, choice
-from evenline.support.files import (
-    folder_files,
-    new_folder,
-    sha256,
-    to_json,
-)
+from evenline.support.files import folder_files, new_folder, sha256, to_json
 from evenline.support.own import load_own
 from evenline.support.records import plain, write_record
 from evenline.support.sources import closure, digest_of, file_hashes
-from evenline.trial.journal import (
-    append_event,
-    deviations,
-    journal,
-    now,
-    refuse_closed,
-    withdrawn,
-)
+from evenline.trial.journal import append_event, deviations, journal, now, refuse_closed, withdrawn
 from evenline.trial.plan import GATES, Plan, about, check_levels, read_plan
 from evenline.trial.records import (
     TRIAL,
@@ -73,31 +62,38 @@ from evenline.worlds.sumo.runtime import installed_version, runtime_environment
 INPUTS, PLAN = "inputs", "plan.toml"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrialJob:
-    """One day of the matrix, with the hashes of everything that its outcome depends on."""
+    """One day of the matrix: a registered policy in a cell."""
 
-    method: str
-    seed: int | None
-    policy: str
+    registered: Registered
+    policy: FrozenPolicy
     cell: Cell
-    city: str
-    sumo: str | None
-    evaluator: str
-    world: str = "sumo"
-    calibration: str | None = None
-    versions: dict[str, str] | None = None
-    network: str | None = None
 
     @property
+    def method(self) -> str:
+        return self.policy.method
+
+    @property
+    def seed(self) -> int | None:
+        return self.policy.seed
+
+    @cached_property
     def address(self) -> str:
-        """The job's address: a hash of everything it depends on."""
-        parts = asdict(self)
-        if self.versions is None:  # registered before versions were recorded
-            for later in ("world", "calibration", "versions"):
-                del parts[later]
-        if self.network is None:
-            del parts["network"]
+        """The job's address: a hash of everything that its outcome depends on."""
+        registered = self.registered
+        parts = {
+            "method": self.method,
+            "seed": self.seed,
+            "policy": self.policy.digest,
+            "cell": asdict(self.cell),
+            "city": registered.city.digest,
+            "sumo": registered.sumo,
+            "evaluator": registered.evaluator.sha256,
+        }
+        later = ("world", "calibration", "versions") if registered.versions is not None else ()
+        for name in (*later, *(("network",) if registered.network is not None else ())):
+            parts[name] = getattr(registered, name)
         return hashlib.sha256(to_json(parts).encode()).hexdigest()
 
     @property
@@ -128,48 +124,23 @@ class Trial:
 
     def jobs(self) -> dict[str, TrialJob]:
         """Every job by address, block by block. Equal jobs are not merged."""
-        registered = self.registered
-        every = [
-            TrialJob(
-                policy.method,
-                policy.seed,
-                policy.digest,
-                cell,
-                registered.city.digest,
-                registered.sumo,
-                registered.evaluator.sha256,
-                registered.world,
-                registered.calibration,
-                registered.versions,
-                registered.network,
-            )
-            for cell in self.plan.cells()
-            for policy in registered.policies
-        ]
+        policies = self.registered.policies
+        every = (TrialJob(self.registered, p, c) for c in self.plan.cells() for p in policies)
         return {job.address: job for job in every}
 
     def for_executor(self, job: TrialJob) -> Job:
         """A job in the form of the executors."""
-        paths = {(p.method, p.seed): p.path for p in self.registered.policies}
-        return Job(
-            city="./city",
-            policy=paths[job.method, job.seed],
-            cell=job.cell,
-            world=self.registered.world,
-            sumo=job.sumo,
-        )
+        world, sumo = self.registered.world, self.registered.sumo
+        return Job(city="./city", policy=job.policy.path, cell=job.cell, world=world, sumo=sumo)
 
     @property
     def used(self) -> Used:
         """The trial's entry in a list of used cells."""
-        city = self.registered.city.digest
+        registered, plan = self.registered, self.plan
         return Used(
-            name=self.plan.name,
-            trial=self.sha256,
-            city=city,
-            blocks=self.plan.blocks,
-            subject=self.registered.subject,
-        )
+            name=plan.name, trial=self.sha256, city=registered.city.digest, blocks=plan.blocks,
+            subject=registered.subject,
+        )  # fmt: skip
 
     def evaluators(self) -> set[str]:
         """The registered hash of the evaluator, and those signed off since."""
@@ -183,7 +154,7 @@ class Trial:
 def register(
     plan_path: Path,
     folder: Path,
-    ledger: Path,
+    used_cells: Path,
     others: Sequence[Path] = (),
     subject: str | None = None,
 ) -> Trial:
@@ -200,10 +171,10 @@ def register(
     if plan.world != "sumo":
         open_world(plan.world, opened)  # refuse a world that cannot be opened
     subject = subject or _subject(plan, opened)
-    with registering(ledger.parent, folder.parent):
+    with registering(used_cells.parent, folder.parent):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder} already exists; register a trial into a new folder")
-        lists = dict.fromkeys((*used_cells_files(ledger), *others))
+        lists = dict.fromkeys((*used_cells_files(used_cells), *others))
         repeated = check_fresh(plan.blocks, digest(city), *lists, subject=subject)
         with new_folder(folder) as aside:
             inputs = aside / INPUTS
@@ -237,7 +208,7 @@ def register(
             os.chmod(aside / TRIAL, 0o444)
             trial_sha256 = sha256(aside / TRIAL)
             append_event(aside, RegisteredEvent(trial=trial_sha256))
-            note_used(ledger, Trial(folder, registered, trial_sha256).used)
+            note_used(used_cells, Trial(folder, registered, trial_sha256).used)
     return open_trial(folder)
 
 
@@ -272,7 +243,7 @@ def _sumo_of(plan: Plan) -> str | None:
 
 
 def _freeze_policies(plan: Plan, opened: OpenCity, inputs: Path) -> tuple[FrozenPolicy, ...]:
-    """Copy every bundle and own rule next to the city; a built-in policy keeps its name."""
+    """Copy every bundle and every rule of the user next to the city; built-ins keep their names."""
     frozen = []
     for method, sources in plan.methods.items():
         seeds = plan.seeds if len(sources) == len(plan.seeds) else (None,)
@@ -334,13 +305,10 @@ def open_trial(folder: Path) -> Trial:
             f"{_and_more(differing)}; restore it"
         )
     signed = {pair for event in deviations(folder) for pair in event.source.items()}
-    unsigned = sorted(
-        name for name, digest in changed_source(trial) if (name, digest) not in signed
-    )
+    unsigned = [changed[0] for changed in changed_source(trial) if changed not in signed]
     if unsigned:
         raise InputError(
             f"evenline/{unsigned[0]} differs from the registered source{_and_more(unsigned)}; "
-            ""
             "restore it, or sign it off with: evenline trial note"
         )
     versions = trial.registered.versions
@@ -439,15 +407,15 @@ def withdraw(folder: Path, method: str, why: str, by: str) -> None:
     if method in (claim.candidate, claim.parent):
         raise InputError(f"{method} is part of the claim and cannot be withdrawn")
     if method in withdrawn(folder):
-        raise InputError(f"{method} is withdrawn already")
+        raise InputError(f"{method} is already withdrawn")
     if not why.strip() or not by.strip():
-        raise InputError("to withdraw a method needs a reason (--why) and a name (--by)")
+        raise InputError("withdrawing a method needs a reason (--why) and a name (--by)")
     append_event(folder, Withdrawn(method=method, why=why.strip(), by=by.strip()))
 
 
 def notices(folder: Path) -> list[str]:
-    """The notices that every output shows: a world other than SUMO, what the city says of itself,
-    deviations, broken seals.
+    """The notices that every output shows: a world other than SUMO, the city's notes, deviations,
+    broken seals.
     """
     registered = read_registered(folder)
     lines, world = [], registered.plan.world
@@ -470,8 +438,8 @@ def notices(folder: Path) -> list[str]:
 
 
 def input_notes(city: Path, world: str) -> list[str]:
-    """What the city says of itself, and in the fast world its calibration."""
+    """The city's notes and, in the fast world, those of its calibration."""
     notes = list(city_notes(city))
     if world == "fast":
         notes.append(calibration_note(city / CALIBRATION))
-    return list(dict.fromkeys(filter(None, notes)))  # a city from records says both
+    return list(dict.fromkeys(filter(None, notes)))  # a city from records has both

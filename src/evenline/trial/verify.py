@@ -1014,11 +1014,8 @@ def recompute(
         for label in described
         if label not in roles
     }
-    won: dict[str, Any] = {
-        label: control["favourable_blocks"] for label, control in controls.items()
-    }
     gates, beside = (
-        {gate: passes(gate, checks, won, primary) for gate in claim.get(part, ())}
+        {gate: passes(gate, checks, controls, primary) for gate in claim.get(part, ())}
         for part in ("gates", "robustness")
     )
     return {
@@ -1066,13 +1063,14 @@ def against_control(gaps: dict[Episode, dict[str, Fraction]]) -> dict[str, Any]:
 
 
 def passes(
-    gate: str, checks: dict[str, bool], won: dict[str, int], primary: dict[str, Any]
+    gate: str, checks: dict[str, bool], controls: dict[str, Any], primary: dict[str, Any]
 ) -> bool:
-    """Whether a gate passes: `won` has the blocks in which a control needs more time."""
+    """Whether a gate passes; a withdrawn control may have no day."""
     asked = LESS_TIME.fullmatch(gate)
     if asked is None:
         return checks[gate]
-    return won.get(asked[1], -1) >= int(asked[2] or primary["required_wins"])
+    won: int = controls.get(asked[1], {"favourable_blocks": -1})["favourable_blocks"]
+    return won >= int(asked[2] or primary["required_wins"])
 
 
 def gap_table(
