@@ -178,7 +178,7 @@ class Tracks:
         if known.trip != match.trip and before is not None and before.vehicle == position.vehicle:
             self._finish(before, known, second, events)
         known.trip, known.how = match.trip, match.how
-        known.block = self.city.trips[match.trip].duty or known.block
+        known.duty = self.city.trips[match.trip].duty or known.duty
         return self._follow(position, second, match, known, events)
 
     def _follow(

@@ -46,7 +46,7 @@ class Known:
     at_s: float = -1e9
     x_m: float = 0.0
     y_m: float = 0.0
-    block: str = ""
+    duty: str = ""
     done: set[int] = field(default_factory=set)  # trips that it has finished
 
 
@@ -59,11 +59,11 @@ class Matcher:
         self.city, self.frame, self.courses, self.due_s = city, frame, courses, due_s
         self.cancelled: frozenset[int] = frozenset()
         self._named: dict[str, list[int]] = {}
-        self._block: dict[str, list[int]] = {}
+        self._duty: dict[str, list[int]] = {}
         for number, trip in enumerate(city.trips):
             self._named.setdefault(trip.source or trip.id, []).append(number)
             if trip.duty:
-                self._block.setdefault(trip.duty, []).append(number)
+                self._duty.setdefault(trip.duty, []).append(number)
         self._stop = [
             {city.stops[stop].source or city.stops[stop].id: k for k, stop in enumerate(s.stops)}
             for s in city.services
@@ -118,7 +118,7 @@ class Matcher:
             return min(named, key=lambda t: abs(self.due_s[t][0] - start_s)), "trip"
         if known.trip >= 0 and self._goes_on(second, known, x_m, y_m):
             return known.trip, "block" if known.how == "trip" else known.how
-        trip = self._by_block(second, known, x_m, y_m)
+        trip = self._by_duty(second, known, x_m, y_m)
         if trip >= 0:
             return trip, "block"
         trip = self._by_place(position, second, known, x_m, y_m)
@@ -148,10 +148,10 @@ class Matcher:
                     due_s = float(np.interp(spot.along_m, course.stops_m, self.due_s[trip]))
                     yield abs(second - due_s), trip, spot
 
-    def _by_block(self, second: float, known: Known, x_m: float, y_m: float) -> int:
+    def _by_duty(self, second: float, known: Known, x_m: float, y_m: float) -> int:
         """The trip of the vehicle's duty that is due nearest to now where the vehicle is."""
-        block = self.city.trips[known.trip].duty if known.trip >= 0 else known.block
-        trips = (trip for trip in self._block.get(block, ()) if trip != known.trip)
+        duty = self.city.trips[known.trip].duty if known.trip >= 0 else known.duty
+        trips = (trip for trip in self._duty.get(duty, ()) if trip != known.trip)
         near = ((off_s, trip) for off_s, trip, _ in self._near(trips, second, known, x_m, y_m))
         return min(near, default=(0.0, -1))[1]
 
