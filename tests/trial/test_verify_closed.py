@@ -192,12 +192,12 @@ def test_an_extra_file_or_folder_anywhere_is_named(closed: Path, name: str) -> N
     assert len(folders) > 4
     for folder in folders:
         extra = folder / name
-        name = extra.relative_to(closed).as_posix().replace("\n", "\\n")
+        shown = extra.relative_to(closed).as_posix().replace("\n", "\\n")
         extra.write_text("")
-        assert named(closed, name)
+        assert named(closed, shown)
         extra.unlink()
         extra.mkdir()
-        assert named(closed, name)
+        assert named(closed, shown)
         extra.rmdir()
 
 
