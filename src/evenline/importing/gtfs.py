@@ -92,14 +92,7 @@ def read_gtfs(
         clock=Clock(date, start_s, time_zone(feed)),
         notes=(*_notes(timetable), *([SHARED] if shared else []), *layout.notes, fleet),
         carried=layout.carried,
-        operations=Operations(
-            duties=shared,
-            control_points=tuple(
-                ControlPoint(number, LONGEST_HOLD_S)
-                for number, stop in enumerate(layout.stops)
-                if stop.source in points
-            ),
-        ),
+        operations=Operations(duties=shared, control_points=_control_points(layout, points)),
     )
     remarks = (
         *timetable.remarks,
@@ -110,6 +103,15 @@ def read_gtfs(
     )
     marked = [f"{len(points):,} stops are timepoints; hold_at 'listed' holds only there"]
     return Imported(city, (*remarks, *layout.remarks, *(marked if points else [])))
+
+
+def _control_points(layout: Layout, timepoints: set[str]) -> tuple[ControlPoint, ...]:
+    """A control point at each timepoint of the feed."""
+    return tuple(
+        ControlPoint(number, LONGEST_HOLD_S)
+        for number, stop in enumerate(layout.stops)
+        if stop.source in timepoints
+    )
 
 
 def time_zone(feed: Feed) -> str:
