@@ -134,14 +134,20 @@ def tune(
         for price_s in PRICES_S:
             search(rule, tries, price_s, budget // len(PRICES_S), seed)
     best = front(tries.seen)
-    able_tries = [each for each in best if each.completion >= least_completion]
-    if not able_tries:
+    chosen = _chosen(best, least_completion, rule.name)
+    tuned = _write(out, opened, source, rule, chain, tries, setting, chosen, force)
+    return chosen, best, tuned
+
+
+def _chosen(best: Sequence[Try], least_completion: float, name: str) -> Try:
+    """The try of a front with the lowest time that completes enough journeys."""
+    enough = [one for one in best if one.completion >= least_completion]
+    if not enough:
         most = f"the highest is {best[-1].completion:.2%}"
         raise InputError(
-            f"{rule.name}: no constants reach a completion of {least_completion:.2%}; {most}"
+            f"{name}: no constants reach a completion of {least_completion:.2%}; {most}"
         )
-    tuned = _write(out, opened, source, rule, chain, tries, setting, able_tries[0], force)
-    return able_tries[0], best, tuned
+    return enough[0]
 
 
 def tunable(source: str) -> Rule:
