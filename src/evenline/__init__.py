@@ -4,7 +4,7 @@
 
     open_city          a city by name or folder            network_map   its map
     run_day            a day of it under a policy          time_space    the day's buses as lines
-    compare_policies   policies on the same days           policies      the built-in policies
+    compare_policies   policies on the same days           policy_names  the built-in ones
     Experiment         policies x variants x days          variants      of a city's operations
     run                an experiment, to a frame of days   days          of an experiment
     rule, tune         a rule of yours, and its constants  train         networks that hold buses
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         time_space,
         variants,
     )
-    from evenline.interface.policies import policies, train, tune
+    from evenline.interface.policies import policy_names, train, tune
     from evenline.interface.trials import open_trial, register, verify
     from evenline.rules.own import rule
     from evenline.support.errors import InputError
@@ -56,7 +56,7 @@ __all__ = [
     "network_map",
     "open_city",
     "open_trial",
-    "policies",
+    "policy_names",
     "read_records",
     "register",
     "rule",
@@ -83,7 +83,7 @@ _HOMES = {
     "network_map": "evenline.interface.days",
     "open_city": "evenline.interface.days",
     "open_trial": "evenline.interface.trials",
-    "policies": "evenline.interface.policies",
+    "policy_names": "evenline.interface.policies",
     "read_records": "evenline.interface.cities",
     "register": "evenline.interface.trials",
     "rule": "evenline.rules.own",

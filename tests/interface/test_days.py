@@ -105,5 +105,11 @@ def test_bad_input_is_one_line() -> None:
         assert "\n" not in str(told.value)
 
 
+def test_no_room_of_the_package_has_the_name_of_something_offered() -> None:
+    """A room that is imported becomes an attribute of the package, and would replace it."""
+    rooms = {path.stem for path in Path(el.__file__).parent.iterdir()}
+    assert rooms.isdisjoint(el.__all__)
+
+
 def test_built_in_policies_are_listed() -> None:
-    assert {"zero", "headway", "schedule"} <= set(el.policies())
+    assert {"zero", "headway", "schedule"} <= set(el.policy_names())

@@ -20,7 +20,7 @@ from evenline.support.own import load_own
 OwnRule = Rule | Function  # seconds to hold a bus
 
 
-def policies() -> list[str]:
+def policy_names() -> list[str]:
     """The names of the built-in policies."""
     return list(BUILT_IN)
 
