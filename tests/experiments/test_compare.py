@@ -21,7 +21,7 @@ from evenline.experiments.clairvoyant import CLAIRVOYANT, Operator, hindsight
 from evenline.experiments.compare import Comparison, compare, named_policies, text_table
 from evenline.experiments.experiment import AS_IT_IS, Experiment, Variant, figures
 from evenline.experiments.frame import Key
-from evenline.experiments.measures import MEASURES, difference, measure
+from evenline.experiments.measures import MEASURES, PARTS, difference, measure, signed
 from evenline.experiments.simulate import day_notes
 from evenline.figures.measure import (
     Regularity,
@@ -171,7 +171,7 @@ def test_a_comparison_is_written_whole(tmp_path: Path) -> None:
         again = run_episode(world, CELL, policy_in(policy["name"], town()))
         assert day["generalized_s"] == pytest.approx(again.generalized_s, rel=1e-9)
         assert {key: day[key] for key in asdict(CELL)} == asdict(CELL)
-        assert set(policy["difference"]) == {m.name for m in MEASURES}
+        assert set(policy["difference"]) == {m.name for m in (*MEASURES, *PARTS)}
     zero = kept["policies"][0]["difference"]
     assert all(d == {"mean": 0.0, "low": 0.0, "high": 0.0} for d in zero.values())
     text = (tmp_path / "out" / "comparison.txt").read_text()
@@ -190,6 +190,19 @@ def test_the_difference_of_a_day_is_to_the_same_day(tmp_path: Path) -> None:
     assert found.plot().figure.axes[0].get_title() == "Generalized time, s"
 
 
+def test_the_change_of_time_is_split_at_the_last_departure(tmp_path: Path) -> None:
+    found = compare("town", "fast", ["zero", "lookahead"], 2, tmp_path / "out")
+    whole, during, after = (
+        found.difference("lookahead", measure=name).mean
+        for name in ("generalized_s", "service_s", "after_s")
+    )
+    assert during + after == pytest.approx(whole) and during < 0 and after < 0
+    text = (tmp_path / "out" / "comparison.txt").read_text()
+    rows = text[text.index("the part of the change") :].splitlines()
+    assert rows[1].split()[0] == "Policy" and rows[2].startswith("lookahead")
+    assert signed(found.difference("lookahead", measure="service_s"), ",.1f") in rows[2]
+
+
 def test_each_policy_has_its_share_of_the_clairvoyants_gain(tmp_path: Path) -> None:
     sources = ["zero", "headway", "lookahead"]
     found = compare("town", "fast", sources, 1, tmp_path / "out", clairvoyant=True)
@@ -206,7 +219,8 @@ def test_each_policy_has_its_share_of_the_clairvoyants_gain(tmp_path: Path) -> N
     assert again.as_json() == found.as_json()
     assert {job.policy for job in ran} == {"zero", "headway"}, "what takes long is stored"
     share = round(100 * found.share("lookahead"))
-    assert text_table(found).splitlines()[-2].endswith(f"  {share}")
+    rows = [row for row in text_table(found).splitlines() if row.startswith("lookahead")]
+    assert rows[1].endswith(f"  {share}"), "of means, of differences, of their parts"
 
 
 def test_the_clairvoyants_days_are_kept_one_by_one(tmp_path: Path) -> None:

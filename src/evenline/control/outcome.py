@@ -42,6 +42,18 @@ class Outcome:
         return self.cost / self.departed if self.departed else 0.0
 
     @property
+    def service_s(self) -> float | None:
+        """The part of `generalized_s` until the last trip is due to leave its first stop."""
+        if self.service_cost is None:
+            return None
+        return self.service_cost / self.departed if self.departed else 0.0
+
+    @property
+    def after_s(self) -> float | None:
+        """The part of `generalized_s` after that: mostly of people for whom no bus comes."""
+        return None if self.service_s is None else self.generalized_s - self.service_s
+
+    @property
     def waiting_each_s(self) -> float:
         """Seconds of waiting per departed passenger."""
         return self.waiting_s / self.departed if self.departed else 0.0

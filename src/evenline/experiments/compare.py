@@ -23,6 +23,7 @@ from evenline.experiments.measures import (
     CONFIDENCE,
     DUTIES,
     MEASURES,
+    PARTS,
     UNENDED,
     Measure,
     number,
@@ -65,6 +66,13 @@ class Comparison(Frame):
         some = any(self.column(policy, UNENDED.name).any() for policy in self.policies)
         return [*MEASURES, *DUTIES * self.duties, *[UNENDED] * some]
 
+    @property
+    def parts(self) -> list[Measure]:
+        """The parts of generalized time, if the world tells them."""
+        return [
+            part for part in PARTS if all(part.name in day for d in self.days.values() for day in d)
+        ]
+
     def worst_level_s(self, policy: str) -> float:
         """The change of generalized time at the demand level where it is worst."""
         base = self.column(self.policies[0], "generalized_s")
@@ -91,8 +99,8 @@ class Comparison(Frame):
         } | ({"notes": self.notes} if self.notes else {})
 
     def _policy_json(self, policy: str) -> dict[str, Any]:
-        shown = [m.name for m in self.measures]
-        kept = [m.name for m in (*MEASURES, *DUTIES * self.duties, UNENDED)]
+        shown = [m.name for m in (*self.measures, *self.parts)]
+        kept = [m.name for m in (*MEASURES, *DUTIES * self.duties, UNENDED, *self.parts)]
         return {
             "name": policy,
             "sha256": self.digests[policy],
@@ -230,6 +238,19 @@ def _tables(comparison: Comparison) -> tuple[list[list[str]], list[list[str]]]:
     return [head, *means], [[*head, WORST, *[SHARE] * known], *deltas[1:]]
 
 
+def _parts_table(comparison: Comparison) -> list[list[str]]:
+    """Where the change of time of each policy accrues: while service runs, or after it."""
+
+    def changes(policy: str) -> list[str]:
+        return [
+            signed(comparison.difference(policy, measure=part.name), part.form)
+            for part in comparison.parts
+        ]
+
+    rows = [[Path(policy).name, *changes(policy)] for policy in comparison.policies[1:]]
+    return [["Policy", *(part.heading for part in comparison.parts)], *rows]
+
+
 def _clairvoyant_line(comparison: Comparison) -> list[str]:
     """What the clairvoyant gains, if it was asked."""
     if comparison.clairvoyant_s is None:
@@ -252,6 +273,9 @@ def text_table(comparison: Comparison) -> str:
     if len(deltas) > 1:
         lines += ["", f"difference from {base}, {CONFIDENCE:.0%} interval over blocks"]
         lines += aligned(deltas)
+        if comparison.parts:
+            lines += ["", "the part of the change until the last trip leaves, and the part after"]
+            lines += aligned(_parts_table(comparison))
     lines += _clairvoyant_line(comparison)
     if len(deltas) == 1:
         lines += ["", f"no differences: {base} is the only policy; name another one to compare"]

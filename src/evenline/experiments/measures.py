@@ -40,6 +40,10 @@ DUTIES = (  # counted only in a city with duties
     Measure("late_departures", "Late departures", ",.1f"),
     Measure("lost_trips", "Lost trips", ",.1f"),
 )
+PARTS = (  # of the generalized time; of worlds that tell them
+    Measure("service_s", "While service runs, s", ",.1f"),
+    Measure("after_s", "After it, s", ",.1f"),
+)
 UNENDED = Measure("unended_trips", "Trips not ended", ",.2f")  # shown if there are any
 
 
@@ -52,6 +56,8 @@ def measure(city: City, cell: Cell, outcome: Outcome, arrivals_s: Ints) -> dict[
         **asdict(regularity(city, arrivals_s)),
     }
     counted = [m for m in DUTIES if getattr(outcome, m.name) is not None]
+    if outcome.service_cost is not None:
+        counted += PARTS
     return {
         m.name: float(known[m.name] if m.name in known else getattr(outcome, m.name))
         for m in (*MEASURES, *counted, UNENDED)
