@@ -94,6 +94,8 @@ def _fault(file: File, case: Case, ended: Ended) -> str | None:
     if ended.out or not line.startswith("evenline: ") or not line.isprintable():
         return f"not one line: {ended.out}{ended.err}"
     names = (file.path.name, file.path.parent.name, case.place.rpartition(".")[2], repr(case.value))
+    if isinstance(case.value, str) and case.value:
+        names += (case.value,)  # a value that is a path may name a folder that exists
     return None if any(name in line for name in names) else f"names neither file nor value: {line}"
 
 

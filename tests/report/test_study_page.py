@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import chdir
 from dataclasses import replace
@@ -25,8 +26,8 @@ from defusedxml.ElementTree import fromstring
 from msgspec.structs import replace as changed
 from typer.testing import CliRunner
 
+from browser import LIMIT_S, Page, browsing
 from calibrated import calibration_of
-from chromium import chromium
 from evenline.city.cells import PURPOSES
 from evenline.city.model import Clock
 from evenline.city.tables import digest, open_city, save_city
@@ -248,15 +249,30 @@ def assert_stands_alone(path: Path) -> None:
     assert len(inside) > 10
 
 
+def open_report(page: Page, study: Path, width: int, height: int) -> None:
+    """Open the page of a study in a window of this size, and wait until all is drawn."""
+    page.size(width, height)
+    page.open((study / REPORT).resolve().as_uri())
+    page.wait("document.readyState === 'complete' && typeof figures === 'object'")
+
+
+def save_by_click(page: Page, name: str, folder: Path) -> None:
+    """Click on the button of a figure until its file is there."""
+    until = time.monotonic() + LIMIT_S
+    while not (folder / f"{name}.svg").exists():
+        assert time.monotonic() < until, f"{name}.svg was not saved"
+        page.click(f'figure[data-figure="{name}"] button.save')
+        time.sleep(1.0)
+
+
 def test_a_click_on_the_button_saves_the_figure_as_it_is_seen(
     browser: str, study: Path, tmp_path: Path
 ) -> None:
-    with chromium(browser, tmp_path / "profile") as page:
-        page.open(study / REPORT)
-        page.downloads(tmp_path)
+    with browsing(browser, tmp_path / "profile") as page:
+        open_report(page, study, 1200, 900)
+        page.do("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
         for name in sorted(FIGURES):
-            page.click(f'figure[data-figure="{name}"] button.save')
-            page.saved()
+            save_by_click(page, name, tmp_path)
         assert page.value("problems") == []
         circles = page.value("figures.forest.box.querySelectorAll('circle').length")
     for name in FIGURES:
@@ -270,8 +286,8 @@ def test_a_click_on_the_button_saves_the_figure_as_it_is_seen(
 
 
 def test_the_page_fits_a_phone(browser: str, study: Path, tmp_path: Path) -> None:
-    with chromium(browser, tmp_path / "profile") as page:
-        page.open(study / REPORT, width=390, height=844)
+    with browsing(browser, tmp_path / "profile") as page:
+        open_report(page, study, 390, 844)
         assert page.value("document.documentElement.scrollWidth") == 390
         widest = "Math.max(...[...document.querySelectorAll('.stack td')].map("
         widest += "(cell) => cell.getBoundingClientRect().right))"
